@@ -42,19 +42,20 @@ type Config struct {
 	// Name is the identity in CSRs, for signers that read the identity from the CSR. Zero: CSRs contain no identity. A
 	// CA that reads the identity from the credential refuses a CSR with a different identity.
 	Name     spiffeid.ID
-	TTL      time.Duration     // requested lifetime, truncated to seconds; 0: the CA's default
+	TTL      time.Duration     // requested lifetime, truncated to seconds; less than 1 s: the CA's default
 	Metadata map[string]string // gRPC metadata of certificate requests, for example ClusterID; New copies the map
 
 	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
 	// processes of this process's user may connect. Envoy runs as the same user. Refused, if not nil, is called for
-	// each connection of another user; no connection is accepted until it returns.
+	// each connection that was closed because its process has another or an unknown user. No connection is accepted
+	// until Refused returns.
 	Socket  string
 	Refused func(socket.Peer)
 	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio); empty: no files. A
 	// missing folder is created with mode 0700.
 	OutputDir string
 
-	RenewAt float64 // fraction of a new certificate's remaining lifetime after which it is renewed, in [0, 1); 0: 0.5
+	RenewAt float64 // fraction of a new certificate's remaining lifetime after which Run renews, in [0, 1); 0: 0.5
 	// Jitter is the largest relative random change of RenewAt, in either direction, in [0, 1); 0: 0.1. The changed
 	// fraction is at most (1+RenewAt)/2, so that time for retries is left.
 	Jitter float64
@@ -89,7 +90,7 @@ type failure struct {
 }
 
 // New validates the configuration and returns an Agent, which does nothing until Run. The error joins all fields that
-// are missing or out of range. If there are no such fields, it reports Roots that do not parse.
+// are missing, out of range or too long. If there are no such fields, the error reports Roots that do not parse.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
@@ -147,8 +148,9 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves SDS and renews the certificate until ctx ends, and then returns nil. It may be called once. An error means
-// that the socket cannot be served. Failed certificate requests are repeated and do not end Run.
+// Run serves SDS, renews the certificate, and reports Envoy's acknowledged roots to the CA. When ctx ends, Run returns
+// nil. It may be called once. An error means that the socket cannot be served. Failed certificate requests are repeated
+// and do not end Run.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
@@ -171,7 +173,8 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
 // LastFailure returns the time and error of the last completed certificate request, if that request failed. Both
-// results are zero if the request succeeded, or if no request has completed.
+// results are zero if the request succeeded, or if no request has completed. A request that fails after the end of
+// Run's context does not count.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -179,8 +182,9 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. The list
-// is sorted by name. It is nil if all requested files are served.
+// FileFaults lists the secrets that Envoy requests by file paths and that cannot be served at present. The list is
+// sorted by name. It is nil if there are no such secrets. Secrets above the limit of 256 requested secrets are not
+// listed.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
 // Renew requests another certificate and does not wait for it. If a request is under way, another one follows.

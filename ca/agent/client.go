@@ -21,9 +21,11 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// askTimeout exceeds the longest wait in the queue of a CA under load (ca/serve, Limits.MaxWait).
+// askTimeout bounds one request to the CA. It exceeds the default of the longest wait in the CA's queue (ca/serve,
+// Limits.MaxWait).
 const askTimeout = 25 * time.Second
 
+// maxToken bounds a token, in bytes.
 const maxToken = 64 << 10
 
 // holdersMethod equals ca/serve.HoldersMethod.
@@ -31,8 +33,9 @@ const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
 // TLS returns a client configuration for one connection to the control plane. The server's certificate must name
 // serverName and chain to the current Roots. If serverName is empty, the transport must set the configuration's
-// ServerName, as gRPC does. The client certificate is the one in use, if any. Later roots and certificates do not
-// change the configuration, so each connection needs its own call of TLS. The caller owns the result.
+// ServerName, as gRPC does. The client certificate is the certificate in use; before the first certificate there is no
+// client certificate. Later roots and certificates do not change the configuration, so each connection needs its own
+// call of TLS. The caller owns the result, but must not modify the client certificate.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {
@@ -49,7 +52,8 @@ func (a *Agent) verifying(serverName string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// dial makes a connection for one request with the current roots, and for byCertificate with the certificate in use.
+// dial makes a connection for one request with the current roots. With byCertificate the client certificate is the
+// certificate in use.
 func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	conf := a.verifying(a.cfg.ServerName)
 	if with == byCertificate {

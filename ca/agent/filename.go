@@ -64,8 +64,8 @@ func parseFileName(name string) (fileName, error) {
 		len(paths), ofCertificate, ofAuthorities, ofAuthorities)
 }
 
-// systemAuthorities returns the path of the image's CA certificates. It is the first path of a list that exists, in the
-// order of Go's crypto/x509; if none exists, the first of the list.
+// systemAuthorities returns the path of the image's CA certificates. The result is the first existing path of a list in
+// the order of Go's crypto/x509. If no path exists, the result is the first path of the list.
 func systemAuthorities() string {
 	places := []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Alpine, distroless
@@ -122,7 +122,7 @@ func fileCertificate(name string, texts [][]byte) (*secret, error) {
 }
 
 // fileAuthorities makes the secret of the CA certificates that verify peers. A second file, if named, has revocation
-// lists. With that file, Envoy requires a list of each issuer in a peer's chain, as if Envoy read the file itself.
+// lists. With a second file, Envoy requires a list of each issuer in a peer's chain, as if Envoy read the file itself.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, nil, texts...), nil
 }
 
-// blocks parses the PEM blocks of a kind. It fails only if no block of this kind can be parsed, or there is no such
-// block. Envoy may understand blocks that Go does not.
+// blocks parses the PEM blocks of a kind. It skips blocks that do not parse, because Envoy may understand blocks that
+// Go does not. It fails if no block of the kind is left.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -18,9 +18,9 @@ const (
 	maxFile  = 1 << 20
 )
 
-// files serves the file secrets that Envoy requests: secrets whose names contain the paths of their files (fileName).
-// It reads files at the first request and whenever they change, also when Kubernetes swaps the links of a mounted
-// Secret. While a file is unreadable or invalid, the version read before is served.
+// files serves the file secrets that Envoy requests. The name of a file secret contains the paths of its files
+// (fileName). The files are read at the first request and after each change, also when Kubernetes swaps the links of a
+// mounted Secret. While a file is unreadable or invalid, the version read before is served.
 type files struct {
 	log  *slog.Logger
 	set  func(...*secret)  // publishes secrets to the streams
@@ -34,14 +34,14 @@ type files struct {
 // fileSecret is one requested file secret.
 type fileSecret struct {
 	name    fileName
-	streams int           // number of streams that want it
+	streams int           // number of streams that want the secret
 	seen    []fs.FileInfo // state of each file at the last read; nil: not all files could be read
 	version string        // served version; empty: none
-	fault   string        // error of the present files; empty: the present files are served
+	fault   string        // error of the name or of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. It returns false, and
-// registers nothing, if maxNames other secrets are registered.
+// want registers a stream's interest in a secret, and reads the files for the first stream. If maxNames other secrets
+// are registered already, it returns false and registers nothing.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,9 +176,10 @@ func (f *files) faults() (out []FileFault) {
 	return out
 }
 
-// FileFault is a secret that Envoy requests by file paths and whose present files cannot be served.
+// FileFault is a secret that Envoy requests by file paths and that cannot be served. Its name is invalid, or its
+// present files are unreadable or invalid.
 type FileFault struct {
-	Name   string `json:"name"`   // the secret's name as Envoy requests it, with the paths
-	Error  string `json:"error"`  // why the name or the files are refused; never empty
-	Served bool   `json:"served"` // Envoy has a version of the secret that was read earlier
+	Name   string `json:"name"`   // the secret's name as Envoy requests the secret, with the paths
+	Error  string `json:"error"`  // reason to refuse the name or the files; never empty
+	Served bool   `json:"served"` // a version of the secret that was read earlier is served
 }

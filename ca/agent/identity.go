@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Identity is an issued certificate with its key. The exported fields do not contain the key. Immutable.
+// Identity is an issued certificate (the leaf) with its key. The exported fields do not contain the key. Immutable.
 type Identity struct {
-	URI       string // the certificate's only URI name; the mesh's CA writes a SPIFFE ID
-	Serial    string // the serial number in lower-case hexadecimal without leading zeros
-	NotBefore time.Time
-	NotAfter  time.Time
-	Issuer    string // the issuer's distinguished name
-	Chain     []byte // PEM: the leaf, then its issuers as the CA sent them
+	URI       string    // the certificate's only URI name; the mesh's CA writes a SPIFFE ID
+	Serial    string    // the serial number in lower-case hexadecimal without leading zeros
+	NotBefore time.Time // start of the leaf's validity
+	NotAfter  time.Time // end of the leaf's validity
+	Issuer    string    // the issuer's distinguished name
+	Chain     []byte    // PEM: the leaf, then its issuers as the CA sent them, without the root bundle
 
 	cert tls.Certificate
 }
@@ -34,13 +34,13 @@ func (i *Identity) TLS() tls.Certificate { return i.cert }
 // keyPEM is a private key in PEM. It prints as [sealed].
 type keyPEM []byte
 
-// Format implements fmt.Formatter: no verb shows the bytes.
+// Format implements fmt.Formatter, so that no verb shows the bytes.
 func (keyPEM) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 
-// MarshalText implements encoding.TextMarshaler, for JSON and slog.
+// MarshalText implements encoding.TextMarshaler, so that JSON and slog do not show the bytes. It never fails.
 func (keyPEM) MarshalText() ([]byte, error) { return []byte("[sealed]"), nil }
 
-// certify makes a fresh key and requests a certificate for it. The response is checked as read describes.
+// certify makes a fresh key and requests a certificate for it. Function read verifies the response.
 func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM, []*x509.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -65,8 +65,8 @@ func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM
 	return id, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), roots, nil
 }
 
-// request returns the template of a CSR. The mesh's CA takes the identity from the credential; Kubernetes signers take
-// it from the CSR.
+// request returns the template of a CSR. The mesh's CA reads the identity from the credential. Kubernetes signers read
+// the identity from the CSR.
 func (a *Agent) request() *x509.CertificateRequest {
 	if a.cfg.Name.IsZero() {
 		return &x509.CertificateRequest{}
@@ -74,8 +74,8 @@ func (a *Agent) request() *x509.CertificateRequest {
 	return &x509.CertificateRequest{URIs: []*url.URL{a.cfg.Name.URL()}}
 }
 
-// read parses and verifies a response of the CA: leaf, issuers, root bundle. The leaf must be for key, name one URI, be
-// valid at present, and chain to the roots of the response.
+// read parses and verifies a response of the CA. The response has the leaf, the leaf's issuers and the root bundle. The
+// leaf must be for key, name one URI, be valid at present, and chain to the roots of the response.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))
@@ -125,8 +125,8 @@ func encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// parseCertificates parses PEM with at least one certificate and no other blocks. Broken blocks are errors, and so is
-// text after the last block.
+// parseCertificates parses PEM with at least one certificate and no other blocks. Broken blocks and text after the last
+// block are errors.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

@@ -22,7 +22,7 @@ type output struct {
 	link    func(target, path string) error                                        // durable.Link
 }
 
-const freshPrefix = "..data-" // of the names of directories that ..data links to
+const freshPrefix = "..data-" // prefix of the names of directories that ..data links to
 
 func newOutput(dir string) *output {
 	return &output{dir: dir, replace: durable.Replace, link: durable.Link}

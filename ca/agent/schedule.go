@@ -30,7 +30,7 @@ func (failed) isEvent() {}
 func (due) isEvent()    {}
 func (renew) isEvent()  {}
 
-// effect is an action for the caller of Step. At most one request is under way and one wake-up is set.
+// effect is an action for the caller of Step. At most one request is under way, and at most one wake-up is set.
 type effect interface{ isEffect() }
 
 type (
@@ -41,8 +41,8 @@ type (
 func (ask) isEffect()    {}
 func (wakeAt) isEffect() {}
 
-// Back-off after failures doubles, with a random choice from the upper half of each step, so that a fleet without its
-// CA spreads its requests.
+// The pause after a failure doubles with each further failure. It is a random value from the upper half of a step, so
+// that many agents without their CA spread their requests.
 const (
 	retryBase    = 500 * time.Millisecond
 	retryMax     = 30 * time.Second
@@ -61,7 +61,7 @@ type schedule struct {
 	failures int
 }
 
-// Step applies one event and returns the effects, in order; nil: none. random is from [0, 1). Calls must not overlap.
+// Step applies one event and returns its effects. nil: nothing to do. random is from [0, 1). Calls must not overlap.
 func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 	switch e := e.(type) {
 	case begin, due:
@@ -98,9 +98,9 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns byCertificate while the certificate is valid, otherwise byToken. Each failure switches between the
-// two, because the CA may refuse the certificate for good: it may be revoked, or its issuer unknown. Without a token
-// file the result is always byCertificate.
+// credential returns byCertificate while the certificate is valid, otherwise byToken. While the certificate is valid,
+// each failure switches between the two. The CA may refuse the certificate for good, because the certificate is revoked
+// or its issuer is unknown. Without a token file the result is always byCertificate.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {
@@ -112,8 +112,8 @@ func (s *schedule) credential(now time.Time) credential {
 	return byCertificate
 }
 
-// pause returns the time until the next attempt. It grows with failures, to a higher limit while the certificate has
-// much lifetime left. It leaves time for several more attempts before the certificate expires.
+// pause returns the time until the next attempt. The pause grows with failures, up to a limit that is higher while the
+// certificate has much lifetime left. It leaves time for several more attempts before the certificate expires.
 func (s *schedule) pause(now time.Time, random float64) time.Duration {
 	left := s.notAfter.Sub(now)
 	step := min(retryBase<<min(s.failures-1, 10), min(max(left/20, retryMax), retryMaxHeld))

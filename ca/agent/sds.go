@@ -82,9 +82,9 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns when the stream
-// ends: nil if the client closed its side, otherwise the error of the stream or of its context. A requested name
-// without a secret has no response until the secret exists.
+// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns nil when the client
+// closes its side. Otherwise it returns the error that ends the stream or its context. A requested name without a
+// secret has no response until the secret exists. Names above the limit of file secrets (maxNames) have no response.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -104,7 +104,7 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 }
 
 // StreamSecrets is DeltaSecrets for GRPC, the state-of-the-world variant. Each response contains all requested secrets
-// that exist.
+// that exist. A request with an outdated nonce changes nothing.
 func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -136,8 +136,8 @@ func whole(nonce string, due []*secret) *discoveryv3.DiscoveryResponse {
 	return resp
 }
 
-// FetchSecrets returns the named secrets in the order of the names; no names: an empty response. Secrets from files
-// exist only while a stream requests them. The error is gRPC Unavailable if a name has no secret at present.
+// FetchSecrets returns the named secrets in the order of the names. Without names the response is empty. Secrets from
+// files exist only while a stream requests them. The error is gRPC Unavailable if a name has no secret at present.
 func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	secrets, _ := h.get()
 	var due []*secret
@@ -179,7 +179,7 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
 			}
 		}
 		select {
-		case r := <-requests: // the request is not retained: each repeats 61 KB of node
+		case r := <-requests: // not retained, because each request may repeat 61 KB of node metadata
 			take(c, r)
 		case <-changed:
 		case err := <-ended:
@@ -199,8 +199,8 @@ type client struct {
 	acknowledged func(roots []string)
 	files        *files
 	whole        bool              // state of the world: a response has all wanted secrets
-	wants        map[string]string // name -> version sent; "": none
-	resumed      map[string]bool   // names whose version in wants was claimed by Envoy and not sent on this stream
+	wants        map[string]string // name -> version sent, or version that Envoy claims to hold; "": no version
+	resumed      map[string]bool   // names whose version in wants Envoy claims to hold from an earlier stream
 	nonce        uint64
 	flight       []*secret // sent under nonce and not answered yet
 }
@@ -272,7 +272,7 @@ func (c *client) send(due []*secret) (nonce string) {
 	return c.lastNonce()
 }
 
-// answered handles an ACK, or a NACK with its message. A refused version is not sent again.
+// answered handles an ACK, or a NACK with its message. A refusal causes no further response until a secret changes.
 func (c *client) answered(nonce, refusal string) {
 	if c.flight == nil || nonce != c.lastNonce() {
 		return

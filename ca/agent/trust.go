@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source is a source of roots. The roots of all sources are trusted. A root is trusted until no source has it any more,
-// so a lagging CA replica or file can delay a rotation but not break it.
+// source is a source of roots. The roots of all sources are trusted. A root stays trusted until no source has the root
+// any more. So a lagging CA replica or file can delay a rotation but not break it.
 type source uint8
 
 const (
@@ -22,9 +22,10 @@ const (
 )
 
 // SetTrust replaces the roots that the control plane pushed (PEM, at least one) and all revocation lists (PEM; empty:
-// none). The roots of other sources stay. A pushed list does not replace a list in use of the same issuer with a higher
-// number. A list in use is dropped if its issuer has no pushed list. Errors: a text does not parse, an issuer has two
-// lists, or a list has no number or no key identifier of its issuer. With an error nothing changes.
+// no lists). The roots of other sources stay. If an issuer's list in use has a higher number than its pushed list, the
+// list in use stays. A list in use is dropped if its issuer has no pushed list. Errors: a text does not parse, there is
+// no root, an issuer has two lists, or a list has no number or no key identifier of its issuer. With an error nothing
+// changes. The arguments are not retained.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
@@ -64,8 +65,8 @@ func (a *Agent) readRoots() {
 	}
 }
 
-// Roots returns the trusted roots of all sources, each once, sorted by their DER encoding. The caller owns the slice,
-// not the certificates.
+// Roots returns the trusted roots of all sources, each once, sorted by their DER encoding. The result is nil while no
+// source has roots. The caller owns the slice, but must not modify the certificates.
 func (a *Agent) Roots() []*x509.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()

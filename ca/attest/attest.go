@@ -2,7 +2,7 @@
 // request.
 //
 // Owns: caches of verification keys (also in files) and of verified tokens; the key of the issuer Local.
-// Reads: the key file of Local; no state of other packages.
+// Reads: the key file of Local; files and URLs of verification keys.
 // Never: logs a token.
 package attest
 
@@ -27,29 +27,29 @@ type Caller struct {
 	// By is the kind of the credential: ByToken or ByCertificate. The first certificate of a workload is issued by
 	// token; renewals may use the certificate.
 	By string
-	// Pod is the name of the Pod that the token is bound to; empty: none. PodUID is the Pod's uid; empty: unknown. A
-	// certificate and its renewals record both values of the token by which the first certificate was issued
+	// Pod is the name of the Pod that the token is bound to; empty: no Pod, or unknown. PodUID is the Pod's uid; empty:
+	// unknown. A certificate and its renewals record both values of the token by which the first certificate was issued
 	// (issue.Origin).
 	Pod, PodUID string
 	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens that do not
 	// contain the uid.
 	AccountUID string
 	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
-	// caller (issue.Follows). With Certificates.Foreign it is the certificate's time of issue (issue.IssuedAt). Zero:
-	// unknown.
+	// caller (issue.Follows). With Certificates.Foreign, or if the certificate does not state that time, it is the
+	// certificate's time of issue (issue.IssuedAt). Zero: unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
 	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate records the cluster of its first
 	// token. Empty: unknown.
 	Cluster string
-	// Token identifies a token without a Pod: the first 128 bytes of its id (jti), or without an id a digest of the
-	// token. For a certificate it is the value in its issue.Origin. Empty: unknown, or the token has a Pod.
+	// Token identifies a token without a Pod. It is the first 128 bytes of the token's id (jti). Without an id it is a
+	// digest of the token. For a certificate it is the value in its issue.Origin. Empty: unknown, or there is a Pod.
 	Token string
 	// Proven is the time when a token last proved the caller. Only ca/serve sets it. Zero: unknown.
 	Proven time.Time
 	// NotBefore is the start of a certificate's validity; zero for tokens. NotAfter is the end of the credential's
-	// validity.
+	// validity, without a tolerance for clocks.
 	NotBefore, NotAfter time.Time
 }
 
@@ -63,9 +63,9 @@ func (c Caller) Origin() issue.Origin {
 	return o
 }
 
-// Credential returns a value that distinguishes the credentials of one identity. A token and all certificates that were
-// issued and renewed by it have the same value. With a Pod it is the Pod's name and uid, so all tokens of one Pod share
-// it. Otherwise it is Token, or Serial if Token is empty. Empty: unknown.
+// Credential returns a value that distinguishes the credentials of one identity. A token and all certificates that this
+// CA issues and renews by the token have the same value. With a Pod the value is POD/UID, or POD if PodUID is empty. So
+// all tokens of one Pod share a value. Without a Pod the value is Token, or Serial if Token is empty. Empty: unknown.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")
@@ -73,11 +73,10 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID is
-// no such proof: Istio's IDs name a namespace and a service account, but no cluster. The result is true if the
-// argument equals c.Cluster. A token without a cluster proves every cluster: it comes from a TokenIssuer without a
-// cluster, whose callers may claim any cluster. A certificate without a cluster proves no cluster; it comes from
-// another CA, or from an older version of Navarch.
+// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID is no
+// such proof, because Istio's IDs name a namespace and a service account, but no cluster. The result is true if the
+// argument equals c.Cluster, also if both are empty. A token without a cluster proves every cluster, because callers of
+// a TokenIssuer without a cluster may claim any cluster. A certificate without a cluster proves no named cluster.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
@@ -117,10 +116,10 @@ var (
 	ErrUnavailable = errors.New("credential cannot be verified now")
 )
 
-// Chain returns an Authenticator that tries authenticators in order, until one returns no error or an error that does
-// not match ErrNone. So a valid credential does not hide an invalid one that is tried first. If all return errors
-// that match ErrNone, the error joins these errors; without authenticators it is ErrNone. The caller must not modify
-// the slice afterwards.
+// Chain returns an Authenticator that tries authenticators in order, until one succeeds or its error does not match
+// ErrNone. So an invalid credential refuses the call, even if a later authenticator would accept another credential. If
+// all errors match ErrNone, the error joins them. Without authenticators the error is ErrNone. The caller must not
+// modify the slice afterwards.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 type chain []Authenticator
@@ -141,7 +140,7 @@ func (c chain) Authenticate(ctx context.Context) (Caller, error) {
 	return Caller{}, errors.Join(missing...)
 }
 
-// workload returns the SPIFFE ID of a service account.
+// workload returns the SPIFFE ID of a service account. ErrIdentity: a name cannot be part of a SPIFFE ID.
 func workload(td spiffeid.TrustDomain, namespace, account string) (spiffeid.ID, error) {
 	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Certificates authenticates callers by the client certificates of their connections. The TLS handshake must have
-// verified them.
+// verified the certificates. Safe for concurrent use if Aliases and Now are.
 type Certificates struct {
 	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
 	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain; nil: no aliases.
@@ -29,8 +29,8 @@ type Certificates struct {
 	Now     func() time.Time // nil: time.Now
 }
 
-// Authenticate implements Authenticator. ErrNone: the connection has no client certificate. Other errors match
-// ErrDenied.
+// Authenticate implements Authenticator. ErrNone: the context has no TLS connection with a client certificate. Other
+// errors match ErrDenied.
 func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	none := fmt.Errorf("%w: no client certificate", ErrNone)
 	p, ok := peer.FromContext(ctx)
@@ -48,8 +48,9 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 }
 
 // Verify returns the caller named by a certificate whose chain the TLS handshake verified. It checks the end of
-// validity again, because a connection may outlive the certificate that opened it. Errors match ErrDenied: ErrExpired,
-// or ErrIdentity for a CA certificate and for a name that is not a workload's SPIFFE ID of this mesh.
+// validity again, because a connection may outlive the certificate that opened it. It does not check the start. Errors
+// match ErrDenied. ErrExpired: the certificate has ended. ErrIdentity: the certificate is a CA's, does not have exactly
+// one URI name, or its name is not a workload's SPIFFE ID of this mesh.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {

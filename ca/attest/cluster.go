@@ -12,8 +12,8 @@ import (
 )
 
 // A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers with the same name, keys
-// with the same id, even the same key. So only the keys of the cluster that a call names, and of issuers without a
-// cluster, are tried.
+// with the same id, even the same key. So a token is verified only with the keys of the cluster that the call names,
+// and of issuers without a cluster.
 
 // shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. An empty cluster means
 // calls of any cluster.
@@ -50,8 +50,9 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 // security/pkg/nodeagent/caclient/providers/citadel/client.go).
 const clusterMetadata = "clusterid"
 
-// clusterOf returns the cluster that a call names; if it names none, TokensConfig.Cluster; empty: any. The name is a
-// claim until a token is verified by that cluster's keys. ErrMalformed: the call names two clusters.
+// clusterOf returns the cluster that a call names. If the call names no cluster, the result is TokensConfig.Cluster.
+// Empty: any cluster. The name is a claim until a token is verified by that cluster's keys. ErrMalformed: the call
+// names two clusters.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -73,10 +74,10 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the
-// matching issuer's cluster. The last argument is a cluster: only its issuers, and issuers without a cluster, are
-// tried; if it is empty, all issuers with the name are tried. If no keys match, the error is the last error that
-// matches ErrUnavailable, or the first error if none matches.
+// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the matching
+// issuer's cluster. The last argument is a cluster. Only issuers of that cluster, and issuers without a cluster, are
+// tried. If the argument is empty, all issuers with the name are tried. If no keys match, the error is the last error
+// that matches ErrUnavailable. Without such an error it is the first error.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -107,8 +108,8 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 
 // named returns the issuers with a name (the second argument) that belong to a cluster (the last argument) or to no
 // cluster. If the last argument is empty, the issuers of all clusters are returned. remote reports whether
-// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's name is not fetched
-// yet and may be this name. In the latter case the other issuers are returned as well.
+// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown and no issuer has the name, or an
+// issuer whose name is not fetched yet may have the name. In the latter case the other issuers are returned as well.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

@@ -37,7 +37,8 @@ type memory struct {
 }
 
 // Issuer returns the issuer's name that KeysConfig.Ask returned with the keys, or that came with the keys of
-// KeysConfig.Before or Memory. Empty: there are no keys yet, or Ask is nil.
+// KeysConfig.Before or Memory. Empty: there are no keys yet, or the keys came without a name, as from sources except
+// Ask.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -45,8 +46,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil if the issuer's name is known. Otherwise, if patient is true and fewer than maxWaiting other
-// callers wait, learn waits for a fetch first. Errors match ErrUnavailable.
+// learn returns nil if the issuer's name is known. If the name is unknown, patient is true and fewer than maxWaiting
+// other callers wait, learn waits for a fetch first. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil

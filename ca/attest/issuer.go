@@ -32,7 +32,7 @@ type Issuer struct {
 }
 
 // NewIssuer returns an issuer with a name (claim iss) and an ECDSA key on P-256. A nil now means time.Now. Errors: the
-// name is empty, or the key is nil or of another kind.
+// name is empty, or the key is nil, of another kind, or cannot be encoded.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -64,7 +64,7 @@ func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, e
 // Name returns the claim iss.
 func (i *Issuer) Name() string { return i.name }
 
-// JWKS returns the public keys as a JWKS, for verifiers elsewhere. The result must not be modified.
+// JWKS returns the public key as a JWKS with one key, for verifiers elsewhere. The result must not be modified.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
 // Verifier returns the entry for TokensConfig.Issuers that accepts this issuer's tokens. The entry's Cluster is
@@ -74,20 +74,20 @@ func (i *Issuer) Verifier() (TokenIssuer, error) {
 	return TokenIssuer{Name: i.name, Keys: keys}, err
 }
 
-// Format implements fmt.Formatter: no verb shows the key.
+// Format implements fmt.Formatter, so that no verb shows the key.
 func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
 // Mint makes a token for a service account, valid from the current second for the whole seconds of ttl (1 s to
 // MaxMintTTL). It also returns the token's end. Errors: ttl is out of range, the audience is empty, a name cannot be
-// part of a SPIFFE ID (ErrIdentity), or signing fails. Kubernetes' stricter rules for names are not checked.
+// part of a SPIFFE ID (ErrIdentity), or signing fails. Mint does not check Kubernetes' stricter rules for names.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for a token that is bound to a Pod by name, without a uid; empty: unbound. Callers with the same
-// Pod share one budget (push/budget). Errors are those of Mint; the Pod's name is not checked.
+// MintBound is Mint for a token that is bound to a Pod by name, without a uid; empty: unbound. All tokens with one Pod
+// name have the same Caller.Credential. Errors are those of Mint; the Pod's name is not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

@@ -27,25 +27,25 @@ const maxKeySet = 1 << 20
 // once (ca/serve, Limits.Checks), so tokens with known keys are still verified.
 const maxWaiting = 2
 
-// KeysConfig configures the source of an issuer's public keys: exactly one of Discovery, URL, File and Ask.
+// KeysConfig configures the source of an issuer's public keys. Exactly one of Discovery, URL, File and Ask must be set.
 type KeysConfig struct {
-	Discovery string // an OpenID issuer: <issuer>/.well-known/openid-configuration names the URL of the keys
-	URL       string // of a JWKS
-	File      string // a JWKS, or public keys as PEM
-	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). The field Whose is the name of Ask's source, for
-	// messages and for Memory.
+	Discovery string // an OpenID issuer; its document /.well-known/openid-configuration names the URL of the keys
+	URL       string // URL of a JWKS
+	File      string // path of a JWKS, or of public keys as PEM
+	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). A fetch fails if the name is empty or has more than
+	// 1024 bytes. The field Whose is the name of Ask's source, for messages and for Memory.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
-	// Memory is a file that keeps the last result of Ask for the next start; empty: none. A file that is broken, or
-	// was saved with a different value of Whose, is ignored with a warning.
+	// Memory is the path of a file that keeps the last good result of Ask for the next start; empty: no file. A file
+	// that is broken, or was saved with a different value of Whose, is ignored with a warning.
 	Memory string
 	// Before provides the keys until the first successful fetch; NewKeys copies them. If Before is nil or has no
 	// keys, Memory provides them.
 	Before *Keys
-	// Client fetches from Discovery or URL, with the endpoint's CA and bearer token if it needs them. nil: a plain
-	// client that refuses redirections to plain text.
+	// Client fetches from Discovery or URL. It must have the CA and the bearer token that the endpoint needs. nil: a
+	// client without both that refuses redirections to plain http, and the fifth redirection.
 	Client      *http.Client
-	Refresh     time.Duration    // interval of Run; 0: 5 min (File: 30 s)
+	Refresh     time.Duration    // shortest interval of Run after a success; 0: 5 min (File: 30 s)
 	MinInterval time.Duration    // shortest interval between refreshes for unknown keys; 0: 10 s
 	Timeout     time.Duration    // of one refresh; 0: 10 s
 	Log         *slog.Logger     // nil: nothing is logged
@@ -53,15 +53,15 @@ type KeysConfig struct {
 }
 
 // Keys are an issuer's public keys. Run fetches them periodically. The last good keys stay in use while the source is
-// down. A token with an unknown key causes one more fetch, at most one in KeysConfig.MinInterval. A RemoteKeySet of
-// go-oidc has no such limit. Safe for concurrent use.
+// down. A token with an unknown key causes one more fetch, at most one in KeysConfig.MinInterval. Safe for concurrent
+// use.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
 	load    func(context.Context) (issuer string, keys []byte, err error)
 	set     atomic.Pointer[keySet]
 	fetched atomic.Pointer[time.Time]
-	waiting atomic.Int32 // tokens that wait for keys which are not loaded
+	waiting atomic.Int32 // number of tokens that wait for a fetch
 
 	saving  sync.Mutex // held while KeysConfig.Memory is written
 	unsaved bool       // EndSaving was called
@@ -69,19 +69,19 @@ type Keys struct {
 	mu       sync.Mutex // a leaf lock: not held during a fetch
 	flight   *flight
 	demanded time.Time // start of the last refresh for an unknown key
-	failed   error     // error of the last refresh
+	failed   error     // error of the last completed refresh; nil: it succeeded
 }
 
-// flight is a fetch under way. singleflight.Group does not fit: starting a fetch counts against MinInterval, and
-// joining one does not.
+// flight is a fetch under way. singleflight.Group does not fit, because starting a fetch counts against MinInterval and
+// joining a fetch does not.
 type flight struct {
 	done chan struct{}
 	err  error // read after done is closed
 }
 
 // NewKeys validates the configuration, and loads the keys of Before or Memory. It fetches nothing. Without Run, only
-// Refresh and tokens with an unknown key cause a fetch. Errors: not exactly one source is given, or a URL is invalid,
-// contains a user, or is plain http to a host that is not loopback.
+// Refresh and tokens with an unknown key cause a fetch. Errors: not exactly one source is given, or Discovery or URL is
+// invalid, contains a user, or is not https. For loopback hosts http is allowed.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -143,7 +143,7 @@ func nameless(load func(context.Context) ([]byte, error)) func(context.Context) 
 }
 
 // StaticKeys returns constant keys from a JWKS or from public keys in PEM. Keys of unsupported kinds are left out.
-// Errors: the text is neither, or no key is left.
+// Errors: the text is neither JWKS nor PEM, or no key is left.
 func StaticKeys(text []byte) (*Keys, error) {
 	set, _, err := parseKeys(text)
 	if err != nil {
@@ -181,8 +181,9 @@ func checkRedirect(r *http.Request, before []*http.Request) error {
 }
 
 // Run refreshes the keys until ctx ends, and then returns the error of ctx. After a failure it retries after one
-// second. The pause doubles with each further failure, up to KeysConfig.Refresh. It logs the first failure and the
-// first success after failures. For static keys it only waits for ctx.
+// second. The pause doubles with each further failure, up to KeysConfig.Refresh. Each pause is longer by a random part
+// of up to 10 %. Run logs the first failure and the first success after failures. For static keys it only waits for
+// ctx.
 func (k *Keys) Run(ctx context.Context) error {
 	if k.load == nil {
 		<-ctx.Done()
@@ -219,7 +220,8 @@ func (k *Keys) Run(ctx context.Context) error {
 }
 
 // Refresh fetches the keys, or joins a fetch under way, and waits for its end. If ctx ends, the fetch continues without
-// the caller. Errors: those of the fetch, and of ctx. For static keys it returns nil at once.
+// the caller. Errors: the source fails or times out, its keys are invalid or have no valid issuer name, or ctx ends.
+// After a failed fetch the previous keys stay. For static keys Refresh returns nil at once.
 func (k *Keys) Refresh(ctx context.Context) error {
 	return wait(ctx, k.start(true))
 }
@@ -261,8 +263,8 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
 }
 
-// start starts a refresh, or returns the one under way. nil: the keys are static, or an unscheduled refresh came before
-// MinInterval had passed.
+// start starts a refresh, or returns the refresh under way. nil: the keys are static, or an unscheduled refresh is not
+// allowed before MinInterval has passed.
 func (k *Keys) start(scheduled bool) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -330,7 +332,8 @@ func (k *Keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-// Fetched returns the time of the last successful fetch of k; zero: there was none, or the keys are static.
+// Fetched returns the time of the last successful fetch by k. Zero: no fetch has succeeded, or the keys are static.
+// Keys of Before or Memory do not count.
 func (k *Keys) Fetched() time.Time {
 	if at := k.fetched.Load(); at != nil {
 		return *at

@@ -135,7 +135,7 @@ func (s *keySet) addPEM(text []byte) (skipped []string, err error) {
 }
 
 // add adds a public key: RSA of 2048 to 8192 bits, ECDSA except P-224, or Ed25519. An empty id is replaced by keyID.
-// Errors: the key is of another kind.
+// Errors: the key is of another kind, or cannot be encoded.
 func (s *keySet) add(id, algorithm string, key any) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -18,13 +18,14 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// LocalIssuer is the name (claim iss) of the issuer that navarchd uses without Kubernetes (Local, OpenLocal).
+// LocalIssuer is the name (claim iss) of the issuer whose key is a file in navarchd's data directory (Local,
+// OpenLocal).
 const LocalIssuer = "navarch-local"
 
 // keyFile is the file of the issuer's key in the data directory.
 const keyFile = "token-issuer.key"
 
-const maxKeyFile = 64 << 10 // read at most
+const maxKeyFile = 64 << 10 // largest accepted key file, in bytes
 
 // Local returns the token issuer LocalIssuer, whose key is a file in the data directory dir. A missing file is created
 // with mode 0600, a missing directory with 0700. If several processes create the file at once, all use the first key.
@@ -43,8 +44,8 @@ func Local(dir string) (*Issuer, error) {
 	return parseKey(path, text)
 }
 
-// OpenLocal is Local for an existing key file; it writes nothing. Errors: the directory or the key's file does not
-// exist, or the file cannot be read or has no valid key.
+// OpenLocal is Local for an existing key file. It writes nothing. Errors: the directory or the key file does not exist,
+// or the file cannot be read or does not have one P-256 key in PKCS #8 as PEM.
 func OpenLocal(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)

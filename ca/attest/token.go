@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// algorithms lists the accepted signature algorithms. All are asymmetric: with "none" or HMAC, anyone who knows a
-// public key could sign.
+// algorithms lists the accepted signature algorithms. All are asymmetric. With the algorithm "none" or an HMAC, anyone
+// who knows a public key could sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -59,19 +59,20 @@ type TokensConfig struct {
 	// no cluster may be of any cluster.
 	Cluster string
 	// Remote returns the issuer of a cluster that Issuers and Cluster do not name. The issuer's name is fetched with
-	// its keys, so Name is ignored. false: the cluster is unknown. Remote is called for each token of such a cluster;
-	// nil: there are no other clusters.
+	// its keys, so Name is ignored. false: the cluster is unknown. Remote is called whenever a token of such a cluster
+	// is verified, also concurrently. nil: there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
 	Audiences []string         // accepted audiences; a token must have one of them; default: istio-ca
 	Leeway    time.Duration    // tolerated difference of clocks; default: 10 min; negative: none
-	MaxBytes  int              // longest accepted token; default: 8 KiB (Kubernetes' tokens have 1 to 2)
+	MaxBytes  int              // longest accepted token, in bytes; default: 8 KiB (Kubernetes' tokens have 1 to 2)
 	CacheSize int              // number of cached tokens; default: 16384
-	Reviewer  Reviewer         // for calls of Cluster if the issuer is unknown or its keys cannot be fetched; nil: none
+	Reviewer  Reviewer         // for calls of Cluster if the issuer is unknown or its keys are unavailable; nil: none
 	Now       func() time.Time // nil: time.Now
 }
 
-// Tokens authenticates callers by service account tokens, from metadata `authorization: Bearer ...`. It verifies a
-// token by the issuers' keys. If these cannot decide, the Reviewer verifies it. Safe for concurrent use.
+// Tokens authenticates callers by service account tokens, from metadata "authorization: Bearer ...". It verifies a
+// token by the issuers' keys. If the keys cannot decide (TokensConfig.Reviewer), the Reviewer verifies the token. Safe
+// for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
@@ -110,7 +111,7 @@ type object struct {
 }
 
 // NewTokens validates the configuration and returns an authenticator. It fetches no keys. The error names the first
-// field that is missing, invalid or repeated. Audiences must not be modified afterwards.
+// setting that is missing, invalid or repeated. Audiences must not be modified afterwards.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.TrustDomain.IsZero() {
 		return nil, errors.New("tokens: no trust domain")
@@ -191,9 +192,10 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. It may
-// wait for a fetch of keys or for the Reviewer. An accepted token is cached until its end plus Leeway, or until its key
-// is removed. Errors match ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified at present.
+// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. Verify
+// may wait for a fetch of keys or for the Reviewer. A token that the keys verified is cached at most until its end plus
+// Leeway, or until its key is removed. Errors match ErrDenied if the token is refused, and ErrUnavailable if it cannot
+// be verified at present.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)

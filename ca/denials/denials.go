@@ -21,10 +21,10 @@ import (
 // Source emits the revoked identities. All fields are required.
 type Source struct {
 	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). known is
-	// false while nothing of the keyring could be read.
+	// false while the keyring is unknown.
 	Denied  func(now time.Time) (all []keyring.Denial, known bool)
 	Changed func() <-chan struct{} // returns a channel that is closed when the result of Denied may have changed
-	Emit    func([]object.Event)   // receives the one event of a changed list, and owns the slice
+	Emit    func([]object.Event)   // receives one event for each list that Run emits, and owns the slice
 	Log     *slog.Logger
 }
 
@@ -35,8 +35,8 @@ func Unknown() []object.Event {
 }
 
 // Run follows the keyring until ctx ends, and returns nil then. It emits the first known list, also an empty one, and
-// each changed list. An identity is denied until the certificates that it had when it was revoked have ended. While the
-// keyring is unknown, Run emits nothing and the stored list stays. Errors are those of normal.NewDenied.
+// each changed list. It reads the list again at each change of the keyring, and at least every hour. While the keyring
+// is unknown, Run emits nothing and the stored list stays. Errors are those of normal.NewDenied.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {

@@ -1,6 +1,6 @@
-// Package expiry decides when streams with an expired credential end. A stream ends if, throughout a grace period
-// after its credential's end, newer credentials could be obtained and the stream's identity showed none to this
-// process. While credentials cannot be obtained, streams stay, but receive no further private keys.
+// Package expiry decides when streams with an expired credential end. A stream ends if newer credentials could be
+// obtained for a grace period after the stream's credential had expired, and its identity has shown no unexpired
+// credential to this process. While credentials cannot be obtained, streams stay, but receive no further private keys.
 //
 // A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
 // certificates that callers show. A certificate that became valid long enough after a credential's end proves that
@@ -62,8 +62,8 @@ func (e *Expiry) noteCredential(who attest.Caller, now time.Time) {
 	}
 }
 
-// noteIssuing records whether certificates can be obtained at present, and removes old entries. Run calls it every 10
-// s.
+// noteIssuing records whether certificates can be obtained at present, and removes old entries. Run calls noteIssuing
+// every 10 s.
 func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,9 +81,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 }
 
 // Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
-// issuing is the time since which newer credentials could be obtained without a gap. It does not depend on ended. It
-// is zero if the credential has not expired, or if it is not known that newer credentials can be obtained. A
-// credential with a zero NotAfter never expires.
+// issuing is the time since which newer credentials could be obtained without a gap. It is set even if ended is false
+// because a newer credential was shown. It is zero if the credential has not expired, or if this process does not know
+// that newer credentials can be obtained. A credential with a zero NotAfter never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -99,15 +99,15 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	return !e.newest[who.ID].After(now), e.issuing
 }
 
-// wait returns how long a stream stays at least after its credential's end: grace and a part of spread, which depends
-// on the credential.
+// wait returns the shortest stay of a stream after its credential's end: grace plus a part of spread that depends on
+// the credential.
 func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
 // Refused returns the reason to stop serving a caller; nil: the caller is served. The caller is refused if its
-// credential has ended (Ended), and newer ones could be obtained without a gap for 5 to 15 min since that end. The
-// exact time is constant for each credential.
+// credential has ended (Ended), and newer ones could be obtained without a gap for 5 to 15 min after that end. Within
+// one Expiry, the exact time is constant for each credential.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {
@@ -141,8 +141,8 @@ func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // Run calls issuing and recheck every 10 s until ctx ends, and returns nil then. issuing reports whether certificates
-// can be obtained at present; nil: Ended infers that from the certificates that callers show. recheck must call Refused
-// for each stream's caller and end refused streams.
+// can be obtained at present. If issuing is nil, Ended infers this from the certificates that callers show. recheck
+// must call Refused for each stream's caller and end refused streams.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
 	if issuing == nil {
 		issuing = func() bool { return false }

@@ -22,7 +22,7 @@ import (
 // Authority is a signer: a CA key and its certificates. Immutable. It prints without its key.
 type Authority struct {
 	Epoch uint64        // number of the key in the mesh's keyring; each further key has a higher number
-	Key   crypto.Signer // the private key of Certificate
+	Key   crypto.Signer // the private key of Certificate; nil: not loaded, so the authority cannot sign
 	// Certificate is the issuer of leaves. Chain has the certificates between Certificate and a root, the issuer of
 	// Certificate first, without the root. Chain is empty if Certificate is a root or issued by one.
 	Certificate *x509.Certificate
@@ -31,7 +31,7 @@ type Authority struct {
 	// else the user's roots (root-cert.pem).
 	Roots []*x509.Certificate
 	// Lists are the revocation lists that a user gave with the CA (ca-crl.pem): at most one per issuer, each with a
-	// number. The list that CRL signs is not among them.
+	// number. The list that the function CRL signs is not among them.
 	Lists []*x509.RevocationList
 }
 
@@ -85,15 +85,15 @@ func (a Authority) String() string {
 // Format implements fmt.Formatter: no verb shows the key.
 func (a Authority) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, a.String()) }
 
-// LogValue implements slog.LogValuer.
+// LogValue implements slog.LogValuer: it logs String.
 func (a Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements json.Marshaler: it encodes String.
 func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String()) }
 
 // SelfSigned makes an authority with a fresh P-256 key and a self-signed root, which signs leaves directly. The root is
 // valid from now-Backdate until now+validity. Its subject contains the epoch and a part of the key's hash, so that
-// verifiers do not try several issuers of one name. random may be nil (crypto/rand). Errors: the trust domain is zero,
+// verifiers do not try several issuers of one name. A nil random means crypto/rand. Errors: the trust domain is zero,
 // validity is below a second, or those of random and of signing.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
@@ -128,8 +128,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between root and leaf. No such issuer is signed: an old root could sign the next one for
-		// verifiers that lack it.
+		// One issuer may lie between root and leaf, so that an old root could sign a new one for verifiers that lack
+		// the new root. Navarch does not sign such an issuer yet.
 		MaxPathLen:   1,
 		SubjectKeyId: id,
 		URIs:         uris(td.ID()),

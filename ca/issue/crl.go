@@ -12,24 +12,26 @@ import (
 	"time"
 )
 
-// ErrNoCRL means that the authority's certificate may not sign revocation lists (CanRevoke). This happens with a user's
-// own CA. Proxies must get no list at all while that CA is in use.
+// ErrNoCRL means that the authority's certificate is not allowed to sign revocation lists (CanRevoke). This happens
+// only with a user's own CA. Proxies must get no list at all while that CA is in use.
 var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 
 // Revoked is one entry of a revocation list.
 type Revoked struct {
 	Serial string    // hexadecimal, as Issued.Serial; positive, below 2^159
 	At     time.Time // time of revocation; the list has whole seconds
-	// Reason is a CRLReason of RFC 5280, section 5.3.1; 0 (unspecified) is omitted, 1 is keyCompromise.
+	// Reason is a CRLReason of RFC 5280, section 5.3.1, from 0 to 10 except 7. 0 (unspecified) is omitted from the
+	// list, 1 is keyCompromise.
 	Reason int
 }
 
 // CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1. The caller must make it
-// greater than the number of the previous list. thisUpdate is now-Backdate, for peers with slow clocks. nextUpdate is
-// the end of a.Certificate, because peers refuse every certificate once a list is outdated. Entries are sorted by
-// serial number; if several have the same serial number, only the earliest is used. revoked may be empty. If random
-// is nil, crypto/rand is used. Errors: ErrAuthority if a has no key or certificate, or its certificate ended at
-// now-Backdate or earlier; ErrNoCRL; an invalid number, serial number or reason; those of random and the signer.
+// greater than the number of the previous list. The list begins (thisUpdate) at now-Backdate, for peers with slow
+// clocks. It ends (nextUpdate) with a.Certificate, because peers refuse every certificate once a list is outdated.
+// Entries are sorted by serial number; if several have the same serial number, only the earliest is used. revoked may
+// be empty. If random is nil, crypto/rand is used. Errors: ErrAuthority if a has no key or certificate, or its
+// certificate ended at now-Backdate or earlier; ErrNoCRL; an invalid number, serial number or reason; those of random
+// and the signer.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader
@@ -64,8 +66,8 @@ func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random
 	return der, nil
 }
 
-// CanRevoke reports whether the authority's certificate may sign revocation lists: it has the key usage cRLSign and a
-// subject key identifier. Certificate must not be nil.
+// CanRevoke reports whether the authority's certificate is allowed to sign revocation lists: it has the key usage
+// cRLSign and a subject key identifier. Certificate must not be nil.
 func (a *Authority) CanRevoke() bool {
 	return a.Certificate.KeyUsage&x509.KeyUsageCRLSign != 0 && len(a.Certificate.SubjectKeyId) != 0
 }

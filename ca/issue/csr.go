@@ -25,9 +25,11 @@ const minRSA, maxRSA = 2048, 8192
 var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // ParseCSR parses one CSR in PEM, and returns its public key. The key is ECDSA on P-256 or P-384, or RSA of 2048 to
-// 8192 bits, and must have signed the CSR. Each alternative name of the CSR must be id, or id's path in one of the
-// trust domains aliases; a CSR without names is accepted. A subject is ignored, because Istio's agents send an empty
-// organizationName. Errors match ErrInvalid: ErrTooLarge, ErrMalformed, ErrWeakKey, ErrSignature or ErrForeignName.
+// 8192 bits with an odd exponent from 65537 on. It must have signed the CSR. Signatures with MD5 or SHA-1 are refused.
+// Each alternative name of the CSR must be id, or id's path in one of the trust domains aliases; a CSR without names is
+// accepted. A subject is ignored, because Istio's agents send an empty organizationName. Errors match ErrInvalid:
+// ErrTooLarge (more than MaxCSR bytes), ErrMalformed (not exactly one CSR, or unreadable names), ErrWeakKey,
+// ErrSignature or ErrForeignName.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, aliases)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Encode returns the elements of IstioCertificateResponse.cert_chain, in PEM. Each certificate of the chain is one
-// element, the leaf first. The last element is the whole root bundle; for an empty bundle it is "". Istio's agents use
-// the last element as their trust bundle (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
+// Encode returns the elements of IstioCertificateResponse.cert_chain, in PEM. Each certificate of i.Chain is one
+// element, the leaf first. The last element is the whole root bundle, or "" for an empty bundle. Istio's agents use the
+// last element as their trust bundle (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
 func (i *Issued) Encode(bundle []*x509.Certificate) []string {
 	out := make([]string, 0, len(i.Chain)+1)
 	for _, c := range i.Chain {

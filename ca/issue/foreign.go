@@ -12,7 +12,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ErrForeign means that another CA's certificate is malformed, is not trusted, or does not match the request.
+// ErrForeign means that another CA's response is too large or malformed, or that its certificate is not trusted or does
+// not match the request.
 var ErrForeign = errors.New("certificate of another CA")
 
 // Bounds of another CA's response.
@@ -29,7 +30,7 @@ var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 // satisfy ParseCSR. The other CA copies the CSR's names, so the CSR must name id exactly once and nothing else. A
 // subject or another extension is refused, because it might have a meaning for that CA or its relying parties. For
 // example, Kubernetes interprets an organizationName as a group. An empty organizationName is accepted. Errors match
-// ErrInvalid, as for ParseCSR.
+// ErrInvalid: those of ParseCSR, and ErrForeignName for names, a subject or an extension that is refused.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {
@@ -59,9 +60,10 @@ type Foreign struct {
 	MaxTTL   time.Duration       // longest remaining lifetime; a leaf may exceed it by the constant Backdate
 }
 
-// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. The leaf
-// must also be for clients and servers. It may begin at most 1 min after now, and must be valid for at least 1 min from
-// now. Issued.Chain is the leaf and the certificates between the leaf and a root; Issued.Epoch is 0. Errors match
+// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. text has
+// at most 64 KiB and 8 certificates. The leaf must not be a CA, and must be for both clients and servers. It may begin
+// at most 1 min after now, and must be valid for at least 1 min from now. A chain must lead from it to one of Roots.
+// Issued.Chain is the leaf and the certificates between the leaf and a root. Issued.Epoch is 0. Every error matches
 // ErrForeign, not ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {

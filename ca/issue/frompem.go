@@ -16,19 +16,19 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Files contains the user's own CA in PEM, with one field for each key of the Secret `cacerts`.
+// Files contains the user's own CA in PEM, with one field for each key of the Secret cacerts.
 type Files struct {
 	Cert  []byte // ca-cert.pem: the issuer of leaves; further certificates in it are treated like those of Chain
 	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
-	Chain []byte // cert-chain.pem: the issuer and the certificates above it, with or without the root; may be empty
+	Chain []byte // cert-chain.pem: the certificates above the issuer, with or without the issuer and the root; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM parses a user's CA, and verifies as Verify does that peers accept its leaves. Files.Lists may have at most
-// 64 KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the issuer
-// of a list is in this CA, the issuer must have signed the list. No list may revoke a certificate of this CA's chain.
-// The result does not share memory with f. Errors name the file of `cacerts`.
+// FromPEM parses a user's CA, and verifies with Verify that peers accept its leaves. Files.Lists may have at most 64
+// KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the issuer of a
+// list is in this CA, the issuer must have signed the list. No list may revoke ca-cert.pem or a certificate of its
+// chain. The result does not share memory with f. Errors name the faulty file, as those of Verify.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -68,9 +68,9 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 }
 
 // Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Reasons are a key
-// that does not match, a certificate that is not a CA's, a path length that is too short, an expired certificate, a
-// chain that does not reach a root, or name constraints that exclude td. Key and Certificate must not be nil. Errors
-// name the file of `cacerts`.
+// that is unsupported or does not match, a certificate that may not sign others or is not valid at now, a path length
+// that is too short, a chain that does not reach a root, or name constraints that exclude td. Key and Certificate must
+// not be nil. Errors name the faulty file, unless signing a trial leaf fails.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)
@@ -98,7 +98,8 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	return a.probe(td, now)
 }
 
-// checkCA returns an error if c cannot be an issuer above a leaf, with `between` issuers between c and the leaf.
+// checkCA returns an error if c cannot be an issuer above a leaf, where between is the number of issuers between c and
+// the leaf.
 func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
@@ -145,8 +146,8 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	return nil
 }
 
-// Certificates parses all certificates of a PEM text. It returns nil for an empty text, and ignores text outside of
-// blocks. Errors: a block is not a certificate or is broken, or the text has no block.
+// Certificates parses all certificates of a PEM text. It returns nil for a text that is empty or white space, and
+// ignores text outside of blocks. Errors: a block is not a certificate or is broken, or any other text has no block.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -173,8 +174,8 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 }
 
 // PrivateKey parses the first PEM block of a text as an ECDSA or RSA key in the form PKCS #8, SEC 1 or PKCS #1. A block
-// EC PARAMETERS before the key is skipped; blocks after the key are ignored. Errors: no block, another block, or a key
-// that is encrypted or of another kind. Errors do not show the key.
+// EC PARAMETERS before the key is skipped; blocks after the key are ignored. Errors: the text has no block, the block
+// is not a private key, or the key is broken, encrypted or of another kind. Errors do not show the key.
 func PrivateKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -25,9 +25,9 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Errors of requests, for errors.Is. The caller causes errors that match ErrInvalid, and they are permanent (gRPC
-// InvalidArgument). ErrAuthority means that the signer cannot sign at present (Unavailable). Any other error is
-// internal.
+// Errors of requests, for errors.Is. The errors from ErrMalformed to ErrTTL match ErrInvalid. Such an error is the
+// fault of the request, and permanent (gRPC InvalidArgument). ErrAuthority means that the signer cannot sign at present
+// (Unavailable). Any other error is internal.
 var (
 	ErrInvalid     = errors.New("invalid certificate request")
 	ErrMalformed   = fmt.Errorf("%w: malformed CSR", ErrInvalid)
@@ -57,16 +57,17 @@ type Request struct {
 	Names []string
 }
 
-// Backdate is subtracted from the current time for NotBefore of leaves and roots, and for ThisUpdate of revocation
-// lists. Clocks of a mesh may differ by 10 minutes in either direction, and a peer refuses a NotBefore in its future.
+// Backdate is subtracted from the current time for NotBefore of roots, for ThisUpdate of revocation lists, and by
+// default (Policy.Backdate) for NotBefore of leaves. Clocks of a mesh may differ by 10 minutes in either direction, and
+// a peer refuses a NotBefore in its future.
 const Backdate = 15 * time.Minute
 
 // Policy bounds the issued certificates. A zero field means its default.
 type Policy struct {
-	DefaultTTL time.Duration // lifetime without a requested TTL; 0: 24 h
+	DefaultTTL time.Duration // lifetime from the time of issue, if no TTL is requested; 0: 24 h
 	MaxTTL     time.Duration // longest lifetime; 0: 90 d
 	Backdate   time.Duration // time by which NotBefore is in the past; 0: the constant Backdate; negative: none
-	Jitter     float64       // largest part of the TTL by which NotAfter is earlier, below 1; 0: 0.1; negative: none
+	Jitter     float64       // largest fraction of the TTL by which NotAfter is earlier, below 1; 0: 0.1; negative: none
 }
 
 func (p Policy) withDefaults() Policy {
@@ -86,8 +87,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime that Jitter permits for a requested TTL; ttl 0: the default TTL. The end of
-// the signer may make a lifetime shorter.
+// Shortest returns the shortest lifetime that Jitter permits for a requested TTL; ttl 0: the default TTL. Rounding to
+// whole seconds and the end of the signer may make a lifetime shorter.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
@@ -101,10 +102,12 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 	return min(ttl, p.MaxTTL)
 }
 
-// Default returns the lifetime of certificates without a requested TTL.
+// Default returns DefaultTTL with its default applied. Certificates without a requested TTL have this lifetime, or
+// MaxTTL if that is shorter.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
-// Check validates the policy: both TTLs are at least 1 s, and Jitter is below 1. The error names the invalid field.
+// Check validates the policy: both TTLs are at least 1 s, and Jitter is below 1. A zero field is valid. The error names
+// the first invalid field.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
 	case p.DefaultTTL < time.Second:
@@ -120,7 +123,7 @@ func (p Policy) Check() error {
 // Issued is one certificate.
 type Issued struct {
 	Leaf   *x509.Certificate
-	Chain  []*x509.Certificate // leaf first, then Authority.Certificate and Authority.Chain, without roots
+	Chain  []*x509.Certificate // leaf first, then its issuers up to a root, without the root
 	Epoch  uint64              // of the signer; 0: another CA
 	Serial string              // hexadecimal, as SerialString makes it
 }
@@ -128,10 +131,10 @@ type Issued struct {
 // SerialString formats a serial number as lower-case hexadecimal without leading zeros.
 func SerialString(serial *big.Int) string { return serial.Text(16) }
 
-// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. The leaf ends no later than a.
-// random is the source of serial number and jitter; nil: crypto/rand. Errors match ErrInvalid (the request is invalid)
-// or ErrAuthority (a is nil, incomplete, expired or not valid yet, or the policy is invalid), or are those of random
-// and the signer.
+// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. The leaf does not begin before
+// a.Certificate, and does not end after a.End. random is the source of serial number and jitter; nil: crypto/rand.
+// Errors match ErrInvalid (the request is invalid) or ErrAuthority (a is nil, incomplete, expired or not valid yet, or
+// the policy is invalid), or are those of random and of signing.
 func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if err := checkIdentity(r.Identity); err != nil {
 		return nil, err
@@ -206,7 +209,7 @@ func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within that of the signer. It
+// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within that of the signer, and
 // ends after now, possibly by less than a second. Errors match ErrAuthority (invalid policy) or ErrTTL, or are those of
 // random.
 func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {

@@ -20,8 +20,8 @@ type Origin struct {
 // originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// OriginOf returns the Origin recorded in a leaf. It is zero if the leaf has no Origin that decodes: an older
-// version of this CA or another CA issued the leaf.
+// OriginOf returns the Origin recorded in a leaf. The result is zero if the leaf has no Origin that decodes, because an
+// older version of this CA or another CA issued the leaf.
 func OriginOf(leaf *x509.Certificate) Origin {
 	for _, e := range leaf.Extensions {
 		var o Origin

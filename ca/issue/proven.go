@@ -14,7 +14,7 @@ import (
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
 // Proven returns the time when a token last proved a leaf's identity. If the leaf does not state that time, because an
-// older version of this CA or another CA issued it, the result is its NotBefore.
+// older version of this CA or another CA issued it, the result is the NotBefore of the leaf.
 func Proven(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at

@@ -40,8 +40,9 @@ type ServingRequest struct {
 }
 
 // Serving makes a P-256 key and a certificate for a server of the control plane, signed by a. The result contains the
-// chain without the root. A nil random means crypto/rand. Errors match ErrInvalid if the request has no names or an
-// invalid TTL, match ErrAuthority as those of Issue, or are those of random and the signer.
+// chain without the root, and the parsed leaf. A nil random means crypto/rand. Errors match ErrInvalid if the request
+// has no names or an invalid TTL. They match ErrAuthority in the same cases as those of Issue. Other errors are those
+// of random and of signing.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// maxUserLists bounds ca-crl.pem, in bytes: its content is a part of the keyring's record, and of a ConfigMap in every
+// maxUserLists bounds ca-crl.pem, in bytes. The content is a part of the keyring's record, and of a ConfigMap in every
 // namespace.
 const maxUserLists = 64 << 10
 
 // readLists parses the user's revocation lists, ca-crl.pem, into a. A list of an issuer in a's path or roots must be
-// signed by that issuer. The signatures of other lists are not checked: proxies verify them. A CA that its own lists
-// revoke is refused.
+// signed by that issuer. The signatures of other lists are not checked here, since proxies verify them. A CA that its
+// own lists revoke is refused.
 func (a *Authority) readLists(text []byte, now time.Time) error {
 	if len(text) > maxUserLists {
 		return fmt.Errorf("%d bytes; at most %d are accepted", len(text), maxUserLists)
@@ -82,9 +82,9 @@ func SameIssuer(a, b *x509.RevocationList) bool {
 	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
 }
 
-// NewestLists merges revocation lists into a fresh slice. For each issuer (SameIssuer) the slice has the list with
-// the highest number, or the first of several lists with that number. The first argument must contain at most one
-// list of an issuer, and each list must have a number. Issuers are in order of first appearance.
+// NewestLists merges revocation lists into a fresh slice. For each issuer (SameIssuer) the slice has the list with the
+// highest number, or the first of several lists with that number. The first argument must contain at most one list of
+// an issuer, and each list must have a number. Issuers are in order of first appearance. The lists are not copied.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

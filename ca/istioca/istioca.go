@@ -1,4 +1,4 @@
-// Package istioca reads the mesh's CA from istiod's Secrets in the system namespace of Kubernetes. The Secret cacerts
+// Package istioca reads the mesh's CA from istiod's Secrets in the namespace of the control plane. The Secret cacerts
 // has the user's own CA. Without it, the Secret istio-ca-secret has the root that istiod made for itself.
 //
 // Owns: nothing.
@@ -30,11 +30,12 @@ const (
 )
 
 const (
-	every    = 5 * time.Second // pause between two reads, as for a folder
+	every    = 5 * time.Second // pause between two reads
 	patience = 5 * time.Second // timeout of one request
 )
 
-// Secrets is a keyring.CASource that reads istiod's Secrets. Safe for concurrent use.
+// Secrets is a keyring.CASource that reads istiod's Secrets. Call Run once. Read is safe for concurrent use, also with
+// Run.
 type Secrets struct {
 	api       *apiserver.Client
 	namespace string
@@ -59,15 +60,15 @@ func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 }
 
 // Read implements keyring.CASource. It returns the CA that Run read last, without a request. If neither Secret existed
-// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. A failed read does not change
-// the result; only before the first successful read, the result is the error of the last attempt. The bytes must not be
-// modified.
+// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. If the API server cannot be
+// read, the result does not change. Only before the first successful read, the result is then the error of the last
+// attempt. The bytes must not be modified.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err
 }
 
-// Run reads the Secrets every 5 s until ctx ends. It returns the error of ctx.
+// Run reads the Secrets, with pauses of 5 s, until ctx ends. It returns the error of ctx.
 func (s *Secrets) Run(ctx context.Context) error {
 	for {
 		s.refresh(ctx)
@@ -120,7 +121,7 @@ type secret struct {
 	Data     map[string][]byte
 }
 
-// get reads a Secret by name. nil without an error: the API server answered that it does not exist.
+// get reads a Secret by name. nil without an error: the API server answered that the Secret does not exist.
 func (s *Secrets) get(ctx context.Context, name string) (*secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

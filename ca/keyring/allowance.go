@@ -17,20 +17,21 @@ import (
 const (
 	allowanceLife  = 75 * time.Minute // at least an hour is left when etcd goes away
 	allowanceEvery = 15 * time.Minute // interval of recording a new one
-	allowanceTTL   = 4 * time.Hour    // longest lifetime of a certificate
+	allowanceTTL   = 4 * time.Hour    // longest remaining lifetime of a certificate when it is issued
 	renewalsOfOne  = 2                // renewals of the same certificate; more than 1, since a response may be lost
 )
 
-// ErrAllowance means that no allowance covers a renewal. The error's text states the reason.
+// ErrAllowance means that this replica's allowance does not cover a renewal, or cannot be written to disk. The error's
+// text states the reason.
 var ErrAllowance = errors.New("not issued while etcd cannot record it")
 
 // Allowance permits one replica to renew a number of certificates without etcd. It is stored in etcd and on the
 // replica's disk. Each field is fixed when the allowance is recorded.
 type Allowance struct {
-	Replica    string    `json:"replica"`    // a random name, stored in the replica's state directory
+	Replica    string    `json:"replica"`    // a random name, stored in the replica's data directory
 	Epoch      uint64    `json:"epoch"`      // the epoch that signs
 	Generation uint64    `json:"generation"` // generation of the trust bundle that is delivered with the renewals
-	Version    uint64    `json:"version"`    // version of the keyring's record under which it was recorded
+	Version    uint64    `json:"version"`    // version of the keyring's record under which the allowance was recorded
 	Until      time.Time `json:"until"`      // no renewal is issued after this time
 	Last       time.Time `json:"last"`       // no certificate issued from it ends later
 	Count      int       `json:"count"`      // number of renewals
@@ -52,7 +53,7 @@ func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
 
-// stale reports whether the allowance should be recorded again under a record.
+// stale reports whether a new allowance should replace this one under a record.
 func (a Allowance) stale(r *record, now time.Time) bool {
 	return a.Version != r.Version || a.Epoch != r.in(Active).Number ||
 		a.Until.Sub(now) < allowanceLife-allowanceEvery || a.Until.Sub(now) > allowanceLife

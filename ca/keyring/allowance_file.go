@@ -27,7 +27,7 @@ const (
 	allowanceFileName = "allowance.log" // one line for the allowance, and one for each renewal issued from it
 )
 
-// allowanceFile stores this replica's allowance on disk, and the renewals issued from it. They survive a restart.
+// allowanceFile stores this replica's allowance on disk, and the renewals issued from it. Both survive a restart.
 type allowanceFile struct {
 	mu sync.Mutex // guards the fields below; held while the disk is written, and while etcd records a new allowance
 	balance
@@ -58,7 +58,7 @@ func (k allowanceHeader) copied(made time.Time) error {
 }
 
 // readAllowance reads the file from dir. A copy or a damaged file is set aside, so that the replica starts. No renewals
-// are issued from that file any more, and its readable lines go to the journal in etcd.
+// are issued from that file any more, and its readable renewals go to the journal in etcd.
 func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	s := &allowanceFile{balance: newBalance(Allowance{})}
 	if dir == "" {
@@ -79,7 +79,7 @@ func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	}
 	if err == nil {
 		if err = recorded.copied(durable.Made(s.file)); err != nil {
-			s.balance = newBalance(Allowance{}) // in etcd, the allowance of that name stays the other replica's
+			s.balance = newBalance(Allowance{}) // the allowance of that name in etcd still belongs to the other replica
 		}
 	}
 	if err == nil {
@@ -171,10 +171,10 @@ func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 // disk when Spend returns; Run journals it in etcd later. i.Previous is the serial number of the certificate that the
 // caller showed and that was verified; shownEnds is the end of that certificate.
 //
-// ErrAllowance: the allowance does not cover the renewal, or the allowance's file is not open after an earlier
-// failure. ErrRevoked: the identity or the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of
-// JSON, or writing to the disk failed. After a failed write, Spend returns ErrAllowance until Run has recorded the
-// next allowance. After any error the certificate must not be handed out.
+// ErrAllowance: the allowance does not cover the renewal, or the allowance's file is not open after an earlier failure.
+// ErrRevoked: the identity or the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of JSON, or
+// writing to the disk failed. After a failed write, Spend accepts no renewal until Run has recorded the next allowance.
+// After any error the certificate must not be handed out. Spend waits while Run records an allowance.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -298,7 +298,8 @@ func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	return nil
 }
 
-// readAllowances reads the allowances of all replicas from etcd. The error names the allowance that does not decode.
+// readAllowances reads the allowances of all replicas from etcd. Errors: those of the store, or an allowance does not
+// decode.
 func (k *Keyring) readAllowances(ctx context.Context) (all []Allowance, err error) {
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()

@@ -12,14 +12,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// CASource reads the user's own CA: one made outside of Navarch. Only one goroutine calls Read at a time.
+// CASource reads the user's own CA, which was made outside of Navarch. Only one goroutine calls Read at a time.
 type CASource interface {
-	// Read returns the present CA without blocking. It returns an error if the CA cannot be read or is incomplete.
-	// After an error the keyring stays unchanged, and a missing keyring is not created.
+	// Read returns the present CA without waiting for a server. It returns an error if the CA cannot be read or is
+	// incomplete. After an error the keyring adopts no CA, and a missing keyring is not created.
 	Read() (UserCA, error)
 }
 
-// ErrNotRead is the error of a CASource before the end of its first read.
+// ErrNotRead is the error of a CASource before the end of its first read; it may be wrapped.
 var ErrNotRead = errors.New("it was not read yet")
 
 // UserCA is the content of a CASource.
@@ -28,8 +28,8 @@ type UserCA struct {
 	From string // its location, for messages
 	// None states that the source certainly has no CA. The keyring then ignores the other fields.
 	None bool
-	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with it, so that istiod's
-	// certificates stay valid. A mesh that has a keyring ignores it and makes roots here.
+	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with this CA, so that
+	// istiod's certificates stay valid. An existing keyring ignores this CA and makes its own roots.
 	FirstOnly bool
 }
 
@@ -59,13 +59,13 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	return a, nil
 }
 
-// Folder is a CASource: the path of a folder with the files of Istio's Secret `cacerts`. The files are ca-cert.pem,
+// Folder is a CASource: the path of a folder with the files of Istio's Secret cacerts. The files are ca-cert.pem,
 // ca-key.pem, root-cert.pem, and optionally cert-chain.pem and ca-crl.pem.
 type Folder string
 
-// Read implements CASource. A missing folder, or a missing file that is not optional, is an error; UserCA.None is never
-// set. Kubernetes replaces the files of a Secret volume together, but possibly between two reads. Read therefore reads
-// all files twice, and returns an error if the results differ.
+// Read implements CASource. A missing folder, a missing file that is not optional, or an unreadable file is an error.
+// UserCA.None and FirstOnly are never set. Kubernetes replaces the files of a Secret volume together, but possibly
+// between two reads. Read therefore reads all files twice, and returns an error if the results differ.
 func (dir Folder) Read() (UserCA, error) {
 	var read [2]UserCA
 	for i := range read {
@@ -109,7 +109,7 @@ func (k *Keyring) refusesRotation(r *record) error {
 	return nil
 }
 
-// userCA reads the user's own CA; None: no source is configured, or it has no CA.
+// userCA reads the user's own CA; None: no source is configured, or the source has no CA.
 func (k *Keyring) userCA() (UserCA, error) {
 	if k.cfg.CACerts == nil {
 		return UserCA{None: true}, nil

@@ -109,5 +109,5 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 	return nil
 }
 
-// onDisk is the revision of a keyring that was read from disk; etcd never has it.
+// onDisk is the revision of a keyring that was read from disk. etcd has no such revision.
 const onDisk = -1

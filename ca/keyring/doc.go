@@ -3,22 +3,22 @@
 //
 // # Data structures
 //
-// record is the keyring without keys, revocation lists and journal. It contains the epochs, the generation of the trust
-// bundle, revoked serial numbers and denied identities. An epoch is one signing certificate with its status, from
-// prepared to retired. The record is one value in etcd. Each key and each revocation list is a further value; the keys
-// are sealed under the key encryption key.
+// record is the keyring without its keys, the revocation lists that it signs, and the journal. It contains the epochs,
+// the generation of the trust bundle, revoked serial numbers and denied identities. An epoch is one signing certificate
+// with its status, from prepared to retired. The record is one value in etcd. Each key and each signed revocation list
+// is a further value. The keys are sealed under the key encryption key.
 //
 // The journal has one entry for each issued certificate. If an identity has very many certificates, an aggregate entry
-// replaces single entries: it states only when the last of these certificates ends (journal_quota.go). An allowance is
-// the number of certificates that a replica may renew while etcd is away (allowance.go).
+// replaces single entries: it has no serial numbers, only the end of the last of these certificates (journal_quota.go).
+// An allowance permits a replica to renew a number of certificates while etcd is away (allowance.go).
 //
 // # One rotation
 //
-// A new epoch is published: its root joins the trust bundle, but its key signs nothing yet. The epoch starts to sign
-// once the holder of every unexpired certificate has the new root (journal_index.go), or when an operator forces it.
-// The old epoch is retired once all its certificates have expired. step decides each of these changes (step.go). It is
-// a pure function of the record, the journal index and the time. Any replica that leads (Config.Leads) may apply its
-// result.
+// When a new epoch is published, its root joins the trust bundle, but its key signs nothing yet. The epoch starts to
+// sign once the holder of every unexpired certificate has the new root (journal_index.go), or when an operator forces
+// it. The old epoch is retired once all its certificates have expired. The function step decides when an epoch starts
+// to sign and when it is retired (step.go). It is a pure function of the record, the journal index and the time. Any
+// replica that leads (Config.Leads) may apply its result.
 //
 // # Invariants, held by tests
 //

@@ -26,7 +26,7 @@ const (
 	maxEntry      = 1900 // bytes: a full batch fits one transaction
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
-	reportKept    = 91 * 24 * time.Hour // lifetime of a report; no leaf certificate lives longer
+	reportKept    = 91 * 24 * time.Hour // longest lifetime of a report; no leaf certificate lives longer
 	reportsKnown  = 100_000             // reports that this replica remembers as journalled: some 15 MB
 )
 
@@ -40,13 +40,14 @@ type entry struct {
 
 // Append writes an entry to the journal in etcd, and returns when the entry is durable. It blocks until Run has
 // committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of its identity
-// (Config.IdentityBytes) is used up, an entry joins an aggregate; a report is dropped without an error.
+// (Config.IdentityBytes) or of its origin is used up, an entry may join an aggregate. A report beyond the quota is
+// dropped without an error.
 //
-// ErrStale: another epoch signs now, or the certificate was made without a root that is published now. Sign again
-// with the newest State. ErrRevoked: the identity is revoked. An error that wraps State.Sealed: this replica cannot
-// sign. An entry without a serial number, with an end before 1970, or of more than 1,900 bytes of JSON is refused.
-// After errors of etcd or ctx the entry may or may not be in the journal. After every error the certificate must not
-// be handed out.
+// ErrStale: another epoch signs now, or the bundle of Issue.Generation lacks a published root or is unknown here. Sign
+// again with the newest State. ErrRevoked: the identity is revoked. Reports do not cause these two errors. An error
+// that wraps State.Sealed: this replica cannot sign. An entry without a serial number, with an end before 1970, or of
+// more than 1,900 bytes of JSON is refused. After errors of etcd or ctx the entry may or may not be in the journal.
+// After every error the certificate must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -75,9 +76,9 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 
 // Held journals a report: the holder of a certificate has the present trust bundle. roots are the SHA-256 digests of
 // the holder's roots (DER), in lower-case hexadecimal. If roots lack a root of the present bundle, Held does nothing
-// and returns nil. A repeated report is not journalled again, so that holders cannot fill etcd. origin is the
-// certificate's Issue.Origin. end is the end of the certificate. The report expires at end, or after 91 days if these
-// end earlier. Held blocks and fails like Append.
+// and returns nil. A report that this replica remembers is not journalled again, so that holders cannot fill etcd.
+// origin is the certificate's Issue.Origin. end is the end of the certificate. The report expires at end, but after 91
+// days at the latest. Held blocks like Append, and returns its errors.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {

@@ -13,39 +13,40 @@ import (
 
 // Issue is one entry of the journal: for a certificate, a report (Report) or an aggregate (Many).
 type Issue struct {
-	Serial     string    `json:"s"`            // serial number, lower-case hexadecimal; empty in an aggregate
-	Identity   string    `json:"i,omitempty"`  // SPIFFE ID in the certificate
-	Epoch      uint64    `json:"e,omitempty"`  // the epoch that signed the certificate
-	Generation uint64    `json:"g"`            // generation of the trust bundle delivered with the certificate
-	NotBefore  time.Time `json:"b,omitzero"`   // start of the certificate; like NotAfter in whole seconds, UTC
-	NotAfter   time.Time `json:"a"`            // end of the certificate; in a report: end of the report
-	By         string    `json:"by,omitempty"` // kind of the credential, as attest.Caller.By
-	Pod        string    `json:"pod,omitempty"`
+	Serial     string    `json:"s"`              // serial number of the certificate, lower-case hexadecimal; empty in an aggregate
+	Identity   string    `json:"i,omitempty"`    // SPIFFE ID in the certificate
+	Epoch      uint64    `json:"e,omitempty"`    // the epoch that signed the certificate; 0 in a report
+	Generation uint64    `json:"g"`              // generation of the trust bundle delivered with the certificate
+	NotBefore  time.Time `json:"b,omitzero"`     // start of the certificate; like NotAfter in whole seconds, UTC
+	NotAfter   time.Time `json:"a"`              // end of the certificate, or of the report
+	By         string    `json:"by,omitempty"`   // kind of the credential, as attest.Caller.By
+	Pod        string    `json:"pod,omitempty"`  // name of the caller's Pod; empty: unknown
 	Peer       string    `json:"peer,omitempty"` // network address of the caller
 	// Origin identifies the token from which the certificate and its predecessors were obtained (OriginOf). Empty:
 	// unknown.
 	Origin string `json:"o,omitempty"`
-	// Previous is the serial number of the certificate that this one renewed over mTLS. Empty: a first certificate.
+	// Previous is the serial number of the certificate that this one renewed over mTLS. Empty: the caller showed a
+	// token.
 	Previous string `json:"prev,omitempty"`
 	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
-	// Many marks an aggregate entry for certificates of Identity that are not journalled one by one
-	// (journal_quota.go). If Origin is set, they are those of Origin only. NotAfter is the end of the last of these
-	// certificates.
+	// Many marks an aggregate entry for certificates of Identity that are not journalled one by one (journal_quota.go).
+	// If Origin is set, they are those of Origin only. NotAfter is the end of the last of these certificates, rounded
+	// up to a full hour.
 	Many bool `json:"many,omitempty"`
 }
 
-// Holder is a workload with an unexpired leaf certificate that may lack a root of the trust bundle. One Holder may also
-// stand for all workloads whose certificates a replica renewed from its allowance, without etcd; Identity then names
-// the replica.
+// Holder is a workload with an unexpired leaf certificate that may lack a root of the trust bundle. With Many, one
+// Holder stands for several workloads. It may stand for all workloads whose certificates a replica renewed from its
+// allowance, without etcd. Identity then is a text that names the replica.
 type Holder struct {
-	Identity string    `json:"identity"`
-	Pod      string    `json:"pod,omitempty"`
-	Peer     string    `json:"peer,omitempty"`
-	Serial   string    `json:"serial"`
-	NotAfter time.Time `json:"notAfter"`
+	Identity string    `json:"identity"`       // SPIFFE ID of the workload
+	Pod      string    `json:"pod,omitempty"`  // name of its Pod; empty: unknown
+	Peer     string    `json:"peer,omitempty"` // network address from which it requested the certificate
+	Serial   string    `json:"serial"`         // serial number of the certificate, lower-case hexadecimal
+	NotAfter time.Time `json:"notAfter"`       // end of the certificate
 	// Many marks an aggregate of certificates that are not journalled one by one, or an allowance. NotAfter is the end
-	// of the last certificate, and Serial is empty.
+	// of the last certificate, or later. Pod, Peer and Serial are empty.
 	Many bool `json:"many,omitempty"`
 }
 
@@ -108,9 +109,9 @@ func (c *journalIndex) prune(now time.Time) {
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
 }
 
-// aggregatedRenewals finds the aggregates that may include a renewal of a leaf. It returns the identity and the end
-// of the aggregate that ends last. Zero: every renewal has an entry of its own. If the journal lacks the leaf, pass
-// the zero Issue; then every aggregate counts.
+// aggregatedRenewals finds the aggregates that may include a renewal of a leaf. It returns the identity and the end of
+// the aggregate that ends last. Zero: every renewal of the leaf has an entry of its own. If the journal lacks the leaf,
+// pass the zero Issue; then every aggregate counts.
 func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
@@ -169,10 +170,10 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 	return until
 }
 
-// missing lists the holders without the trust bundle of a generation, sorted by identity, Pod and serial number. Only
-// holders of unexpired leaves count. A leaf has the bundle if it was issued with this or a later bundle, or if its
-// holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or another leaf of its Pod
-// has the bundle. Aggregates and allowances of older generations are listed too.
+// missing lists the holders without the trust bundle of a generation, sorted by identity, then by the Pod followed by
+// the serial number. Only holders of unexpired leaves count. A leaf has the bundle if it was issued with this or a
+// later bundle, or if its holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or
+// another leaf of its Pod has the bundle. Aggregates and allowances of older generations are listed too.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

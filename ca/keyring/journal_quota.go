@@ -14,31 +14,31 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of an identity's
-// unexpired entries: the entries in the journal when the replica started, and the entries that the replica has added
-// since. An identity beyond its quota still gets certificates, since it may have many legitimate workloads. From then
-// on the journal aggregates the identity's entries. It writes one blob for all certificates that expire in the same
-// hour, instead of one entry for each certificate. An aggregate suffices to deny the identity and to determine how
-// long an epoch is in use. It does not identify single certificates. Therefore a rotation waits for the end of
-// aggregated certificates that were delivered without the new root, and revocation by serial number is refused if an
-// aggregate may include a renewal.
+// Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of the unexpired
+// entries that the replica has added for an identity. A replica that leads when it starts also counts the entries that
+// are in the journal already. An identity beyond its quota still gets certificates, since it may have many legitimate
+// workloads. From then on the journal aggregates the identity's entries: a few blobs for each hour in which
+// certificates end replace one entry for each certificate. An aggregate suffices to deny the identity and to determine
+// how long an epoch is in use. An aggregate does not identify single certificates. Therefore a rotation waits for the
+// end of aggregated certificates that were delivered without the new root. A revocation by serial number is refused if
+// an aggregate may include a renewal.
 //
 // An identity may be the service account of thousands of Pods, so each origin has a quota within that of its
-// identity. An origin is the Pod that a token is bound to, or one unbound token. To an origin belong all certificates
-// that were issued for the token, and their renewals. Entries beyond an origin's quota are aggregated for that
-// origin; the entries of other origins stay single and can be revoked by serial number.
+// identity. An origin is the Pod that a token is bound to, or one unbound token. All certificates that were issued for
+// the token, and their renewals, belong to the origin. Entries beyond an origin's quota are aggregated for that origin.
+// The entries of other origins stay single, and these certificates can be revoked by serial number.
 
 const (
 	identityBytes = 32 << 20  // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
 	parts         = 16        // an origin's quota is 1/parts of the identity's quota: some 5,000 entries
 	coarse        = time.Hour // the ends of aggregates are rounded up to a multiple of this
-	maxCoarse     = 64        // most aggregate blobs of one transaction; further entries stay single
+	maxCoarse     = 64        // most aggregate blobs of one transaction (fold)
 	seedPause     = time.Minute
 )
 
-// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. The digest of an empty
-// credential is empty. Callers pass attest.Caller.Credential: it is the same for a token and for all certificates
-// issued and renewed by that token.
+// OriginOf returns a digest of a credential for Issue.Origin: 12 lower-case hexadecimal digits. The digest of an empty
+// credential is empty. Callers pass the result of attest.Caller.Credential, which is equal for a token and for all
+// certificates that were issued and renewed by that token.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""
@@ -49,11 +49,11 @@ func OriginOf(credential string) string {
 
 // journalQuota counts journal bytes by identity and origin. Safe for concurrent use.
 type journalQuota struct {
-	most int // bytes of one identity
+	most int // quota of one identity, in bytes
 
 	mu         sync.Mutex // leaf lock
 	identities map[string]*account
-	sweep      int // empty accounts are removed when there are this many identities
+	sweep      int // a new identity first causes the removal of empty accounts if there are this many identities
 }
 
 // account counts the bytes of one identity, and of each of its origins.
@@ -77,11 +77,11 @@ func newJournalQuota(most int) *journalQuota {
 	return &journalQuota{most: most, identities: map[string]*account{}, sweep: 1024}
 }
 
-// granularity is the detail in which an entry is journalled.
+// granularity is the level of detail at which an entry is journalled.
 type granularity uint8
 
 const (
-	perCertificate granularity = iota // an entry of its own
+	perCertificate granularity = iota // by an entry of its own
 	perOrigin                         // aggregated by origin: the origin's quota is used up
 	perIdentity                       // aggregated by identity: the identity's quota is used up
 )
@@ -120,7 +120,7 @@ func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	return perCertificate
 }
 
-// room reports whether an entry fits the quota. If the quota is used up, room first removes ended entries.
+// room reports whether an entry fits the quota. If it does not fit at first, room removes ended entries.
 func (c *counted) room(bytes, most int, now time.Time) bool {
 	if c.bytes+bytes > most {
 		c.forget(now)
@@ -140,7 +140,7 @@ func (c *counted) count(bytes int, end time.Time) {
 	c.ends = append(c.ends, ending{hour, bytes})
 }
 
-// forget removes entries that ended so long ago that etcd's journal may lack them already (prune).
+// forget removes entries that ended long ago, which prune may have deleted from the journal in etcd.
 func (c *counted) forget(now time.Time) {
 	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
 		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
@@ -202,9 +202,10 @@ func (k *Keyring) seed(ctx context.Context) {
 	}
 }
 
-// fold counts the entries of a batch, and sets folded on entries beyond a quota. Entries beyond a quota that are
-// reports (Issue.Report) are acknowledged and dropped: an aggregate does not identify the holders that they are
-// about.
+// fold counts the entries of a batch against the quotas. Entries beyond a quota join an aggregate, for which fold sets
+// entry.folded. Beyond maxCoarse aggregates, an entry joins its identity's aggregate of the batch, or stays single
+// without it. Reports (Issue.Report) beyond a quota are acknowledged and dropped, since an aggregate does not identify
+// holders.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}
@@ -229,8 +230,8 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 	})
 }
 
-// many is the key of an aggregate. Each aggregate has one blob for each hour in which its certificates end; a newer
-// blob replaces an older one of the same hour.
+// many is the key of an aggregate. Each transaction writes one blob of an aggregate, for the hour in which the last
+// certificate ends. The blob replaces an older blob of the aggregate for that hour.
 type many struct {
 	identity, origin  string // empty origin: all origins
 	epoch, generation uint64
@@ -238,7 +239,7 @@ type many struct {
 
 func (i Issue) many() many { return many{i.Identity, i.Origin, i.Epoch, i.Generation} }
 
-// blobs encodes a batch as etcd blobs: one for the single entries, and one for each aggregate.
+// blobs encodes a batch as etcd blobs: one for all single entries, and one for each aggregate.
 func blobs(batch []*entry, name string) (out []kv.Blob, err error) {
 	var single []*entry
 	last := map[many]time.Time{}

@@ -25,17 +25,18 @@ import (
 
 // Errors that callers distinguish.
 var (
-	// ErrNotLoaded: the keyring has not been read from etcd yet.
+	// ErrNotLoaded: the keyring has not been read from etcd yet. Or etcd has no keyring, and this replica does not
+	// create one (Config.Leads).
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: the keyring in etcd is older than the one that this replica or a peer remembers, or differs from
-	// it at the same version. The replica refuses the keyring in etcd (State.Alarm). To use a restored backup, stop
-	// all replicas, remove keyring.json from each data directory, and start the replicas again.
+	// ErrRolledBack: the keyring in etcd is older than the one that this replica or a peer remembers. Or it is missing,
+	// or differs at an equal version. The replica refuses the keyring in etcd (State.Alarm). To use a restored backup,
+	// stop all replicas, remove keyring.json from each data directory, and start the replicas again.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
 	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again with the newest State.
 	ErrStale = errors.New("the keyring has moved on")
 	// ErrRevoked: the identity, or the certificate to renew, is revoked.
 	ErrRevoked = errors.New("the identity is revoked")
-	// ErrRotating: a prepared epoch waits to sign; abort it, force it, or wait.
+	// ErrRotating: a prepared epoch waits to sign. Abort the rotation, force it, or wait.
 	ErrRotating = errors.New("a rotation is under way")
 	// ErrNoRotation: no epoch is prepared.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
@@ -47,20 +48,22 @@ type Config struct {
 	Sealer      seal.Sealer // seals keys and the record's digest under the key encryption key
 	Mesh        string      // the mesh's name; sealed values of another mesh do not open
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory; New creates it. It stores the digest of the newest known record, the sealed keyring
-	// and the allowance. Empty: nothing is stored, and there is no allowance.
+	// Dir is the data directory; New creates it. It stores the digest of the newest verified record, the sealed
+	// keyring and the allowance. The record is the keyring without its keys. Empty: nothing is stored, and there is no
+	// allowance.
 	Dir string
-	// CACerts is the source of the user's own CA. It is read again after each read of etcd. A changed CA becomes an
-	// epoch, and its key is sealed into etcd. nil, or a source without a CA: the keyring makes its own roots.
+	// CACerts is the source of the user's own CA. It is read again after each read of etcd. A new CA certificate
+	// becomes an epoch, and its key is sealed into etcd. nil, or a source without a CA: the keyring makes its own
+	// roots.
 	CACerts CASource
 	RootTTL time.Duration // lifetime of roots that the keyring makes; 0: 10 years
 	// MaxRevoked bounds the revoked certificates of all issuers together, and thereby the size of the revocation
 	// lists. Each entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry
-	// and TLS context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at
-	// most 5,000.
+	// and TLS context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. The maximum is
+	// 5,000; 0: 1,000.
 	MaxRevoked int
-	// IdentityBytes is the quota of journal bytes for each identity, as counted by this replica. Entries beyond the
-	// quota are aggregated (Issue.Many). 0: 32 MiB.
+	// IdentityBytes is the quota of journal bytes for each identity, as counted by this replica. One origin
+	// (Issue.Origin) may use a sixteenth of the quota. Entries beyond a quota are aggregated (Issue.Many). 0: 32 MiB.
 	IdentityBytes int
 	// Allowance is the number of renewals that this replica may issue while etcd is away. 0, or an empty Dir: none.
 	Allowance int
@@ -68,35 +71,35 @@ type Config struct {
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
 	Answer    time.Duration // timeout for reading the keyring from etcd, after which etcd counts as away; 0: 5 s
 	// Peers sends a nonce to the other replicas and returns their answers (Seen), also together with an error. The
-	// error joins the failures of single replicas. A starting replica calls Peers once before it trusts etcd: if etcd
-	// was set back, running replicas remember a newer record. Later the replica calls Peers every PeersEvery. A replica
-	// without any answer continues, so that the first replica of a mesh can start. nil: there are no peers.
+	// error joins the failures of single replicas. The context ends after 5 s. A starting replica calls Peers once
+	// before it trusts etcd: if etcd was set back, running replicas remember a newer record. Later the replica calls
+	// Peers again after each pause (PeersEvery). A replica without any answer continues, so that the first replica of
+	// a mesh can start. nil: there are no peers.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
-	PeersEvery time.Duration // pause between calls of Peers; 0: 1 min
+	PeersEvery time.Duration // longest pause between calls of Peers; pauses are random, at least half of it; 0: 1 min
 	// Roots limits the roots in State.Claimed, which a replica uses until it has verified the keyring for the first
 	// time. Roots is called for each such State. After an error, or if Roots returns no root, Claimed is empty. nil:
 	// the roots remembered in Dir are the limit; without remembered roots, Claimed has all roots in etcd.
 	Roots func() ([]*x509.Certificate, error)
 	// Leads reports whether this replica maintains the keyring. A replica that leads creates a missing keyring,
 	// prepares successors, ends rotations, prunes the journal, encrypts again after a rotation of the key encryption
-	// key, and records its allowance. Several replicas may lead: each transaction compares the record's revision, so
-	// only one of several competing changes is written. nil: the replica always leads.
+	// key, and records its allowance. Several replicas may lead. Each transaction compares the record's revision, so
+	// only one of several competing changes is written. Two goroutines call Leads. nil: the replica always leads.
 	Leads  func() bool
 	Logger *slog.Logger     // nil: slog's default
 	Now    func() time.Time // nil: time.Now
-	// Clock reports whether Now can be trusted. While Now is not trusted, the keyring is not changed and the journal is
-	// not pruned. nil: Now is always trusted.
+	// Clock reports whether Now can be trusted. While Now is not trusted, this replica neither changes the record nor
+	// prunes the journal. nil: Now is always trusted.
 	Clock Clock
 }
 
 // Clock is the part of store/clock's Clock that the keyring uses. It must be safe for concurrent use.
 type Clock interface {
 	Off() error                // nil: the time of this machine can be trusted; otherwise the reason why not
-	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; errors as Off
-	Compared() <-chan struct{} // closed once the other clocks have been read
-	// Word returns this process's clock report for a peer. Heard stores a peer's report; roundTrip is the duration of
-	// the request for that report.
-	Word() clock.Word
+	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; the error is that of Off
+	Compared() <-chan struct{} // returns a channel that is closed once the other clocks have been read
+	Word() clock.Word          // this process's clock report for a peer
+	// Heard stores a peer's clock report. roundTrip is the duration of the request for the report.
 	Heard(w clock.Word, roundTrip time.Duration)
 }
 
@@ -148,7 +151,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keyring is one replica's copy of the mesh's signing keys, and changes them in etcd. Safe for concurrent use.
+// Keyring keeps one replica's copy of the mesh's signing keys, and changes the keys in etcd. Safe for concurrent use.
 type Keyring struct {
 	cfg         Config
 	log         *slog.Logger
@@ -170,11 +173,11 @@ type Keyring struct {
 
 	// The loop owns the fields below.
 	mem       memory
-	saved     string // digest of the file on disk, as this process wrote it
-	minimum   memory // peersMemory as it was before the last read of etcd
-	ring      *ring  // nil: the keyring in etcd cannot be used; trouble has the reason
-	trouble   error
-	index     *journalIndex // nil: no rotation or revocation needs it
+	saved     string        // digest of the file on disk, as this process wrote it
+	minimum   memory        // peersMemory as it was before the last read of etcd
+	ring      *ring         // the keyring in use; nil: no keyring could be read and verified
+	trouble   error         // why the last keyring from etcd cannot be used; nil: it can, or none was read
+	index     *journalIndex // nil: the next rotation or revocation reads the whole journal
 	adopted   [32]byte      // digest of the user's CA that was adopted last
 	pruned    time.Time
 	resealed  time.Time
@@ -194,9 +197,10 @@ type job struct {
 	done chan error
 }
 
-// New returns a Keyring, after reading the files of the data directory. It sends nothing to etcd; Run does. Errors: a
-// required field is missing, a value is out of bounds, the directory cannot be created, or keyring.json cannot be read
-// or belongs to another mesh or trust domain. A damaged allowance file is logged and renamed.
+// New returns a Keyring, after reading the remembered record (keyring.json) and the allowance from the data directory.
+// It sends nothing to etcd; Run does. Errors: a required field is missing, a duration is negative, MaxRevoked is out of
+// bounds, or the directory cannot be created. Other errors: keyring.json cannot be read, or belongs to another mesh or
+// trust domain. An allowance file that cannot be used is logged and renamed, without an error.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -245,8 +249,8 @@ func (k *Keyring) show(s *State, fence int64) {
 }
 
 // Run maintains the keyring until ctx ends, and then returns nil. Call Run once. If one of its loops fails or panics,
-// Run ends earlier and returns that loop's error. Append, Held, Rotate, Abort, Status, Revoke and Restore wait for
-// Run.
+// Run ends earlier and returns that loop's error. Append, Held, Rotate, Abort, Status, Revoke and Restore depend on
+// Run: without it they block until their contexts end.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -264,7 +268,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 	select {
 	case <-k.cfg.Clock.Compared():
-	case <-time.After(time.Second): // etcd is away: refresh restores the keyring on disk
+	case <-time.After(time.Second): // etcd is probably away: refresh restores the keyring on disk
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -314,7 +318,7 @@ func (k *Keyring) logResult(err error) {
 	k.logged = text
 }
 
-// refreshAndAdvance reads etcd and performs the changes that are due.
+// refreshAndAdvance reads the keyring from etcd and performs the changes that are due.
 func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 	if err := k.refresh(ctx); err != nil {
 		return err
@@ -333,7 +337,7 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 }
 
 // ask runs do in the loop, after a refresh, and returns the error of do. The loop owns the data that do uses. If ctx
-// ends first, ask returns the error of ctx, and the given function may still run.
+// ends first, ask returns the error of ctx, and do may still run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

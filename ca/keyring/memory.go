@@ -22,18 +22,18 @@ import (
 type memory struct {
 	Mesh        string `json:"mesh"`
 	TrustDomain string `json:"trustDomain"`
-	Epoch       uint64 `json:"epoch"`
-	Version     uint64 `json:"version"`
-	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
+	Epoch       uint64 `json:"epoch"`   // the highest epoch number that the record has used
+	Version     uint64 `json:"version"` // of the record; 0: no record is remembered
+	Digest      string `json:"digest"`  // SHA-256 of the record, hexadecimal
 	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted
-	// replica can unseal, it trusts only these roots, unless Config.Roots is set. Empty if an older version of
-	// Navarch wrote the file.
+	// replica can unseal, it trusts only these roots, unless Config.Roots is set. Empty: an older version of Navarch
+	// wrote the file.
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed returns those roots of an unverified record that Config.Roots returns too. If Config.Roots is nil, the
-// remembered roots are the limit. With neither limit, believed returns all roots of the record. nil: the record's
-// roots do not parse, or Config.Roots fails or returns no root.
+// believed returns the roots of an unverified record that Config.Roots returns too. If Config.Roots is nil, believed
+// returns the roots that are also remembered. Without remembered roots, it returns all roots of the record. nil: the
+// record's roots do not parse, or Config.Roots fails or returns no root.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -86,7 +86,7 @@ func recall(dir string) (memory, error) {
 	return m, nil
 }
 
-// remember replaces the file in dir atomically. An empty dir: nothing is stored.
+// remember replaces the file in dir atomically. If dir is empty, remember stores nothing.
 func (m memory) remember(dir string) error {
 	if dir == "" {
 		return nil
@@ -106,7 +106,7 @@ func (m memory) remember(dir string) error {
 }
 
 // refuses returns ErrRolledBack if a record is older than the remembered one, or differs from it at the same version. A
-// nil record counts as older.
+// nil record counts as older. If no record is remembered, refuses returns nil.
 func (m memory) refuses(r *record, sum []byte) error {
 	switch {
 	case m.Version == 0:
@@ -122,7 +122,7 @@ func (m memory) refuses(r *record, sum []byte) error {
 	return nil
 }
 
-// knows reports whether a record equals the remembered one.
+// knows reports whether a record is the remembered one.
 func (m memory) knows(r *record, sum []byte) bool {
 	return m.Version == r.Version && m.Epoch == r.Highest && m.Digest == hex.EncodeToString(sum)
 }

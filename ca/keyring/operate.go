@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-const tries = 8 // attempts at a change while other transactions change the record first
+const tries = 8 // attempts at one change, since another transaction may change the record first
 
 // clockOff returns an error while this replica's clock keeps it from changing the keyring.
 func (k *Keyring) clockOff() error {
@@ -25,8 +25,8 @@ func (k *Keyring) clockOff() error {
 
 // update changes the record in etcd. Only the loop calls update. change gets a copy of the record, and returns the
 // changed record (nil: unchanged) and the blobs to write in the same transaction. If another write came first, update
-// calls change again. The transaction that writes the record also deletes the keys and lists of epochs that the
-// change retires.
+// calls change again, with a copy of the newer record. The transaction that writes the record also deletes the keys and
+// lists of epochs that the change retires.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
@@ -90,7 +90,8 @@ func (k *Keyring) readJournal(ctx context.Context) error {
 	if k.index == nil {
 		k.index = newJournalIndex()
 	}
-	// Allowances first: renewals from one are in the journal before the next allowance replaces it.
+	// Allowances are read before the journal: a replica journals the renewals from an allowance before the next
+	// allowance replaces it.
 	allowances, err := k.readAllowances(ctx)
 	if err != nil {
 		return err
@@ -124,18 +125,19 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 	return r, put, err
 }
 
-// Rotate prepares a new root, which joins the trust bundle at once. Its epoch signs when the holders of all unexpired
-// leaves have the root; with force, the epoch signs without waiting. If an epoch is prepared already, force makes that
-// epoch sign, and no further root is made.
+// Rotate prepares a new root, which joins the trust bundle at once. The root's epoch signs when the holders of all
+// unexpired leaves have the root. With force, the epoch signs without waiting. If an epoch is prepared already, force
+// makes that epoch sign, and no further root is made.
 //
-// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (of the active
-// epoch, or of Config.CACerts), Rotate makes no root and returns an error. In such a mesh a rotation starts when the
-// CA's files change, and Rotate can only force the prepared epoch. While Config.CACerts cannot be read, Rotate
-// returns its error.
+// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (of the active epoch,
+// or of Config.CACerts), Rotate makes no root and returns an error. In such a mesh a rotation starts when the CA's
+// certificate changes, and Rotate can only force the prepared epoch. If a new root is needed and Config.CACerts cannot
+// be read, the error wraps that of Config.CACerts.
 //
 // Other errors, also of Abort, Revoke and Restore: this machine's clock is not trusted, the keyring is sealed or
-// refused, eight attempts lost to other writers (kv.ErrConflict), etcd fails, or ctx ends. After the last two the
-// outcome is unknown.
+// refused, or the key encryption key is not available. A key or a list cannot be made. An entry of the journal or an
+// allowance does not decode. Eight attempts lost to other writers (kv.ErrConflict). etcd fails, or ctx ends. After such
+// an error the change may have been made.
 func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -158,8 +160,8 @@ func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	})
 }
 
-// Abort withdraws the prepared epoch before it has signed: its root leaves the trust bundle. ErrNoRotation: no epoch is
-// prepared. Other errors are those of Rotate.
+// Abort withdraws the prepared epoch before it has signed. The epoch's roots leave the trust bundle, unless another
+// epoch has them too. ErrNoRotation: no epoch is prepared. For the other errors see Rotate.
 func (k *Keyring) Abort(ctx context.Context) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -180,23 +182,24 @@ type Report struct {
 	Generation uint64   `json:"generation"`
 	Sealed     string   `json:"sealed,omitempty"`
 	Alarm      string   `json:"alarm,omitempty"`
-	Rotating   uint64   `json:"rotating,omitempty"` // the prepared epoch, which waits to sign; 0: none
-	Waiting    []Holder `json:"waiting,omitempty"`  // holders without the prepared epoch's root
-	// Until maps each retiring epoch to the end of the last leaf that it may have issued.
+	Rotating   uint64   `json:"rotating,omitempty"` // number of the prepared epoch, which waits to sign; 0: none
+	Waiting    []Holder `json:"waiting,omitempty"`  // holders without the prepared epoch's root, sorted by Identity
+	// Until maps the number of each retiring epoch to the end of the last leaf that it may have issued. The zero time
+	// means that the epoch issued no leaf. Until is nil if no epoch is prepared or retiring.
 	Until      map[uint64]time.Time `json:"until,omitempty"`
 	Serials    int                  `json:"revokedSerials"`              // number of revoked certificates
 	Identities []string             `json:"revokedIdentities,omitempty"` // denied identities, sorted
 	Denied     []Denial             `json:"denied,omitempty"`            // as State.Denied
-	// KEKs are the key encryption keys that etcd's content needs (seal.KEK), sorted. After a rotation the previous key
-	// is listed until everything is encrypted again: for about a minute, and a second more for each 32 Secrets. Key
-	// encryption keys that are not listed are no longer needed. Empty: unknown, because this replica cannot unseal the
-	// keyring.
+	// KEKs are the key encryption keys (seal.KEK) of the keyring, of Secrets' private keys, and of the MAC key of
+	// ca/vault, sorted, each once. After a rotation the previous key is listed until all these values are encrypted
+	// again: for about a minute, and a second more for each 32 Secrets. The sealed kubeconfigs of other clusters are
+	// not examined. Empty: unknown, because this replica cannot unseal the keyring.
 	KEKs []string `json:"keks,omitempty"`
 }
 
-// Status reads the keyring and, during a rotation, the journal. If the keyring is sealed or refused, the Report states
-// this, without an error. Errors: etcd fails, an entry of the journal or an allowance does not decode, or ctx ends.
-// Callers must not change Report.Epochs.
+// Status reads the keyring and, while an epoch is prepared or retiring, the journal. If the keyring is sealed or
+// refused, the Report states this, without an error; Rotating, Waiting, Until and KEKs are then empty. Errors: etcd
+// fails, an entry of the journal or an allowance does not decode, or ctx ends. Callers must not change Report.Epochs.
 func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	var out *Report
 	err := k.ask(ctx, func(ctx context.Context) error {
@@ -246,25 +249,27 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	// Serials are the serial numbers that this call added to the revocation lists, sorted. They are those of the
-	// named certificates and of their renewals.
+	// Serials are the serial numbers that this call added to the revocation lists, sorted as text. They are those of
+	// the named certificates and of their renewals, without certificates that were listed before. Like Unknown they are
+	// lower-case hexadecimal without leading zeros.
 	Serials []string
-	// Unknown are the named serial numbers that the journal lacks, sorted. They are in the list of every issuer, for
-	// ever. Some of their renewals may be missing from the lists.
+	// Unknown are the named serial numbers that the journal lacks, sorted as text. Unless such a number was listed
+	// before, it stays in the list of every issuer for ever. Some of its renewals may be missing from the lists.
 	Unknown []string
-	Denied  []Denial // one for each named identity, also if it was revoked before
+	Denied  []Denial // one for each named identity in the given order, also if it was denied before
 }
 
 // Revoke adds certificates, with their renewals, to revocation lists, and denies identities (State.Denied). Serial
-// numbers are hexadecimal; identities are SPIFFE IDs; each list may be empty. When Revoke returns, the lists and
-// denials are in etcd. From then on these identities get no certificates, except from a replica without etcd, which
-// may renew from its allowance (Spend).
+// numbers are hexadecimal, and identities are SPIFFE IDs. Each list may be empty. When Revoke returns without an error,
+// the lists and denials are in etcd. From then on these identities get no certificates, except from a replica without
+// etcd, which may renew from its allowance (Spend).
 //
 // Revoke first denies the identities, all or none. This step fails if an identity is not a SPIFFE ID, or if more than
-// 1,000 identities would be denied. Then Revoke lists the certificates, all or none. This step fails if a serial
-// number is malformed, the lists have no room, renewals may be among aggregated certificates, or an issuer cannot
-// sign lists. After such a failure the identities stay denied. Other errors are those of Rotate. With an error the
-// result is nil.
+// 1,000 identities would be denied. Then Revoke lists the certificates, all or none. This step fails in five cases. A
+// serial number is malformed, the lists have no room (Config.MaxRevoked), or one certificate with its renewals needs
+// more than a tenth of the room. Renewals may be among aggregated certificates (Issue.Many), or an issuer cannot sign
+// lists. After such a failure the identities stay denied, and Denial.Until may be unknown. For the other errors see
+// Rotate. With an error the result is nil.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
@@ -301,10 +306,10 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 	return out, err
 }
 
-// Restore ends the denial of identities, all or none, so that they get certificates again. Their unexpired
-// certificates from before the denial are added to the revocation lists. Errors: an identity is not denied, or not
-// all of its certificates can be listed. In the second case the error states when the identity can be restored. Other
-// errors are those of Rotate.
+// Restore ends the denial of identities (SPIFFE IDs), all or none, so that they get certificates again. Their unexpired
+// certificates from before the denial are added to the revocation lists. Errors: an identity is not denied, or not all
+// of its certificates can be listed. In the second case the error states when the identity can be restored, if
+// Denial.Until is known. For the other errors see Rotate.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {

@@ -16,15 +16,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Peers remember records for each other. A replica without a data directory cannot tell an old keyring from the
-// newest. A peer's answer is sealed under the key encryption key, for the requester's nonce. An answer can therefore
-// not be forged without that key, and not be replayed. The connection to a peer needs no certificate, because a
-// starting replica cannot present one.
+// Each replica remembers the newest record that it has verified, also for its peers. A replica that starts without a
+// data directory cannot distinguish an old keyring from the newest. A peer's answer is sealed under the key encryption
+// key, for the requester's nonce. An answer can therefore not be forged without that key, and cannot be replayed. The
+// connection to a peer needs no certificate, because a starting replica cannot present one.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
 	peersBudget = 5 * time.Second // timeout of one round
-	peersFirst  = time.Second     // pause after a round without answers, doubled up to PeersEvery
+	peersFirst  = time.Second     // longest first pause after a round without answers; it doubles up to PeersEvery
 )
 
 // answer is a replica's answer to a peer: the remembered record and a clock report.
@@ -33,10 +33,11 @@ type answer struct {
 	Clock clock.Word `json:"clock"`
 }
 
-// Seen answers a peer: it returns the remembered record's version and digests, and this replica's time, sealed for
-// the peer's nonce. The nonce has 16 to 64 bytes. The answer contains no secrets. Without a remembered record, the
-// version in the answer is 0. Sealing calls the provider of the key encryption key about once a day (seal.Envelope).
-// Errors: a nonce of another length, and those of the sealer.
+// Seen answers a peer: it returns the version and digests of the newest record that this replica has verified, and this
+// replica's time. The answer is sealed for the peer's nonce, which has 16 to 64 bytes. Config.Sealer.Open of the peer
+// opens the answer. It contains no secrets. Without a verified record, the version in the answer is 0. Sealing calls
+// the provider of the key encryption key about once a day (seal.Envelope). Errors: a nonce of another length, and those
+// of the sealer, for example if ctx ends.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -52,8 +53,8 @@ func (k *Keyring) seenContext(nonce []byte) seal.Context {
 	return k.context(0, hex.EncodeToString(nonce), purposeSeen)
 }
 
-// pollPeers queries the peers every PeersEvery, and notifies the loop of newer records. It closes peersAsked after the
-// first round.
+// pollPeers queries the peers in rounds, with pauses of at most PeersEvery, and notifies the loop of newer records. It
+// closes peersAsked after the first round.
 func (k *Keyring) pollPeers(ctx context.Context) error {
 	if k.cfg.Peers == nil {
 		close(k.peersAsked)
@@ -97,8 +98,8 @@ func (k *Keyring) pollPeers(ctx context.Context) error {
 }
 
 // askPeers queries every peer once. It returns the newest record that a peer remembers, and the number of valid
-// answers. The error joins the failures of peers and the invalid answers. An answer is invalid if it does not open, or
-// is of another mesh.
+// answers. The error joins the failures of peers and the invalid answers. An answer is invalid if it does not open or
+// decode, or if its record is of another mesh or trust domain.
 func (k *Keyring) askPeers(ctx context.Context) (highest memory, answered int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peersBudget)
 	defer cancel()
@@ -141,10 +142,11 @@ func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }
 
-// behind reports whether a peer remembers a record that this replica has not verified.
+// behind reports whether a peer remembers a newer or different record than the one that this replica last verified.
 func (k *Keyring) behind() bool { return k.minimum.newer(k.mem) }
 
-// refuses returns ErrRolledBack if this replica or a peer remembers a newer or different record.
+// refuses returns ErrRolledBack if this replica or a peer remembers a newer record than the given one, or a different
+// record of the same version.
 func (k *Keyring) refuses(r *record, sum []byte) error {
 	if err := k.mem.refuses(r, sum); err != nil {
 		return err

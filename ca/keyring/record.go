@@ -33,13 +33,13 @@ const (
 	sealedFolder   = "keys/sealed/"
 	keepRetired    = 16   // retired epochs that stay in the record
 	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
-	maxDenied      = 1000 // identities: every inbound filter chain of every proxy lists them
+	maxDenied      = 1000 // denied identities; every inbound filter chain of every proxy lists them
 	purposeKey     = "signing-key"
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
 	originCACerts  = "cacerts"
 	originIstiod   = "istio-ca-secret" // the root that istiod made for itself
-	clockTolerance = issue.Backdate    // a peer with a slow clock accepts a certificate for this long after its end
+	clockTolerance = issue.Backdate    // proxies with slow clocks accept a certificate for this long after its end
 )
 
 // record is the keyring without keys and revocation lists, as one value in etcd. Every change compares the value's
@@ -56,7 +56,7 @@ type record struct {
 }
 
 type epoch struct {
-	Number    uint64    `json:"number"`
+	Number    uint64    `json:"number"` // unique; the first epoch has 1
 	Status    Status    `json:"status"`
 	Origin    string    `json:"origin"`
 	Cert      []byte    `json:"cert"` // DER
@@ -64,7 +64,7 @@ type epoch struct {
 	Roots     [][]byte  `json:"roots"`
 	Published uint64    `json:"published"`        // generation of the first bundle with its roots
 	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
-	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: its certificate may not sign lists
+	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: it cannot sign lists, or is retired
 	Lists     [][]byte  `json:"lists,omitempty"`  // the user's own revocation lists that came with it, DER
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"` // start of its status
@@ -72,10 +72,10 @@ type epoch struct {
 
 // revoked is the entry of a revoked certificate or a denied identity.
 type revoked struct {
-	At    time.Time `json:"at"`
-	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so that every list has it
-	// Version is the version of the first record that denies an identity. 0: an older version of Navarch wrote the
-	// entry.
+	At    time.Time `json:"at"`              // time of the revocation
+	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so every list has the certificate
+	// Version is the version of the first record that denies an identity. 0: the entry is of a certificate, or an
+	// older version of Navarch wrote it.
 	Version uint64 `json:"version,omitempty"`
 	// Until is the end of the certificate, or of an identity's last certificate. Zero: unknown.
 	Until time.Time `json:"until,omitzero"`
@@ -169,7 +169,7 @@ func (r *record) activate(e *epoch, now time.Time) {
 }
 
 // retire ends an epoch, and drops the oldest retired epochs beyond keepRetired. The epoch's roots leave the bundle,
-// unless another epoch has them. Its revocation lists and revoked certificates are dropped.
+// unless another epoch in the bundle has them. Its revocation lists and revoked certificates are dropped.
 func (r *record) retire(e *epoch, now time.Time) {
 	before, number := r.bundle(), e.Number
 	e.Status, e.Since, e.CRL, e.Lists = Retired, now, 0, nil
@@ -192,7 +192,7 @@ func (r *record) retire(e *epoch, now time.Time) {
 	}
 }
 
-// keyID returns a digest of the epoch's public key, hexadecimal.
+// keyID returns a digest of the epoch's public key, hexadecimal; "unreadable" if the certificate does not parse.
 func (e *epoch) keyID() string {
 	c, err := x509.ParseCertificate(e.Cert)
 	if err != nil {
@@ -217,7 +217,8 @@ func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
 	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
 }
 
-// parseRecord decodes the stored keyring. seal.ErrNewer: its schema is newer than this build reads.
+// parseRecord decodes the stored keyring. seal.ErrNewer: its schema is newer than this build reads. Other errors: the
+// value does not decode, or its schema is older.
 func parseRecord(raw []byte) (*record, stored, error) {
 	var s stored
 	if err := json.Unmarshal(raw, &s); err != nil {

@@ -21,10 +21,10 @@ const (
 	resealBudget = 5 * time.Second
 )
 
-// reseal encrypts the keyring's sealed values again after a rotation of the key encryption key. These are the record's
-// tag and the keys of unretired epochs. One transaction compares and writes these few values, so only the check is
-// paced (resealEvery). The record and its version stay the same. Errors are only logged. reseal takes at most
-// resealBudget.
+// reseal encrypts the keyring's sealed values again after a rotation of the key encryption key. These values are the
+// record's tag and the keys of unretired epochs. One transaction compares and writes these few values, so only the
+// check is paced (resealEvery). The record and its version do not change. The first of successive errors is logged.
+// reseal takes at most resealBudget.
 func (k *Keyring) reseal(ctx context.Context) {
 	now := k.cfg.Now()
 	if k.ring == nil || now.Sub(k.resealed) < resealEvery {
@@ -108,8 +108,7 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest again if the tag is stale. If the last argument is true, it does so in any case.
-// nil: the tag stays.
+// retag seals the record's digest again if the tag is stale, or if must is true. nil: the tag stays.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -122,7 +121,7 @@ func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) b
 	return &kv.Blob{Path: statePath, Raw: value}, err
 }
 
-// sealNewest seals plain. It refuses a result that is already stale, since reseal would repeat for ever.
+// sealNewest seals plain. A result that is already stale is an error, since reseal would otherwise repeat for ever.
 func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	raw, err := k.cfg.Sealer.Seal(ctx, plain, about)
 	if err == nil && stale(raw) {
@@ -159,7 +158,8 @@ func keks(blobs []kv.Blob) []string {
 var sealedFolders = []string{"sealing/", "clusters/named/"}
 
 // keksOfSecrets returns the given list, extended by the key encryption keys of Secrets' private keys and of
-// sealedFolders. The result is sorted, without duplicates. Errors are etcd's.
+// sealedFolders. The result is sorted, without duplicates. Values that do not decode are skipped. Errors are those of
+// the store.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	state, err := k.cfg.Store.Load(ctx, 0)
 	if err != nil {

@@ -12,24 +12,25 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// An identity is revoked by denial: it gets no certificates, and proxies refuse its existing ones (State.Denied). A
-// denial needs no revocation list, so an identity with thousands of certificates takes no room in the lists. A
-// certificate is revoked by its serial number, with all its renewals. The lists of all issuers together have room for
-// Config.MaxRevoked certificates. One serial number, with its renewals, may take a tenth of that room (share).
+// An identity is revoked by denial: it gets no certificates, and proxies refuse its existing certificates
+// (State.Denied). A denial needs no revocation list, so an identity with thousands of certificates takes no room in the
+// lists. A certificate is revoked by its serial number, with all its renewals. The lists of all issuers together have
+// room for Config.MaxRevoked certificates. One serial number, with its renewals, may take a tenth of that room (share).
 
 // Denial is a revoked identity.
 type Denial struct {
-	Identity string `json:"identity"`
-	// Until is the end of the last certificate that the identity may have from before the denial; zero: unknown.
-	// After Until no certificate is left to refuse, but the identity still obtains no new certificates.
+	Identity string `json:"identity"` // SPIFFE ID
+	// Until is the end of the last certificate that the identity may have from before the denial. It is the time of
+	// the denial if no certificate ends later. Zero: unknown. After Until no unexpired certificate is left to refuse,
+	// but the identity still obtains no new certificates.
 	Until time.Time `json:"until,omitzero"`
-	// Leaves counts the identity's unexpired certificates that are journalled one by one. Only Revoke sets it;
-	// elsewhere it is 0.
+	// Leaves counts the identity's certificates that are journalled one by one, and that are unexpired or ended at most
+	// 15 minutes ago. Only Revoke sets Leaves; elsewhere it is 0.
 	Leaves int `json:"leaves,omitempty"`
 }
 
-// deny adds identities to the record's denied identities. The returned record is nil if all of them are denied
-// already. Errors: a text is not a SPIFFE ID, or more than maxDenied identities would be denied.
+// deny adds identities to the record's denied identities. The returned record is nil if all the given identities are
+// denied already. Errors: a text is not a SPIFFE ID, or more than maxDenied identities would be denied.
 func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
@@ -54,8 +55,9 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 	return r, nil, nil
 }
 
-// setDenialEnds records and returns the end of the last certificate of each denied identity, in the given order. The
-// index must have been read after the denial, so that it has all certificates of the identities.
+// setDenialEnds records and returns the end of the last certificate of each given identity, in the given order. The
+// identities must be denied. The index must have been read after the denial, so that it has all certificates of the
+// identities.
 func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Time) (out []Denial) {
 	for _, text := range identities {
 		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
@@ -128,8 +130,8 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 // share is the number of places in the lists for one revocation or restoration: a tenth leaves room for others.
 func share(most int) int { return max(1, most/10) }
 
-// checkRenewals returns an error if an aggregate may include renewals of a certificate. A revocation by serial number
-// would miss them. leaf is zero if the journal lacks the certificate; then every aggregate counts.
+// checkRenewals returns an error if an aggregate may include renewals of a certificate, because a revocation by serial
+// number would miss these renewals. leaf is zero if the journal lacks the certificate; then every aggregate counts.
 func checkRenewals(c *journalIndex, serial string, leaf Issue, now time.Time) error {
 	if whose, until := c.aggregatedRenewals(leaf, now); !until.IsZero() {
 		return fmt.Errorf("serial %s: %s has certificates that are not journalled one by one, the last until %s, and renewals of this one"+
@@ -153,7 +155,7 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 
 // restore ends denials. The certificates that an identity had when it was denied are added to the lists, since an
 // attacker may have them. If they do not fit, or an issuer cannot sign lists, the error states when the identity can be
-// restored. After an error the caller must discard the record.
+// restored, or the zero time if that is unknown. After an error the caller must discard the record.
 func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
@@ -194,8 +196,8 @@ func restore(r *record, c *journalIndex, identities []string, most int, now time
 	return nil
 }
 
-// unlisted returns an unretired epoch without a revocation list, because its issuer cannot sign lists. While one
-// exists, proxies get no lists (State.CRLs). nil: all issuers sign lists.
+// unlisted returns an unretired epoch that has no revocation list, because its issuer cannot sign lists. While such an
+// epoch exists, proxies get no lists (State.CRLs). nil: all issuers sign lists.
 func (r *record) unlisted() *epoch {
 	for i := range r.Epochs {
 		if e := &r.Epochs[i]; e.Status != Retired && e.CRL == 0 {
@@ -205,7 +207,7 @@ func (r *record) unlisted() *epoch {
 	return nil
 }
 
-// leavesOf returns the unexpired leaves of an identity, unordered.
+// leavesOf returns the leaves of an identity, unordered, without leaves that ended more than clockTolerance ago.
 func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 	for _, leaf := range c.leaves {
 		if leaf.Identity == identity && !now.After(leaf.NotAfter.Add(clockTolerance)) {
@@ -215,9 +217,9 @@ func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 	return out
 }
 
-// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered.
-// If a renewal in between is pruned from the journal, the renewals after it are missed. Such a renewal expired more
-// than clockTolerance ago.
+// renewalsOf returns the leaves that renewed a certificate, directly or through other renewals, unordered. Leaves that
+// ended more than clockTolerance ago are left out. If the index has pruned a renewal, the result lacks the renewals
+// that were made from it.
 func (c *journalIndex) renewalsOf(serial string, now time.Time) (out []Issue) {
 	next := map[string][]Issue{}
 	for _, leaf := range c.leaves {

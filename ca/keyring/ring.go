@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// ring is a verified record with its unsealed keys and revocation lists, by epoch.
+// ring is a verified record with its unsealed keys and revocation lists (DER), both by epoch number.
 type ring struct {
 	rec      *record
 	revision int64
@@ -29,13 +29,13 @@ type ring struct {
 
 var errNoRecord = errors.New("there is no " + statePath)
 
-// refresh reads the keyring from etcd and publishes the resulting State. If this replica leads, it creates a missing
-// keyring. If etcd does not answer and no keyring is in force, it uses the keyring on disk. After an error the caller
-// tries again.
+// refresh reads the keyring from etcd and publishes the resulting State. If the record is unchanged, the present State
+// stays. If this replica leads and no record is remembered, refresh creates a missing keyring. If etcd does not answer
+// and no keyring is in force, refresh uses the keyring on disk. After an error the caller tries again.
 func (k *Keyring) refresh(ctx context.Context) error {
 	for {
-		// before etcd is read: peers remember only records that were in etcd, so a later read must return these or
-		// newer records
+		// This precedes the read of etcd: peers remember only records that were in etcd, so a later read must return
+		// these or newer records.
 		k.minimum = *k.peersMemory.Load()
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
@@ -84,8 +84,8 @@ func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 }
 
 // applyStored verifies the stored keyring and puts it in force. If the keyring is refused (alarming), the previous
-// State stays in force, with an Alarm. It loses Active if a peer remembers a newer keyring. After any other error the
-// State is sealed.
+// State stays in force, with an Alarm. The previous State loses Active if a peer remembers a newer keyring. After any
+// other error the State is sealed.
 func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
 	verified := err == nil
@@ -100,9 +100,9 @@ func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[stri
 	if err == nil {
 		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version,
 			Digest: hex.EncodeToString(sum), Roots: fingerprints(published.Bundle)}
-		k.save(next.rec, found) // first: the remembered version is never newer than the file
+		k.save(next.rec, found) // before remember: the remembered version is never newer than the file
 		if m != k.mem {
-			err = m.remember(k.cfg.Dir) // before it is used, so that a used keyring is never forgotten
+			err = m.remember(k.cfg.Dir) // before the keyring is used, so that a used keyring is never forgotten
 		}
 		if err == nil {
 			k.mem = m
@@ -137,7 +137,7 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// noteTrouble records the last error of reading the keyring; nil: none. It logs a new refusal (alarming).
+// noteTrouble records the result of applyStored, an error or nil. It logs a new refusal (alarming).
 func (k *Keyring) noteTrouble(err error) {
 	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
 		k.log.Error("keyring: the keyring in etcd is refused; this replica keeps the previous one, if it has one", slog.Any(obs.KeyError, err))
@@ -153,8 +153,8 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if this or an earlier record
-// was verified; otherwise the roots are only Claimed.
+// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if the argument or an earlier
+// record was verified. Otherwise its roots are only Claimed.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -170,8 +170,9 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	return &s
 }
 
-// verify decodes the record. It checks that a holder of the KEK wrote the record, and that the record is not older than
-// the remembered one. If the tag does not open, for any reason, the record and its digest are returned too, unverified.
+// verify decodes the record. It checks that a holder of the key encryption key wrote the record, and that the record is
+// not older than the remembered one. If the tag does not open, for any reason, the record and its digest are returned
+// too, unverified.
 func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
 	if state.Revision == 0 {
 		return nil, nil, cmp.Or(k.refuses(nil, nil), errNoRecord)
@@ -262,9 +263,8 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record in etcd, if the record still has the given revision; the revision is 0 if no record
-// exists yet. The same transaction writes further blobs (put) and deletes blobs (drop). kv.ErrConflict: another write
-// came first.
+// write replaces the record in etcd, if the record still has the revision after (0: no record exists yet). It writes
+// further blobs (put) and deletes blobs (drop) in the same transaction. kv.ErrConflict: another write came first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)
@@ -284,8 +284,8 @@ func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv
 	return err
 }
 
-// enrol makes the blobs of the newest epoch: its sealed key and its first revocation list. Both must exist before the
-// epoch signs.
+// enrol makes the blobs of the newest epoch: its sealed key and, if its certificate may sign lists, its first
+// revocation list. Both must exist before the epoch signs.
 func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]kv.Blob, error) {
 	e := r.epoch(r.Highest)
 	plain, err := x509.MarshalPKCS8PrivateKey(a.Key)
@@ -324,7 +324,7 @@ func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error
 	return &kv.Blob{Path: crlPath(e.Number), Raw: der}, nil
 }
 
-// create writes the first record of a mesh. kv.ErrConflict: another replica was first.
+// create writes the first record of a mesh. kv.ErrConflict: another replica wrote it first.
 func (k *Keyring) create(ctx context.Context) error {
 	r := &record{}
 	a, origin, err := k.first()

@@ -23,15 +23,16 @@ type State struct {
 	// Active signs certificates. nil: this replica cannot sign, and Sealed has the reason.
 	Active *issue.Authority
 	Sealed error // the reason why Active is nil; nil while Active is set
-	// Bundle is every root that peers must trust, oldest epoch first. While Sealed is set, Bundle has the last
-	// verified roots; empty: none were verified since the start. Generation counts the changes of the bundle. Journal
-	// entries refer to a bundle by its Generation.
+	// Bundle has every root that peers must trust, each once, oldest epoch first. While Sealed is set, Bundle has the
+	// last verified roots. Empty: this replica has verified no roots yet. Generation counts the changes of the bundle.
+	// Journal entries refer to a bundle by its Generation.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	// Claimed are the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means: this
-	// replica has not checked yet that a holder of the key encryption key wrote them. Config.Roots limits Claimed. If
-	// Config.Roots is nil, the roots remembered in Config.Dir limit Claimed. Use Claimed to query peers and to verify
-	// callers, but do not publish it. While Claimed is in use, revocations are unverified too.
+	// Claimed has the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means that this
+	// replica has not checked yet that a holder of the key encryption key wrote the roots. Claimed has only roots that
+	// Config.Roots returns too. If Config.Roots is nil, the roots remembered in Config.Dir are the limit. Without
+	// remembered roots there is no limit. Use Claimed to query peers and to verify callers, but do not publish it.
+	// While Claimed is in use, revocations are unverified too.
 	Claimed []*x509.Certificate
 	Epochs  []Epoch // by number; also retired epochs, of which the newest 16 are kept
 	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if the issuer of one of these epochs
@@ -41,7 +42,8 @@ type State struct {
 	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
 	// Alarm is the reason why the keyring in etcd was refused; nil: the keyring was not refused. With an Alarm the
-	// other fields are those of the previous keyring, but Active is nil if a peer remembers a newer keyring.
+	// other fields are those of the previous keyring. But if a peer remembers a newer keyring, Active is nil. With an
+	// Alarm and without Active, Sealed equals Alarm.
 	Alarm error
 
 	serials, identities map[string]revoked
@@ -56,20 +58,19 @@ type Epoch struct {
 	Subject   string    `json:"subject"`          // of the signing certificate, as RFC 2253 text
 	KeyID     string    `json:"keyId"`            // first 10 bytes of the SHA-256 digest of the public key, hexadecimal
 	Signer    string    `json:"signer"`           // subject key identifier, hexadecimal: the authority key identifier of leaves
-	Roots     []string  `json:"roots"`            // subjects
+	Roots     []string  `json:"roots"`            // subjects of its roots, as RFC 2253 text
 	Published uint64    `json:"published"`        // Generation of the first Bundle with its roots
-	Forced    bool      `json:"forced,omitempty"` // an operator forced it to sign before all holders had its root
-	Created   time.Time `json:"created"`
-	Since     time.Time `json:"since"`    // start of its Status
-	NotAfter  time.Time `json:"notAfter"` // from this time on, the epoch cannot sign (issue.Authority.End)
+	Forced    bool      `json:"forced,omitempty"` // an operator forced it to sign without waiting for holders of leaves
+	Created   time.Time `json:"created"`          // time at which it joined the keyring
+	Since     time.Time `json:"since"`            // start of its Status
+	NotAfter  time.Time `json:"notAfter"`         // from this time on, the epoch cannot sign (issue.Authority.End)
 }
 
-// CRL is the keyring's revocation list of one issuer, the signing certificate of Epoch. Number is the CRL number, which
-// grows with each list of the epoch.
+// CRL is the keyring's revocation list of one issuer: the signing certificate of one epoch.
 type CRL struct {
-	Epoch  uint64
-	Number uint64
-	DER    []byte
+	Epoch  uint64 // number of the epoch
+	Number uint64 // the CRL number, which grows with each list of the epoch
+	DER    []byte // the signed list
 }
 
 // Callers returns the roots to verify clients against: Bundle or, if that is empty, Claimed. The result may be empty,
@@ -81,12 +82,13 @@ func (s *State) Callers() []*x509.Certificate {
 	return s.Claimed
 }
 
-// RevokedIdentity reports whether an identity is denied certificates. It returns false while no keyring is known.
+// RevokedIdentity reports whether an identity is denied. It returns false while no keyring is known.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
 
-// Denied lists the denied identities with possibly unexpired certificates, sorted, without Leaves. Proxies must refuse
-// these identities. known is false while Bundle and Claimed are empty: denials are unknown then. With Claimed the list
-// is unverified. The caller owns the result.
+// Denied lists the denied identities with possibly unexpired certificates, sorted by Identity, without Leaves. Proxies
+// must refuse these identities. An identity is listed until 15 minutes after Denial.Until, for proxies with slow
+// clocks, or always if Until is zero. known is false while Bundle and Claimed are empty: callers must not rely on the
+// list then. With Claimed the list is unverified. The caller owns the result.
 func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	for id, v := range s.identities {
 		if !ended(v, now) {
@@ -97,8 +99,8 @@ func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	return out, len(s.Bundle)+len(s.Claimed) > 0
 }
 
-// RevokedSerial reports whether a certificate is revoked; serial is lower-case hexadecimal without leading zeros. It
-// returns false while no keyring is known.
+// RevokedSerial reports whether a certificate is revoked by its serial number: lower-case hexadecimal without leading
+// zeros. It returns false while no keyring is known, and for certificates whose identity alone is denied.
 func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }
 
 // String describes the state in one line, without keys.
@@ -123,7 +125,7 @@ func (s *State) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String(
 // LogValue implements slog.LogValuer.
 func (s *State) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalJSON implements json.Marshaler: it encodes String.
+// MarshalJSON implements json.Marshaler: it encodes the result of String.
 func (s *State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
 // signer hides a private key from everything that prints.
@@ -147,7 +149,7 @@ func certificates(ders [][]byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// authority returns an epoch as an issue.Authority, without Lists. key may be nil.
+// authority converts an epoch to an issue.Authority, without Lists. key may be nil.
 func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
 	certs, err := certificates(append([][]byte{e.Cert}, e.Chain...))
 	if err != nil {

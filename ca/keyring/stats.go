@@ -2,24 +2,26 @@ package keyring
 
 import "time"
 
-// Stats are the keyring's figures for operators, from this replica's memory. Fields without a comment are State's
-// Generation and the numbers of its revoked certificates and denied identities.
+// Stats are the keyring's figures for operators, from this replica's memory.
 type Stats struct {
 	Sealed bool // this replica cannot sign
 	Alarm  bool // the keyring in etcd is refused
 	// Epochs counts the known epochs by status. Every status has a key, also with the count 0.
 	Epochs     map[Status]int
-	Generation uint64
+	Generation uint64 // State.Generation
 	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is Epoch.NotAfter of the
 	// active epoch; zero: no epoch is known to be active.
 	RootEnd, ChainEnd time.Time
-	// Waiting is the number of holders that a rotation waits for; 0 if Config.Leads is false.
-	Waiting                           int
+	// Waiting is the number of holders that a rotation waits for, when this replica last advanced the keyring. A
+	// replica that does not lead advances the keyring only in Rotate; 0 before.
+	Waiting int
+	// RevokedSerials and RevokedIdentities are the numbers of revoked certificates and of denied identities.
 	RevokedSerials, RevokedIdentities int
-	Queued                            int           // journal entries that wait until the transaction under way has ended
-	Lag                               time.Duration // age of the oldest entry of that transaction; 0: none is under way
-	Peers                             int           // number of peers that answered in the last round
-	Allowance                         int           // renewals that may be issued while etcd is away
+	Queued                            int           // journal entries that wait for the end of a transaction; at most 512
+	Lag                               time.Duration // age of the oldest entry of the transaction under way; 0: no transaction
+	// Peers is the number of answers in the last round of Config.Peers. It may include this replica's own answer.
+	Peers     int
+	Allowance int // renewals that may be issued while etcd is away
 }
 
 // Stats returns the present figures. It does not block and sends nothing to etcd. The caller owns the result.

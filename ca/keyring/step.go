@@ -14,13 +14,13 @@ import (
 // renewAt is the fraction of a self-made root's lifetime (istiod's included) after which a successor is prepared.
 const renewAt = 0.8
 
-// step applies the rules of a rotation to the record at the time now. next is nil if nothing changes. happened
-// describes the changes of epochs, for the log. waiting is the number of holders whose bundle a prepared epoch still
-// waits for.
+// step applies the rules of a rotation to the record at the time now. next is a changed copy of the record; nil:
+// nothing changes. happened describes the changes of epochs, for the log. waiting is the number of holders that a
+// prepared epoch still waits for, because they lack its root.
 //
 // step reads the journal index only if an epoch is prepared or retiring. The caller must have read the index after the
-// record. Certificates that are journalled later do not matter: under this record only the active epoch signs, and it
-// delivers a prepared root with each certificate (admit).
+// record. Certificates that are journalled later do not matter. Under this record only the active epoch signs, and each
+// of its certificates is delivered with a prepared root (admit).
 func step(r *record, now time.Time, c *journalIndex) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
@@ -60,9 +60,8 @@ func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forgotten reports whether the record may drop a revoked certificate. The certificate must have expired, and so must
-// its renewals by a replica without etcd. Such renewals are revoked only when that replica reaches etcd again
-// (handOver).
+// forgotten reports whether the record may drop a revoked certificate. The certificate and its renewals by a replica
+// without etcd must have expired. Such renewals are revoked only when that replica reaches etcd again (handOver).
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
 // forget drops the revoked certificates for which forgotten returns true.
@@ -95,10 +94,10 @@ func ageing(r *record, now time.Time) bool {
 }
 
 // adopt adds the user's CA to a copy of the record. next is nil if nothing changes. fresh reports whether an epoch was
-// added, whose key must be sealed. If an epoch has the CA's certificate already, only further roots and newer
+// added; its key must then be sealed. If an epoch has the CA's certificate already, only further roots and newer
 // revocation lists are added. Nothing is ever removed: replicas read changed files at different times, and must not
-// undo one another's changes. Errors: the CA's epoch is retired, a rotation is under way, or the new CA cannot sign
-// lists while anything is revoked.
+// undo one another's changes. Errors: the CA's epoch is retired, its lists do not parse, another epoch is prepared, or
+// the new CA cannot sign lists while anything is revoked.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {
@@ -136,7 +135,7 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 	return next, true, nil
 }
 
-// takeLists merges the user's own revocation lists into the epoch, and reports whether any is newer.
+// takeLists merges the user's own revocation lists into the epoch, and reports whether any of them is new or newer.
 func (e *epoch) takeLists(lists []*x509.RevocationList) (newer bool, err error) {
 	have, err := e.lists()
 	if err != nil {

@@ -64,8 +64,8 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// obtain has a signer sign a CSR, and returns the certificates as PEM, unverified. It deletes the object afterwards,
-// also after an error.
+// obtain lets a signer sign a CSR, and returns the certificates as PEM, unverified. It deletes the created object
+// afterwards, also after an error.
 func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
 	made, err := r.create(ctx, signer, q)
 	if made.Metadata.Name != "" {
@@ -80,7 +80,7 @@ func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registrat
 	return r.await(ctx, made)
 }
 
-// create creates the object in the API server. After an error, made.Metadata.Name is set if the object may exist.
+// create creates the object in the API server. After an error, made.Metadata.Name is empty unless the object may exist.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -110,7 +110,7 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
 	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
 	// Without a resource version, annotations that other clients wrote meanwhile cause no conflict. A denial cannot be
-	// overwritten: the API server does not permit its removal.
+	// overwritten, because the API server does not permit the removal of a denial.
 	made.Metadata.ResourceVersion = ""
 	made.Status.Conditions = append(made.Status.Conditions, condition{Type: "Approved", Status: "True", Reason: "Authenticated",
 		Message: fmt.Sprintf("navarchd has authenticated %s, and the request names nothing else", q.Identity)})
@@ -120,11 +120,10 @@ func (r *Registrar) approve(ctx context.Context, made request, q serve.Registrat
 	return nil
 }
 
-// The first and the longest pause before a read of the object. Signers in the cluster need a fraction of a second,
-// other signers need seconds.
+// Pauses before reads of the object. Signers in the cluster need a fraction of a second, other signers need seconds.
 const (
-	firstLook = 50 * time.Millisecond
-	longLook  = time.Second
+	firstLook = 50 * time.Millisecond // the first pause; it doubles with each read
+	longLook  = time.Second           // the longest pause
 )
 
 // await reads the object until it has a certificate, and returns the certificates as PEM. Errors: the request was
@@ -164,7 +163,7 @@ func (r *Registrar) remove(name string) {
 	}
 }
 
-// do sends a request to the API server, after waiting as requestRate requires.
+// do sends a request to the API server, after a wait that keeps the process within requestRate.
 func (r *Registrar) do(ctx context.Context, method, path string, in, out any) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return fmt.Errorf("too many requests to the API server: %w", err)

@@ -1,10 +1,10 @@
 // Package registrar obtains workloads' certificates from Kubernetes signers by CertificateSigningRequests, like istiod
-// with EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API. For an authenticated caller it creates a request, approves it, waits for
-// the certificate, verifies the certificate, and deletes the request.
+// with EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API. For an authenticated caller it creates a CertificateSigningRequest,
+// approves the request, waits for the certificate, verifies the certificate, and deletes the request.
 //
 // Owns: the objects that it creates, and the bound on one identity's concurrent requests.
 // Reads: the API server, and signers' roots from the mesh configuration.
-// Never: approves another client's object; returns a certificate for another identity; stores a CSR or a certificate.
+// Never: approves another client's object; returns a certificate for another identity; retains a CSR or a certificate.
 package registrar
 
 import (
@@ -27,7 +27,8 @@ import (
 )
 
 // Bounds of the work. One certificate takes four requests to the API server with a fast signer, and eight with a
-// signer that needs a second. At requestRate, one process obtains 20 or 10 certificates a second.
+// signer that needs a second. At requestRate, one process therefore obtains 20 certificates a second, or 10 with the
+// slower signer.
 const (
 	Signing      = 64 // certificates that one process requests at once; the caller enforces it (serve.Limits.Signing)
 	ofIdentity   = 16 // certificates that are requested at once for one identity
@@ -41,12 +42,13 @@ const (
 type Config struct {
 	API    *apiserver.Client // needs the rights to create, read, approve and delete CertificateSigningRequests
 	Signer string            // signer for callers that name no signer (K8S_SIGNER); empty: such callers are refused
-	Domain string            // prefix of signers named by callers (CERT_SIGNER_DOMAIN); empty: callers name no signer
-	// Roots returns two lists: the roots of a signer (by its full name, DOMAIN/NAME), and the roots of all signers,
-	// which peers must trust. Roots is called for each request, by many goroutines at once. If the first list is
-	// empty, the request is refused. Callers can therefore choose only signers of the mesh configuration.
+	Domain string            // prefix of signers named by callers (CERT_SIGNER_DOMAIN); empty: such callers are refused
+	// Roots returns two lists: the roots of a signer, and the roots of all signers, which peers must trust. The
+	// argument is Signer, or Domain/NAME for a caller that names a signer. Roots is called for each such request, by
+	// many goroutines at once. If the first list is empty, the request is refused. Callers can therefore choose only
+	// signers of the mesh configuration.
 	Roots  func(signer string) (own, all []*x509.Certificate)
-	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate (issue.Foreign)
+	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate, with a tolerance of issue.Backdate
 	Now    func() time.Time // for verifying certificates; nil: time.Now
 	Log    *slog.Logger     // nil: discarded
 }
@@ -57,7 +59,7 @@ type Registrar struct {
 	pace   *rate.Limiter
 	logged *obs.Sampled // log lines that callers can cause
 
-	mu    sync.Mutex     // a leaf lock
+	mu    sync.Mutex     // a leaf lock: no other lock is taken while it is held
 	under map[string]int // concurrent requests by identity
 }
 
@@ -70,13 +72,17 @@ func New(c Config) *Registrar {
 	return &Registrar{cfg: c, pace: rate.NewLimiter(requestRate, requestBurst), logged: obs.NewSampled(c.Log), under: map[string]int{}}
 }
 
-// Register implements serve.Registrar: it blocks until the signer has issued the certificate, or ctx ends. The returned
-// certificate is verified. q.Signer is the name without Config.Domain; empty: Config.Signer.
+// Register implements serve.Registrar: it blocks until the signer has issued the certificate, an error occurs, or ctx
+// ends. The returned certificate is verified. q.Signer is the name without Config.Domain; empty: Config.Signer.
+// Registered.Bundle is the second list of Config.Roots.
 //
-// issue.ErrInvalid: the CSR has a name that is not the identity, the signer's name is malformed or missing, or the
-// signer has no roots. serve.ErrBusy: 16 requests of the identity are under way. serve.ErrRefused: the request was
-// denied or has failed. issue.ErrForeign: the signer's certificate does not match the request. Other errors are those
-// of the API server and of ctx.
+// issue.ErrInvalid: the CSR does not parse or names anything except q.Identity, the signer's name is malformed, missing
+// or not permitted, or the signer has no roots. serve.ErrBusy: 16 requests of the identity are under way.
+// serve.ErrRefused: the request was denied or has failed. issue.ErrForeign: the signer's certificate does not match the
+// request.
+//
+// Other errors: the API server fails, or returns a request that differs from the created one. Or ctx ends, or would end
+// during a wait that the rate limit of requests to the API server requires.
 func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
 	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
 	key, err := issue.ParseExact(q.CSR, q.Identity)
@@ -127,8 +133,8 @@ func outcome(ctx context.Context, err error) string {
 	return "unavailable"
 }
 
-// signer returns the full name of the signer that a caller names. Empty: the default signer. Errors match
-// issue.ErrInvalid.
+// signer returns the full name of the signer that a caller names. For an empty name it returns the default signer.
+// Errors match issue.ErrInvalid.
 func (r *Registrar) signer(said string) (string, error) {
 	switch {
 	case said == "" && r.cfg.Signer != "":

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// magic and format begin every blob. The associated data contains the format too, so that a blob of a later format
-// cannot be decoded as this format.
+// magic and format begin every blob. The associated data contains the format too, so that a blob whose format was
+// changed does not open.
 const (
 	magic  = "NVSL"
 	format = 1
@@ -17,10 +17,11 @@ const (
 	maxPart = 16 << 20
 )
 
-// blob is a decoded sealed blob. Its encoding begins with magic and format. Parts follow, each prefixed by its length
-// in four bytes (big endian): provider, key id, annotations, wrapped data key, ciphertext. The annotations are
-// encoded as their number in four bytes, followed by two parts for each annotation, its name and its value, in order
-// of names. A blob has exactly one encoding, and no bytes follow it.
+// blob is a decoded sealed blob. Its encoding begins with magic and format. Then follow the provider, the key id, the
+// annotations, the wrapped data key, and the ciphertext. All but the annotations are parts. A part is prefixed by its
+// length in four bytes (big endian). The annotations are encoded as their number in four bytes, followed by two parts
+// for each annotation, its name and its value, in order of names. A blob has exactly one encoding, and no bytes follow
+// it.
 type blob struct {
 	provider   string
 	wrapped    Wrapped
@@ -71,6 +72,7 @@ func (p *parts) number() int {
 	return int(n)
 }
 
+// next reads a part. The result refers to the bytes of the input; nil after an error.
 func (p *parts) next() []byte {
 	n := p.number()
 	if p.err == nil && len(p.rest) < n {
@@ -84,6 +86,8 @@ func (p *parts) next() []byte {
 	return part
 }
 
+// decode parses a blob. The result refers to the bytes of raw. ErrNewer: the format is newer than this build reads. Any
+// other error is ErrTampered.
 func decode(raw []byte) (*blob, error) {
 	if len(raw) < len(magic)+1 || string(raw[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: it does not begin like a sealed blob", ErrTampered)

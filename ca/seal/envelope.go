@@ -20,16 +20,16 @@ type Wrapped struct {
 	Annotations map[string][]byte // further data that the provider needs for Unwrap; may be nil
 }
 
-// Provider wraps data keys with a key encryption key (KEK). It must be safe for concurrent use. An error wraps
-// ErrUnavailable if a retry or the right KEK may help. An error of Unwrap wraps ErrTampered if Wrap never returned
-// the wrapped key.
+// Provider wraps (encrypts) data keys with a key encryption key (KEK). It must be safe for concurrent use. An error
+// wraps ErrUnavailable if a retry or the right KEK may help. An error of Unwrap wraps ErrTampered if no call of Wrap
+// made the wrapped key.
 type Provider interface {
 	// Name returns the kind of provider. It is stored in each blob, and blobs of another kind do not open.
 	Name() string
 	Wrap(ctx context.Context, key Secret) (Wrapped, error)       // encrypts a data key under the present KEK; does not keep key
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error) // decrypts a data key; the caller owns the result
 	// Newest determines the present KEK, with at most one request. The returned function reports whether that KEK wraps
-	// a data key; it sends no request.
+	// its argument; it sends no request.
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
@@ -40,14 +40,14 @@ const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
 	maxAge     = 24 * time.Hour
-	maxHeld    = 1024             // data keys in memory; when it is reached, all are dropped
-	callBudget = 15 * time.Second // timeout of one call of the provider
+	maxHeld    = 1024             // data keys in memory; a further key replaces all of them
+	callBudget = 15 * time.Second // timeout of one call of Wrap or Unwrap
 )
 
 // Envelope implements Sealer: it encrypts with AES-256-GCM under a data key, which a Provider wraps. Seal calls the
 // provider for the first blob, then once per day or 2^24 uses, and after Stale has found a rotation of the KEK. Open
-// calls the provider for each data key that is not in memory. Up to 1,024 data keys stay in memory. A call of the
-// provider ends after 15 s.
+// calls the provider for each data key that is not in memory. Up to 1,024 data keys stay in memory. A call of Wrap or
+// Unwrap has a timeout of 15 s. Safe for concurrent use.
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
@@ -75,8 +75,8 @@ func New(provider Provider) (*Envelope, error) {
 	return &Envelope{provider: provider, now: time.Now, held: map[[32]byte]*dataKey{}}, nil
 }
 
-// Seal implements Sealer. Errors: those of Provider.Wrap, ErrUnavailable if ctx ends first, and a ciphertext of more
-// than 16 MiB.
+// Seal implements Sealer. Errors: those of Provider.Wrap, ErrUnavailable if ctx ends during a call of Wrap, and a
+// ciphertext of more than 16 MiB. The ciphertext is 28 bytes longer than plain.
 func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byte, error) {
 	key, err := e.sealing(ctx)
 	if err != nil {
@@ -92,7 +92,8 @@ func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byt
 	return b.encode(), nil
 }
 
-// Open implements Sealer. It also returns ErrUnavailable for a blob of another kind of provider, and if ctx ends first.
+// Open implements Sealer. It returns ErrUnavailable also for a blob of another kind of provider, and if ctx ends during
+// a call of Provider.Unwrap. Other errors of Provider.Unwrap are returned too.
 func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -131,8 +132,9 @@ func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	}, nil
 }
 
-// KEK returns the id of the key encryption key that a blob names, as PROVIDER:ID. The id is not secret, and nothing is
-// verified. ErrTampered: raw is not a sealed blob. ErrNewer: this build does not read the blob's format.
+// KEK returns the id of the key encryption key that a blob names, as PROVIDER:ID. PROVIDER is Provider.Name, and ID is
+// Wrapped.KeyID. The id is not secret, and KEK does not check that it is genuine. ErrTampered: raw is not a sealed
+// blob. ErrNewer: the blob's format is newer than this build reads.
 func KEK(raw []byte) (string, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -204,15 +206,15 @@ func (e *Envelope) opening(ctx context.Context, b *blob) (*dataKey, error) {
 	})
 }
 
-// known returns a data key that was unwrapped before; nil: none.
+// known returns the data key with a fingerprint, if it is in memory; otherwise nil.
 func (e *Envelope) known(id [32]byte) *dataKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.held[id]
 }
 
-// once makes one call for all callers that wait for the same result. The second argument identifies the result. A
-// caller whose ctx ends gets ErrUnavailable; the call continues for the other callers.
+// once makes one call for all callers that wait for the result that what identifies. A caller whose ctx ends gets
+// ErrUnavailable; the call continues for the other callers.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

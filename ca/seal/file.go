@@ -26,23 +26,24 @@ type File struct {
 	older []localKey
 	first First
 
-	mu  sync.Mutex // guards key; Unwrap replaces key after an operator has restored the right file
-	key localKey   // zero: the file has been missing until now
+	mu  sync.Mutex // guards key, which current and Unwrap set
+	key localKey   // zero: the file has never been read
 }
 
-// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed: then no blob
-// needs a lost key. Otherwise the error states which value was sealed, or why this is unknown.
+// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed, because no blob
+// needs the lost key then. Otherwise the error states which value was sealed, or why this is unknown. Concurrent calls
+// of Wrap call First concurrently.
 type First func(context.Context) error
 
-// NewFile returns a provider with the key of the file path. It creates a missing file with a random key and mode 0600.
-// If several processes create the file at once, all use the key of the first. The provider also unwraps with the keys
-// of the older files. Errors: a file of another size, permissions beyond 0700 (of another user's file: beyond 0640), a
-// missing older file, and those of the file system.
+// NewFile returns a provider with the key of the file path. It creates a missing file with a random key and mode 0600,
+// and missing folders with mode 0700. If several processes create the file at once, all use the key of the first
+// process. The provider also unwraps with the keys of the older files. Errors: a size other than 32 bytes, refused
+// permissions, a missing older file, and errors of the file system. A file of this process's user may have mode 0700 at
+// most. A file of another user may have mode 0640 at most.
 //
-// A rotation has three steps, between which every replica can open every blob. First give the new file to every
-// replica as an older file. When all replicas have the new file, pass it as path, and the previous file as an older
-// file. When no blob needs the previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous
-// file.
+// A rotation has three steps. Before and after each step, every replica can open every blob. First give the new file to
+// every replica as an older file. When all replicas have the new file, pass it as path, and the previous file as an
+// older file. Remove the previous file when no blob needs its key any more. keyring.Report.KEKs lists the needed keys.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -54,9 +55,9 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-// findFile is NewFile for a file that may be missing. Each later use tries to read the missing file, and fails with
-// ErrUnavailable if it needs the file's key. Wrap creates the file if the given First returns nil. With a nil First,
-// the file is never created.
+// findFile is NewFile for a file that may be missing. An operation that needs the key of a missing file reads the file
+// again, and fails with ErrUnavailable if the file is still missing. Wrap creates the file if the given First returns
+// nil. With a nil First, the file is never created.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
 	key, err := keyOf(path)
@@ -104,8 +105,8 @@ func readKeyFile(path string) (Secret, error) {
 }
 
 // mayHave returns the permissions that a key file may have. A file of this process's user may grant permissions to its
-// owner only. In other files the group may read too: files of a Secret volume belong to root and the Pod's fsGroup
-// (kubernetes.io: volumes, Secret; security context, fsGroup).
+// owner only. Files of other users may also be readable by their group, because files of a Secret volume belong to root
+// and the Pod's fsGroup (kubernetes.io: volumes, Secret; security context, fsGroup).
 func mayHave(info fs.FileInfo) fs.FileMode {
 	if stat, is := info.Sys().(*syscall.Stat_t); is && int(stat.Uid) != os.Geteuid() {
 		return 0o640
@@ -113,8 +114,8 @@ func mayHave(info fs.FileInfo) fs.FileMode {
 	return 0o700
 }
 
-// makeKeyFile creates a key file unless another process was first. The file that it creates, and the file's name, are
-// on disk when it returns, so that the key of later blobs survives a crash of the machine.
+// makeKeyFile creates a key file unless another process was first. When it returns nil, the file that it created and
+// the file's name are on disk. So the key of later blobs survives a crash of the machine.
 func makeKeyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -131,7 +132,7 @@ func makeKeyFile(path string) error {
 	return err
 }
 
-// Name implements Provider.
+// Name implements Provider. It returns "file".
 func (*File) Name() string { return "file" }
 
 // current returns the key of the file. Until a read of the file has succeeded, each call reads the file. Errors match
@@ -176,8 +177,8 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack reads the file again. If its key has this id, the key replaces the present one, so that an operator can
-// restore the right file. putBack returns false if the file has another key or cannot be read.
+// putBack reads the file again, after an operator may have restored the right file. If the file's key has this id, the
+// key replaces the present key. putBack returns false if the file has another key or cannot be read.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -189,8 +190,9 @@ func (f *File) putBack(id string) (localKey, bool) {
 	return key, true
 }
 
-// Wrap implements Provider. It creates a missing file if the First of NewProvider returns nil. ErrUnavailable: the
-// file is missing or refused.
+// Wrap implements Provider. It creates a missing file if the First of NewProvider returns nil. Once the file was read,
+// Wrap uses the key in memory. ErrUnavailable: the file was never read, and is missing, refused, or cannot be read or
+// created. Any other error means that the encryption failed.
 func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	own, err := f.sealing(ctx)
 	if err != nil {
@@ -200,8 +202,9 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. If no known key has the id w.KeyID, Unwrap reads the file again. ErrUnavailable: no key
-// has this id. ErrTampered: w.Data does not decrypt.
+// Unwrap implements Provider. If no known key has the id w.KeyID, Unwrap reads the file again. If the file now has a
+// key with this id, Unwrap and later calls of Wrap use this key. ErrUnavailable: no key has this id. ErrTampered:
+// w.Data does not decrypt.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
@@ -218,7 +221,8 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. ErrUnavailable: the file has never been read, and is missing or refused.
+// Newest implements Provider. The returned function compares with the provider's key at the time of its own call.
+// ErrUnavailable: the file was never read, and is missing, refused, or cannot be read.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err
@@ -229,7 +233,7 @@ func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	}, nil
 }
 
-// localKey is a key encryption key in memory. Its id is a digest, which does not reveal the key.
+// localKey is a key encryption key in memory. Its id is a digest of the key, and does not reveal the key.
 type localKey struct {
 	id   string
 	aead *subtle.AESGCM

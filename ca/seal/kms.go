@@ -26,11 +26,11 @@ const (
 // KMSConfig configures the connection to a Kubernetes KMS v2 plugin.
 type KMSConfig struct {
 	Socket  string        // path of the plugin's Unix socket, optionally with the prefix unix://
-	Timeout time.Duration // of one call; 0: 5 s
+	Timeout time.Duration // timeout of one call; 0: 5 s
 }
 
-// KMS is a Provider that calls a plugin of Kubernetes' protocol KMS v2. Plugins for the API server work here too. The
-// key encryption key stays in the plugin. Safe for concurrent use.
+// KMS is a Provider that calls a plugin by the Kubernetes protocol KMS v2. Plugins for the API server work here too.
+// The key encryption key stays in the plugin. Safe for concurrent use.
 type KMS struct {
 	conn    *grpc.ClientConn
 	plugin  kmsv2.KeyManagementServiceClient
@@ -39,7 +39,8 @@ type KMS struct {
 }
 
 // NewKMS returns the provider without connecting to the plugin. While the plugin is away, calls fail with
-// ErrUnavailable. The error: Socket is empty or has a prefix other than unix://. Close the provider after use.
+// ErrUnavailable. The caller must close the provider after use. Errors: Socket without its prefix unix:// is empty or
+// contains "://", or gRPC does not accept the path.
 func NewKMS(cfg KMSConfig) (*KMS, error) {
 	path := strings.TrimPrefix(cfg.Socket, "unix://")
 	if path == "" || strings.Contains(path, "://") {
@@ -59,22 +60,21 @@ func NewKMS(cfg KMSConfig) (*KMS, error) {
 	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
 }
 
-// Close closes the connection to the plugin; later calls fail. Errors are those of gRPC.
+// Close closes the connection to the plugin. Later calls fail, and a second Close does too. Errors are those of gRPC.
 func (k *KMS) Close() error { return k.conn.Close() }
 
-// Name implements Provider.
+// Name implements Provider. It returns "kms-v2".
 func (*KMS) Name() string { return "kms-v2" }
 
 // Check requests the plugin's status. It returns nil if the plugin is healthy, speaks version v2 or v2beta1, and
-// reports a key id. Otherwise the error wraps ErrUnavailable, and contains the plugin's report or the reason why the
-// plugin does not answer.
+// reports a key id of 1 to 1,024 bytes. Otherwise the error wraps ErrUnavailable, and states the reason.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
 }
 
 // Newest implements Provider. As in the API server, a changed key id in the plugin's status means that the plugin has
-// rotated its key. Errors are those of Check.
+// rotated its key. The returned function compares with the key id of this call. Errors are those of Check.
 func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	id, err := k.keyID(ctx)
 	if err != nil {
@@ -101,7 +101,8 @@ func (k *KMS) keyID(ctx context.Context) (string, error) {
 	return resp.KeyId, nil
 }
 
-// Wrap implements Provider. ErrUnavailable: the plugin does not answer, refuses, or exceeds a bound of the protocol.
+// Wrap implements Provider. ErrUnavailable: the plugin does not answer, refuses, or returns values outside the bounds
+// of the protocol.
 func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -143,8 +144,8 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	return resp.Plaintext, nil
 }
 
-// failed wraps the error of a call in an error of this package, which is its first argument. Callers pass ErrTampered
-// for an InvalidArgument of Decrypt. For all other failures they pass ErrUnavailable, since these may be temporary.
+// failed returns the error meaning with the message of a failed call. Callers pass ErrTampered for an InvalidArgument
+// of Decrypt. For all other failures they pass ErrUnavailable, since these failures may be temporary.
 func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

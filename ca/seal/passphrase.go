@@ -22,14 +22,14 @@ const (
 )
 
 // Passphrase is a Provider for development. Its key encryption keys are derived from a passphrase and a salt. Each
-// process wraps under a random salt of its own. Deriving a key takes some tens of milliseconds; up to 64 derived keys
-// are cached. Safe for concurrent use.
+// Passphrase wraps under a random salt of its own. Deriving a key takes some tens of milliseconds. Up to 64 derived
+// keys are cached. Safe for concurrent use.
 type Passphrase struct {
 	phrases []Secret // the newest first
 
 	mu      sync.Mutex
 	derived map[derivation]localKey
-	salt    [saltBytes]byte // of this process
+	salt    [saltBytes]byte // for Wrap
 }
 
 type derivation struct {
@@ -38,7 +38,7 @@ type derivation struct {
 }
 
 // NewPassphrase returns a provider with copies of the passphrases. It wraps under passphrase, and also unwraps under
-// the older ones; a rotation has the steps of NewFile. The error: a passphrase has fewer than 12 bytes.
+// the older ones. A rotation has the steps of NewFile. The error: a passphrase has fewer than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -51,10 +51,10 @@ func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	return p, nil
 }
 
-// Format implements fmt.Formatter.
+// Format implements fmt.Formatter: it prints [sealed].
 func (*Passphrase) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 
-// Name implements Provider.
+// Name implements Provider. It returns "passphrase".
 func (*Passphrase) Name() string { return "passphrase" }
 
 func (p *Passphrase) key(phrase int, salt [saltBytes]byte) (localKey, error) {
@@ -74,7 +74,7 @@ func (p *Passphrase) key(phrase int, salt [saltBytes]byte) (localKey, error) {
 	return key, nil
 }
 
-// Wrap implements Provider.
+// Wrap implements Provider. It wraps under the newest passphrase. An error means that the encryption failed.
 func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
 	key, err := p.key(0, p.salt)
 	if err != nil {
@@ -84,8 +84,8 @@ func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
 	return Wrapped{KeyID: key.id, Data: append(p.salt[:], data...)}, err
 }
 
-// Unwrap implements Provider. ErrUnavailable: no passphrase fits, or w was changed. ErrTampered: w was changed although
-// a passphrase fits, or w.Data is too short.
+// Unwrap implements Provider. It tries each passphrase with the salt in w.Data. ErrTampered: w.Data is shorter than a
+// salt, or a passphrase fits only one of w.KeyID and w.Data. ErrUnavailable: no passphrase fits w.KeyID or w.Data.
 func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	if len(w.Data) < saltBytes {
 		return nil, fmt.Errorf("data key: %w", ErrTampered)
@@ -99,7 +99,7 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under another passphrase, or was changed", ErrUnavailable)
 }
 
-// unwrap tries one passphrase. ErrUnavailable: another passphrase may fit.
+// unwrap tries one passphrase. ErrUnavailable: the passphrase fits neither w.KeyID nor w.Data, but another may fit.
 func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {
@@ -115,8 +115,8 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider. It never fails. For each salt whose key is not cached, the returned function derives
-// the key.
+// Newest implements Provider. It never fails. The returned function derives the key of each salt that is not cached. It
+// returns false for data that is shorter than a salt.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

@@ -6,13 +6,17 @@ import (
 	"strings"
 )
 
-// NewProvider returns the provider that spec, the value of a flag, describes. spec is file:PATH (a File of 32 bytes),
-// passphrase-file:PATH (a Passphrase), or kms:SOCKET (a KMS: a Kubernetes KMS v2 plugin). Paths of older keys or
-// passphrases may follow the first path after commas (NewFile). White space around a passphrase is ignored.
+// NewProvider returns the provider that spec describes. The argument spec is the value of a flag, in one of three
+// forms: file:PATH (a File), passphrase-file:PATH (a Passphrase), or kms:SOCKET (a KMS). A key file has 32 bytes. After
+// the first path, paths of older keys or passphrases may follow, separated by commas. White space around a passphrase
+// is ignored.
 //
 // A missing key file is not an error. The first call of Wrap creates the file if the given First returns nil. With a
 // nil First, the file is never created. Until the file exists, operations that need its key fail with ErrUnavailable.
-// Errors: an invalid spec, an unreadable or invalid file, and a missing file of a passphrase or an older key.
+// Other kinds of provider ignore First.
+//
+// Errors: an invalid spec, an unreadable or invalid file, and a missing file of a passphrase or an older key. With an
+// error the provider must not be used, and need not be nil.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

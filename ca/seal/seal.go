@@ -12,40 +12,42 @@ import (
 	"fmt"
 )
 
-// Context identifies what a sealed blob is for. It is associated data of the encryption: Open needs a Context that
-// equals that of Seal. A blob that was moved or exchanged therefore does not open. Fields may be zero.
+// Context identifies the purpose of a sealed blob. It is associated data of the encryption, so Open needs a Context
+// that equals that of Seal. A blob that was moved or exchanged therefore does not open. Fields may be zero.
 type Context struct {
 	Mesh        string
 	TrustDomain string
-	Epoch       uint64 // number of the keyring's epoch; 0 for other purposes
-	KeyID       string // distinguishes values of one Purpose; empty if the Purpose has one value only
-	Purpose     string // signing-key, gateway-tls, ...
+	Epoch       uint64 // number of the keyring's epoch; 0: the value belongs to no epoch
+	KeyID       string // distinguishes the values of one Purpose
+	Purpose     string // kind of value: signing-key, gateway-tls, ...
 }
 
 // Sealer encrypts (seals) and decrypts (opens) secrets. It must be safe for concurrent use. Its methods may call the
-// KEK provider, and then block until the provider answers or ctx ends.
+// provider of the KEK. They then block until the provider answers, a timeout passes, or ctx ends.
 type Sealer interface {
 	// Seal encrypts plain, which may be empty, and does not keep it. ErrUnavailable: the KEK provider does not answer,
-	// or its key is missing.
+	// its key is missing, or ctx ends first. Any other error means that plain is too large or the encryption failed.
 	Seal(ctx context.Context, plain Secret, about Context) ([]byte, error)
-	// Open decrypts a blob; the caller owns the result. ErrTampered: the blob was sealed for another Context, was
+	// Open decrypts a blob. The caller owns the result. ErrTampered: the blob was sealed for another Context, was
 	// changed, or is not a blob (empty, for example). ErrNewer: a newer build wrote the blob. ErrUnavailable: the KEK
-	// provider does not answer, or does not have the blob's KEK; a retry or the right KEK may help.
+	// provider does not answer, does not have the blob's KEK, or ctx ends first. A retry or the right KEK may help
+	// then.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
-	// Stale determines the provider's present KEK. The returned function reports whether a blob is sealed under another
-	// KEK of the provider, and should be encrypted again; it calls no provider. ErrUnavailable: the provider does not
-	// answer, or its key is missing.
+	// Stale determines the provider's present KEK. The returned function reports whether a blob should be encrypted
+	// again, because it is sealed under another KEK of the provider. The function is false for other input, and sends
+	// no request. ErrUnavailable: the provider does not answer, its key is missing, or ctx ends first.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 
-// Errors of a Sealer, for errors.Is.
+// Errors of a Sealer and of a Provider, for errors.Is.
 var (
-	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // also: not a blob
+	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // also: the input is not a blob
 	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )
 
-// Secret is a byte slice that prints as [sealed], by every verb of fmt and as text in JSON and slog.
+// Secret is a byte slice that prints as [sealed]. It does so in fmt, JSON and slog. The verbs %T and %p print the type
+// and the address. For a Secret in an unexported field, fmt prints the bytes, so such a struct needs a Format method.
 type Secret []byte
 
 // String implements fmt.Stringer.
@@ -54,7 +56,7 @@ func (Secret) String() string { return "[sealed]" }
 // GoString implements fmt.GoStringer.
 func (Secret) GoString() string { return "[sealed]" }
 
-// Format implements fmt.Formatter: no verb shows the bytes.
+// Format implements fmt.Formatter: no verb prints the bytes.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 
 // MarshalText implements encoding.TextMarshaler, for JSON and slog.

@@ -13,7 +13,7 @@ import (
 // admission runs the queue. It passes events to Step, and carries out the effects.
 type admission struct {
 	now   func() time.Time
-	mu    sync.Mutex // a leaf lock: Step neither blocks nor calls out
+	mu    sync.Mutex // no other lock is taken under it; Step does not block
 	queue *queue
 	alarm *time.Timer
 }
@@ -41,12 +41,12 @@ func (d *admission) step(e event) {
 	}
 }
 
-// Stats counts requests for certificates by phase, for gauges.
+// Stats counts the present requests for certificates by phase, for gauges.
 type Stats struct {
 	First, Renewals int // first certificates and renewals in the queue, without the delayed ones
-	Delayed         int // delayed by Limits.Rate of their identity or credential
-	Signing         int // in a signing slot
-	Writing         int // signed, and being journalled
+	Delayed         int // delayed, because their identity or credential exceeds Limits.Rate
+	Signing         int // in a signing slot; with a Registrar, until it answers
+	Writing         int // signed, and being journalled; 0 with a Registrar
 	Bytes           int // bytes of all CSRs that are queued or delayed
 }
 
@@ -80,9 +80,8 @@ func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes 
 	return t
 }
 
-// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass.
-// Otherwise the error is a gRPC status: the queue refused the request, maxWait or the deadline of ctx passed, or ctx
-// ended.
+// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass. Without a
+// pass the error is a gRPC status: the queue refused the request, maxWait or the deadline of ctx passed, or ctx ended.
 func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
 	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})

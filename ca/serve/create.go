@@ -21,22 +21,25 @@ import (
 )
 
 // CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. It authenticates the
-// caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. Register adds
-// the same method to a gRPC server, but there the caller is authenticated before the request is read.
+// caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. With a
+// Registrar, it blocks until the Registrar returns. The response's CertChain has one PEM element for each certificate
+// of the chain, the leaf first, and then one element with all roots. Register adds the same method to a gRPC server.
+// There the caller is authenticated before the request is read.
 //
-// Errors are gRPC statuses. Unauthenticated: the credential is missing, not accepted, or too old (Renewals).
-// PermissionDenied: the caller is revoked, the Registrar refuses, or the request names another identity.
-// InvalidArgument: the CSR or the lifetime is not valid. ResourceExhausted: no room or time in the queue, or ErrBusy.
-// Unavailable: nothing can be signed or recorded now. Internal: signing failed otherwise. Canceled and
-// DeadlineExceeded: ctx ended.
+// Errors are gRPC statuses. A gRPC status of the Authenticator is returned unchanged. Unauthenticated: the credential
+// is missing, not accepted, names no identity, or is too old (Renewals). PermissionDenied: the caller is revoked, the
+// Registrar refuses, or the request sets metadata.ImpersonatedIdentity. InvalidArgument: the CSR, the lifetime or
+// metadata.CertSigner is not valid. ResourceExhausted: no room or time in the queue, or ErrBusy. Unavailable: the
+// credential cannot be verified, or nothing can be signed or recorded now. Internal: signing failed otherwise.
+// Canceled: ctx ended. DeadlineExceeded: ctx ended, or Limits.MaxWait passed before a stale certificate was signed
+// again.
 func (s *Server) CreateCertificate(ctx context.Context,
 	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate authenticates the caller, calls the function read for the request, and answers it. The response has one
-// element for each certificate of the chain, the leaf first. Its last element is the whole root bundle, as Istio's
-// agent expects (security/pkg/nodeagent).
+// certificate authenticates the caller, calls the function read for the request, and answers it. The last element of
+// the response is the whole root bundle, as Istio's agent expects (security/pkg/nodeagent).
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -126,8 +129,8 @@ func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (att
 	return by.Authenticate(ctx)
 }
 
-// caller authenticates the caller and refuses revoked ones. For a revoked caller, the returned caller is set although
-// there is an error.
+// caller authenticates the caller and refuses revoked callers. For a revoked caller, it returns the caller together
+// with the error.
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	caller, err := s.authenticate(ctx, s.cfg.Authenticator)
 	if err != nil {
@@ -167,7 +170,7 @@ func unauthenticated(err error) error {
 			"no credential: send \"authorization: Bearer TOKEN\", or connect with a certificate of this mesh")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return contextual(err)
-	case errors.Is(err, attest.ErrUnavailable): // the control plane's fault: the credential may be accepted later
+	case errors.Is(err, attest.ErrUnavailable): // the control plane cannot verify the credential now
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
@@ -270,13 +273,13 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// signings bounds the attempts to sign one request. Another attempt follows each time that a root was published, or a
-// signer replaced, while the certificate was being journalled.
+// signings bounds the attempts to sign one request for the Journal. The request is signed again each time that a root
+// was published, or a signer replaced, while the certificate was being journalled.
 const signings = 4
 
-// record returns the certificate once the Journal has it. A certificate that became stale meanwhile is signed again
-// outside of the queue, since its caller has waited already. If the Journal fails, a renewal is recorded in the
-// FallbackJournal instead.
+// record returns the certificate once the Journal has stored it. If a certificate became stale meanwhile, record signs
+// again outside of the queue, since the caller has waited already. If the Journal fails, a renewal is signed again and
+// recorded in the FallbackJournal instead.
 func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
@@ -331,7 +334,8 @@ func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	}
 }
 
-// Serial returns a certificate's serial number as journals, reports and revocations write it: lower-case hexadecimal.
+// Serial returns a certificate's serial number as journals, reports and revocations write it: lower-case hexadecimal
+// without leading zeros.
 func Serial(c *x509.Certificate) string { return issue.SerialString(c.SerialNumber) }
 
 func (s *Server) audit(ctx context.Context, e Entry) {

@@ -69,8 +69,8 @@ func (l *fairQueue) remove(t *ticket) {
 	}
 }
 
-// last returns the newest ticket of the credential with the last turn, in the identity with the last turn; nil: the
-// queue is empty.
+// last returns the newest ticket of the last credential of the last identity, in the order of turns; nil: the queue is
+// empty.
 func (l *fairQueue) last() *ticket {
 	if l.n == 0 {
 		return nil
@@ -78,8 +78,8 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns an upper bound for the number of tickets that would start before a ticket of the holder h that were
-// pushed now.
+// ahead returns an upper bound for the number of tickets that would start before a ticket of the holder h, if that
+// ticket were pushed now.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
 	own := 0 // tickets of the same identity in this queue

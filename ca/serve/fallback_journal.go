@@ -18,18 +18,18 @@ type FallbackJournal interface {
 	// Away reports whether the Journal is known to be unavailable. The server then records renewals without trying the
 	// Journal first.
 	Away() bool
-	// Longest returns the longest lifetime of a certificate that Spend records, at least 1 s.
+	// Longest returns the longest remaining lifetime of a certificate that Spend records, at least 1 s.
 	Longest() time.Duration
-	// Spend records a signed renewal, and returns nil once the entry is durable. e.Previous is the serial number of
-	// the certificate that authenticated the request, and shownEnds is that certificate's NotAfter. ErrRevoked: the
-	// identity is revoked, or the certificate that authenticated the request. After any error the server does not
-	// return the new certificate.
+	// Spend records a signed renewal, and returns nil once the entry is durable. The certificate that authenticated the
+	// request has the serial number e.Previous and the NotAfter shownEnds. ErrRevoked: the identity or that certificate
+	// is revoked; the caller receives PermissionDenied. Any other error reaches the caller as Unavailable. After any
+	// error the server does not return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
-// shownEnd returns the NotAfter of the shown certificate (the client certificate of the connection), and whether the
-// FallbackJournal may record the request. The request must be a renewal: the connection's verified certificate proved
-// the caller's identity. Other requests wait for the Journal.
+// shownEnd returns the NotAfter of the shown certificate, which is the client certificate of the connection. yes
+// reports whether the FallbackJournal may record the request. The request must be a renewal: the shown certificate
+// proved the caller's identity. Other requests wait for the Journal.
 func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.Time, yes bool) {
 	cert := peerCertificate(ctx)
 	if s.cfg.Fallback == nil || cert == nil || c.By != attest.ByCertificate || c.Serial != Serial(cert) {

@@ -20,7 +20,7 @@ import (
 // HoldersMethod is the full gRPC name of the method for reports of root bundles. navarch-agent calls it over mTLS with
 // its certificate, after its Envoy acknowledged a bundle. Istio's own agents never call it. The request is a
 // google.protobuf.ListValue with the Fingerprint of each root, 1 to 256. The response is a google.protobuf.Empty. The
-// report lists single roots, since an agent may have more roots than the published ones, in another order.
+// report lists single roots, because an agent may have more roots than the published ones, in another order.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
 const maxRoots = 256 // in one report
@@ -43,8 +43,8 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report stores an agent's report without verifying the fingerprints in it. The credential must be a certificate,
-// since the report is about this certificate.
+// report stores an agent's report, and does not verify that the agent has the reported roots. The credential must be a
+// certificate, since the report is about this certificate.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server accepts no reports of root bundles")

@@ -1,9 +1,9 @@
 package serve
 
 // memoryBudget bounds the bytes of waiting requests, and keeps a part free for newcomers. A request fits if its
-// identity, with the request, uses no more bytes than remain free then. So a single identity gets half of the budget.
-// Each of n identities gets 1/(n+1), and a newcomer finds as much free. Within an identity the same rule holds for
-// credentials: a single credential gets a quarter of the budget.
+// identity, including the request, then uses no more bytes than remain free. So a single identity gets half of the
+// budget at most. Each of n identities gets 1/(n+1), and a newcomer finds as much free. Within an identity the same
+// rule holds for credentials, so a single credential gets a quarter of the budget at most.
 type memoryBudget struct {
 	size, used int
 	bytes      map[holder]int // by identity (without credential), and by credential

@@ -24,12 +24,12 @@ import (
 // requestTimeout bounds the request to one peer, so that a hanging peer leaves time for the others.
 const requestTimeout = 5 * time.Second
 
-// PeerIssued obtains a serving certificate for a replica that cannot sign. A peer, another replica that can sign, signs
-// it.
+// PeerIssued obtains a serving certificate for a replica that cannot sign. A peer signs the certificate. A peer is
+// another replica, which can sign.
 type PeerIssued struct {
 	// Peers are secure addresses (host:port) of replicas with role ca. A host name stands for all its IP addresses. The
-	// process's own address may be among them. Of more than 64 IP addresses, only the first 64 in sorted order are
-	// used.
+	// process's own address may be among them. Of more than 64 different IP addresses, only the first 64 in sorted
+	// order are used.
 	Peers []string
 	// Roots verify a peer before the token is sent, and the certificate in the peer's response. nil: the system's
 	// roots.
@@ -38,16 +38,20 @@ type PeerIssued struct {
 	Token      string // token of the control plane's own service account
 }
 
-// PeerCertificate is a serving certificate with its private key. Peer is the address (host:port) of its signer.
+// PeerCertificate is a serving certificate with its private key. Peer is the IP address and port of its signer.
 type PeerCertificate struct {
 	Certificate tls.Certificate // Leaf is set
 	Peer        string
 }
 
-// Request makes a P-256 key and requests a certificate for it by CertificateMethod, until one peer signs. It tries the
-// peers one after another in random order, for at most 5 s each. The peer decides which names the certificate has
-// (Config.Names). Request fails if no peer signs. The error then joins the errors of all peers and of all addresses
-// that do not resolve, or says that Peers is empty.
+// Request makes a P-256 key and requests a certificate for it by CertificateMethod, until one peer returns a valid
+// certificate. It tries the peers one after another in random order, for at most 5 s each. The peer decides which names
+// the certificate has (Config.Names). Request verifies that the certificate is for the key, chains to Roots and has
+// ServerName.
+//
+// Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. Without a certificate
+// of a peer, the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also
+// joins an error if there are more than 64 IP addresses. If Peers is empty, the error says that no peer is known.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,7 +95,7 @@ func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecd
 }
 
 // read parses a peer's response. It verifies that the certificate is for the key, chains to Roots and names ServerName,
-// so that agents accept it.
+// because agents accept no other certificate.
 func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("the answer has %d elements, want a certificate and the roots", len(answer))

@@ -21,7 +21,7 @@ type plain struct {
 	authorities Authorities
 }
 
-// CreateCertificate implements istio.v1.auth.IstioCertificateService.
+// CreateCertificate implements istio.v1.auth.IstioCertificateService, as RegisterPlain describes. It always fails.
 func (p plain) CreateCertificate(context.Context, *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	if _, err := p.authorities.Current(); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)

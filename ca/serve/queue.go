@@ -18,8 +18,8 @@ func (h holder) whole() holder { return holder{identity: h.identity} }
 // ticket is one request that waits to be signed. The queue owns it from arrive until start, refuse or abandon.
 type ticket struct {
 	holder
-	first    bool
-	bytes    int // size of its request
+	first    bool // not authenticated by a certificate
+	bytes    int  // size of its CSR
 	deadline time.Time
 	expiry   codes.Code // once deadline has passed: DeadlineExceeded (the caller's deadline) or ResourceExhausted (MaxWait)
 	arrived  time.Time
@@ -79,9 +79,10 @@ func (start) isEffect()  {}
 func (refuse) isEffect() {}
 func (wakeAt) isEffect() {}
 
-// queue decides which request is signed next. First certificates precede renewals: a Pod waits for its first
-// certificate, and a renewal has half a lifetime left. After Limits.FirstRuns first certificates one renewal is signed.
-// Identities alternate, and so do the credentials of an identity. The queue has no clock and starts no goroutines.
+// queue decides which request is signed next. First certificates precede renewals, because a Pod waits for its first
+// certificate, and a renewal has half a lifetime left. While renewals wait, one renewal is signed after
+// Limits.FirstRuns first certificates. Identities alternate, and so do the credentials of an identity. The queue has no
+// clock and starts no goroutines.
 type queue struct {
 	limits  Limits
 	running int           // in signing slots
@@ -158,9 +159,9 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	return out
 }
 
-// refusal returns why t cannot be served; nil: it can be served. Either its deadline is too near for its rate or for
-// the estimated wait, or there is no room. A first certificate may also use the room of waiting renewals, which it
-// displaces.
+// refusal returns the reason why t cannot be queued; nil: it can be queued. Either its deadline is too near for its
+// rate or for the estimated wait, or there is no room. A first certificate may also use the room of waiting renewals,
+// which it displaces.
 func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
 	if patience <= 0 {

@@ -26,20 +26,26 @@ func (d *delays) remove(t *ticket) {
 
 func (d delays) next() time.Time { return d[0].ready }
 
-// Len, Less, Swap, Push and Pop implement heap.Interface.
-func (d delays) Len() int           { return len(d) }
+// Len implements heap.Interface.
+func (d delays) Len() int { return len(d) }
+
+// Less implements heap.Interface.
 func (d delays) Less(i, j int) bool { return d[i].ready.Before(d[j].ready) }
+
+// Swap implements heap.Interface.
 func (d delays) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
 	d[i].index, d[j].index = i, j
 }
 
+// Push implements heap.Interface.
 func (d *delays) Push(x any) {
 	t := x.(*ticket)
 	t.index = len(*d)
 	*d = append(*d, t)
 }
 
+// Pop implements heap.Interface.
 func (d *delays) Pop() any {
 	last := len(*d) - 1
 	t := (*d)[last]
@@ -47,10 +53,10 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates are token buckets by identity or credential. Each bucket is stored as the time at which it is full again.
-// golang.org/x/time/rate does not fit, for two reasons. The queue needs the time of the next token before it decides to
-// take the token; a Reservation takes it at once. And each identity with recent requests has a bucket: 24 bytes here,
-// 80 bytes and a mutex with a Limiter.
+// rates are token buckets by identity or credential. Each bucket is stored as the time at which the bucket is full
+// again. golang.org/x/time/rate does not fit, for two reasons. The queue needs the time of the next token before it
+// decides to take the token, but a Reservation takes the token at once. And each identity with recent requests has a
+// bucket, which needs 24 bytes here, but 80 bytes and a mutex as a Limiter.
 type rates struct {
 	each  time.Duration // between two tokens
 	burst time.Duration // time in which an empty bucket is filled

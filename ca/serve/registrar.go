@@ -19,8 +19,9 @@ import (
 
 // Registrar obtains certificates from another CA. With a Registrar the server is a registration authority: it
 // authenticates callers, and the other CA signs. At most Limits.Signing goroutines call Register at once. Register must
-// return within seconds of the end of ctx. Errors match issue.ErrInvalid (the request is at fault: InvalidArgument),
-// ErrRefused or ErrBusy. Any other error means that the CA cannot sign now (Unavailable).
+// return within seconds of the end of ctx. The context ends after Limits.MaxWait at the latest. Errors match
+// issue.ErrInvalid (the request is at fault: InvalidArgument), ErrRefused or ErrBusy. Any other error means that the CA
+// cannot sign now (Unavailable).
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }
@@ -29,12 +30,14 @@ type Registrar interface {
 type Registration struct {
 	CSR      []byte // PEM, unverified
 	Identity spiffeid.ID
-	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified. Empty: the caller names no CA.
+	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified, at most 571 bytes. Empty: the
+	// caller names no CA.
 	Signer string
 	TTL    time.Duration // requested or default lifetime, at most the maximum of Policy
 }
 
-// Registered is a certificate of another CA, which the Registrar has verified. Epoch is 0.
+// Registered is a certificate of another CA, which the Registrar has verified. Issued must not be nil, and Issued.Epoch
+// is 0.
 type Registered struct {
 	*issue.Issued
 	Bundle []*x509.Certificate // all roots that workloads must trust

@@ -16,26 +16,29 @@ import (
 // Renewals bounds renewals by certificate without a token, so that a stolen certificate cannot be renewed for ever. The
 // zero value sets no bound.
 type Renewals struct {
-	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded.
+	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded. With a
+	// Registrar the time of the last token is unknown. Then each renewal under a bound needs a token.
 	Alone time.Duration
 	// Machine reports whether an identity belongs to a configured machine (outside of Kubernetes). Machines have no
-	// token after their first. nil: there are no machines.
+	// token after their first. Many goroutines call Machine at once. nil: there are no machines.
 	Machine func(id spiffeid.ID) bool
 	// Machines replaces Alone for machines; 0: unbounded.
 	Machines time.Duration
 	// Tokens authenticates the token of a renewal that is past its bound. If the token names the same identity, the
 	// renewal is allowed. nil: such tokens are ignored.
 	Tokens attest.Authenticator
-	Ending func() // called for each renewal by a machine in the last 14 days before its bound; may be nil
+	// Ending is called for each renewal by a machine in the last 14 days before its bound, from many goroutines at
+	// once; may be nil.
+	Ending func()
 }
 
-// ending is the time before a machine's bound from which on its renewals warn the operator.
+// ending is a period before a machine's bound. Renewals in this period warn the operator.
 const ending = 14 * 24 * time.Hour
 
-// proven returns the time at which a token last proved the caller's identity. That is now for a caller by token, and
-// issue.Proven of the shown certificate for a renewal. Zero: unknown, as for certificates of another CA.
-// Unauthenticated: the bound has passed or the time is unknown, and the request has no valid token of the same
-// identity. Unavailable: the token cannot be verified now.
+// proven returns the time at which a token last proved the caller's identity. For a caller by token it is now. For a
+// renewal it is issue.Proven of the shown certificate. Zero: unknown, because a Registrar is used. Unauthenticated: the
+// bound has passed or the time is unknown, and the request has no valid token of the caller's identity. Unavailable:
+// the token cannot be verified now. Canceled and DeadlineExceeded: ctx ended.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {

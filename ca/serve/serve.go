@@ -30,15 +30,15 @@ import (
 
 // Current is the signing authority and trust bundle in force. It must not be changed.
 type Current struct {
-	Authority *issue.Authority
-	Bundle    []*x509.Certificate // all roots that workloads must trust: the last element of a response
+	Authority *issue.Authority    // signs the certificates
+	Bundle    []*x509.Certificate // all roots that workloads must trust; they become the last element of a response
 	// Publication numbers the published bundles. Journal entries contain it, so that a root rotation knows which
 	// certificates were delivered with the bundle.
 	Publication uint64
 }
 
-// Authorities provides the signing authority in force. Many goroutines call Current at once, for each signing. The
-// error of Current says why nothing can be signed (sealed, not loaded yet, expired); callers receive it as
+// Authorities provides the signing authority in force. Many goroutines call Current at once, for each attempt to sign.
+// The error of Current says why nothing can be signed (sealed, not loaded yet, expired). Callers receive the error as
 // Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
@@ -52,25 +52,23 @@ type Entry struct {
 	Publication uint64 // Current.Publication at the time of signing
 	NotBefore   time.Time
 	NotAfter    time.Time
-	By          string // attest.Caller.By
-	Pod         string // attest.Caller.Pod
-	Credential  string // distinguishes the credentials of the identity (attest.Caller.Credential)
-	Peer        string // network address
-	// Previous is the serial number of the renewed certificate; empty: the credential was a token. In a root rotation
-	// the previous certificate of a holder no longer counts after a renewal.
-	Previous string
-	Names    []string // DNS names of the certificate
+	By          string   // attest.Caller.By
+	Pod         string   // attest.Caller.Pod
+	Credential  string   // distinguishes the credentials of the identity (attest.Caller.Credential)
+	Peer        string   // network address of the caller; empty: unknown
+	Previous    string   // serial number of the certificate that the caller showed; empty: the credential was a token
+	Names       []string // DNS names of the certificate
 }
 
 // Journal stores entries of issued certificates. Append returns nil once the entry is durable. Many goroutines call
 // Append at once, so it should commit in groups. ErrStale: the entry was not written, and the server signs again with
-// the current authority. ErrRevoked: the entry was not written, since the identity is revoked. After any other error
-// the outcome is unknown.
+// the current authority, at most three times. ErrRevoked: the entry was not written, since the identity is revoked.
+// After any other error the outcome is unknown, and the server does not return this certificate.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
 }
 
-// Errors of Journal.Append and FallbackJournal.Spend, for errors.Is.
+// Errors of a Journal, for errors.Is. FallbackJournal.Spend returns ErrRevoked, too.
 var (
 	ErrStale   = errors.New("the signer or the root bundle has changed since the certificate was signed")
 	ErrRevoked = errors.New("the identity is revoked")
@@ -89,7 +87,7 @@ type Holder struct {
 	Credential string    // attest.Caller.Credential
 	Serial     string    // of the certificate that authenticated the report, as Serial returns it
 	Roots      []string  // Fingerprint of each root, sorted, without duplicates
-	Peer       string    // network address
+	Peer       string    // network address of the agent; empty: unknown
 	NotAfter   time.Time // of the certificate with this Serial
 }
 
@@ -102,12 +100,12 @@ type Holders interface {
 // too.
 type Config struct {
 	// Registrar obtains certificates from another CA; nil: Authorities sign. With a Registrar, the fields Authorities,
-	// Journal, Fallback, ControlPlane, Names and Aliases have no effect.
+	// Journal, Fallback, ControlPlane, Cluster, Names, Aliases and Random have no effect.
 	Registrar     Registrar
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
-	Fallback      FallbackJournal // nil: nothing is issued while the Journal is away
+	Fallback      FallbackJournal // records renewals while the Journal fails; nil: nothing is issued then
 	Revocations   Revocations     // nil: nothing is revoked
 	Holders       Holders         // nil: reports fail with Unimplemented
 	Memory        Memory          // nil: peers receive Unimplemented
@@ -118,19 +116,19 @@ type Config struct {
 	// any namespace and service account.
 	ControlPlane []spiffeid.ID
 	Cluster      string   // name of the config cluster, as in attest.Caller
-	Names        []string // DNS names for control plane processes: see issue.Request
-	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases).
-	// Agents that started before the mesh changed its trust domain use an alias. Each signing calls Aliases, from
-	// many goroutines at once. nil: there are no aliases.
+	Names        []string // DNS names and IP addresses for control plane processes (issue.Request)
+	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases). Agents
+	// that started before the mesh changed its trust domain use an alias. Each attempt to sign calls Aliases, from many
+	// goroutines at once. nil: there are no aliases.
 	Aliases  func() []spiffeid.TrustDomain
 	Policy   issue.Policy
 	Renewals Renewals
 	Limits   Limits
 	Hooks    Hooks
-	Audit    *slog.Logger // one line for each certificate, and a sample of refusals; nil: slog.Default()
+	Audit    *slog.Logger // one line for each certificate, and a sample of refusals and warnings; nil: slog.Default()
 
-	Now    func() time.Time // for the validity of certificates, not for deadlines of requests; nil: time.Now
-	Random io.Reader        // nil: crypto/rand
+	Now    func() time.Time // for validity, Renewals and Hooks, not for the queue; nil: time.Now
+	Random io.Reader        // for serial numbers and lifetimes; nil: crypto/rand
 }
 
 // Server signs certificates. Safe for concurrent use.
@@ -144,8 +142,8 @@ type Server struct {
 	clients *obs.Sampled // log lines of refusals
 }
 
-// New returns a Server, after validating the configuration and setting defaults. The error names all missing fields, or
-// else the first field that is out of range.
+// New returns a Server, after validating the configuration and setting defaults. The error names all missing fields. If
+// no field is missing, it names an invalid field of Limits or Policy.
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil && cfg.Registrar == nil {
@@ -195,22 +193,26 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&peersDesc, s)
 }
 
-// Limits bound the server's work. Each comment ends its first sentence with a colon and the default, which a zero field
-// means. New refuses negative fields.
+// Limits bound the server's work. The first sentence of each comment ends with a colon and the default. A zero field
+// means the default. New refuses negative fields.
 type Limits struct {
-	Signing int // signing slots: GOMAXPROCS. Without a slot, as many certificates at once may be signed again after ErrStale.
+	// Signing bounds the signing slots: GOMAXPROCS. As many certificates at once may be signed again without a slot,
+	// after ErrStale or for the FallbackJournal.
+	Signing int
 	Checks  int // certificates verified at once, and as many tokens: 4 x GOMAXPROCS
 	Journal int // requests in a signing slot or being journalled: 4096
-	Waiting int // requests in the queue: 32768. In a full queue, first certificates displace renewals.
-	// WaitingBytes bounds the bytes of all CSRs in the queue: 32 MiB. An identity may use as many bytes as it leaves
-	// free, so at most half, and a credential at most a quarter.
+	Waiting int // requests that are queued or delayed: 32768. In a full queue, first certificates displace renewals.
+	// WaitingBytes bounds the bytes of all CSRs that are queued or delayed: 32 MiB. An identity may use as many bytes
+	// as it leaves free, so at most half, and a credential at most a quarter.
 	WaitingBytes int
-	// MaxWait bounds the time in the queue: 20 s. It bounds the time in the Journal or Registrar as well, separately.
-	// Both bounds hold even if the request's deadline is later.
-	MaxWait   time.Duration
-	Rate      float64 // requests of one identity per second on average: 500. One credential may have a quarter.
-	Burst     int     // requests of one identity at once: 5000. One credential may have a quarter.
-	FirstRuns int     // first certificates in a row before one renewal, while renewals wait: 15
+	// MaxWait bounds the time in the queue: 20 s. It separately bounds the time in the Journal or Registrar. Both
+	// bounds hold even if the request's deadline is later.
+	MaxWait time.Duration
+	// Rate bounds the requests of one identity per second on average: 500. One credential may have a quarter. Requests
+	// above the rate are delayed, or refused if the delay exceeds MaxWait or their deadline.
+	Rate      float64
+	Burst     int // requests of one identity at once: 5000. One credential may have a quarter, at least 1.
+	FirstRuns int // first certificates in a row before one renewal, while renewals wait: 15
 }
 
 func (l *Limits) fill() error {

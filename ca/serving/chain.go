@@ -12,8 +12,8 @@ import (
 )
 
 // Credentials returns a gRPC server's credentials for a configuration that TLS.Config or ByFiles made. They read one
-// TLS record at a time (records), and verify a client's chain within bounds (verify). With any other configuration,
-// TLSInfo.State.VerifiedChains is empty.
+// TLS record at a time (records), and verify a client's chain within bounds (verify). With any other configuration, and
+// with ByFiles without client roots, TLSInfo.State.VerifiedChains is empty.
 func Credentials(conf *tls.Config) credentials.TransportCredentials {
 	return transport{credentials.NewTLS(conf)}
 }

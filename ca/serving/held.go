@@ -12,7 +12,7 @@ import (
 
 // Held presents a serving certificate to API servers, and delays a new certificate until they trust it. API servers
 // verify webhooks by the roots in webhook configurations. Until all configurations have the root of a new signer, the
-// previous certificate stays in use while it is valid. Safe for concurrent use.
+// previous certificate stays in use, if it was trusted and is valid. Safe for concurrent use.
 type Held struct {
 	tls     *TLS
 	state   func() *keyring.State
@@ -21,19 +21,20 @@ type Held struct {
 	mu        sync.Mutex // guards the fields below
 	presented *tls.Certificate
 	believed  bool  // the certificate was trusted when last checked
-	final     bool  // callers trust the certificate: it is not checked again
+	final     bool  // callers trust the certificate, so that it is not checked again
 	waiting   error // why the newest certificate was not trusted when last checked; nil: it was trusted
 }
 
 // Trust states whether API servers ("callers") trust a certificate.
 type Trust struct {
-	Callers bool  // there is at least one caller; false: there is no caller, or this is unknown
-	Refused error // why a caller does not trust the certificate, or why this is unknown; nil: no caller refuses it
+	Callers bool  // there is at least one API server; false: there is no API server, or this is unknown
+	Refused error // why an API server does not trust the certificate, or why this is unknown; nil: no API server refuses it
 }
 
-// NewHeld returns a Held that presents certificates of s. state returns the keyring's state, never nil. trusted
-// returns whether callers trust a certificate. Handshakes call trusted under a lock: it must not block, or call the
-// Held. Once trusted returns Callers without Refused for a certificate, it is not called again for this certificate.
+// NewHeld returns a Held that presents certificates of s. The function state returns the keyring's state, never nil.
+// The function trusted returns whether callers trust a certificate. Handshakes, Missing and Waiting call trusted under
+// a lock, so trusted must not block, or call the Held. Once trusted returns Callers without Refused for a certificate,
+// trusted is not called again for this certificate.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
@@ -48,17 +49,16 @@ func (h *Held) Config() *tls.Config {
 		}}
 }
 
-// Missing returns why callers distrust the certificate that Config presents now; nil: all trust it. err says why there
-// is no certificate to present; unbelieved is nil then.
+// Missing returns why callers distrust the certificate that Config presents now; nil: no caller refused the certificate
+// when it was last checked. The error says why there is no certificate to present. With an error unbelieved is nil.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting returns why callers distrust the newest certificate, or why there is no certificate to present; nil:
-// callers trust the newest certificate. If all certificates are untrusted, the newest is presented all the same.
-// While a newer certificate cannot be made and the previous one is in use, Waiting returns the result of the last
-// check.
+// Waiting returns why callers distrust the newest certificate, why there is no certificate to present, or both; nil: no
+// caller refuses the newest certificate. If all certificates are untrusted, the newest is presented all the same. While
+// a newer certificate cannot be made, Waiting includes the result of the last check.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()
@@ -66,9 +66,9 @@ func (h *Held) Waiting() error {
 	return errors.Join(err, h.waiting)
 }
 
-// choose returns the certificate to present, and why callers do not trust it. It prefers the newest certificate. The
-// previous certificate is chosen if it is trusted and valid, and the newest cannot be made or is not trusted. err says
-// why there is no certificate.
+// choose returns the certificate to present, and why callers do not trust it. It prefers the newest certificate. If the
+// newest cannot be made or is not trusted, it returns the presented certificate, as long as that is trusted and valid.
+// The error says why there is no certificate.
 func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
 	newest, err := h.tls.Certificate(h.state(), now)
 	h.mu.Lock()

@@ -38,19 +38,20 @@ type PeerConfig struct {
 	TLS  *TLS // receives the certificate
 	Ring Ring
 	// Held journals that the holder of a certificate, this process, has the roots with these fingerprints, until end.
-	// Once this process can sign, Held is called for each certificate that peers issued, and again after each change of
-	// the roots. An error is logged, and the call repeated. nil: the process never can sign.
+	// Once this process can sign, Held is called for each unexpired certificate that peers issued, and again after each
+	// change of the roots. An error is logged, and all calls are repeated after 10 s at the latest. nil is allowed if
+	// the process can never sign.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
 	Store      *kv.Store // to read the addresses of all replicas; nil: only Peers are known
 	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
 	Self       string    // this process's own address in etcd, which is not queried
-	ServerName string    // DNS name in the peers' certificates
-	TokenFile  string    // path of the token of the control plane's own service account
+	ServerName string    // DNS name that the peers' certificates and the requested certificate must have
+	TokenFile  string    // path of the file with the token of the control plane's own service account
 	Log        *slog.Logger
 }
 
-// PeerIssued maintains the serving certificate of a process while the process cannot sign. A peer signs the certificate
-// then. Once the process can sign, TLS makes its own certificate.
+// PeerIssued maintains the serving certificate of a process while the process cannot sign. A peer then signs the
+// certificate. Once the process can sign, TLS makes its own certificate.
 type PeerIssued struct {
 	PeerConfig
 	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
@@ -65,15 +66,16 @@ type PeerIssued struct {
 	said     string              // text of the last logged error
 }
 
-// NewPeerIssued returns a PeerIssued. The caller must call its Run, once.
+// NewPeerIssued returns a PeerIssued. The caller must call Run once.
 func NewPeerIssued(c PeerConfig) *PeerIssued {
 	b := &PeerIssued{PeerConfig: c}
 	b.ask = b.askPeers
 	return b
 }
 
-// Run requests certificates as needed until ctx ends, and then returns nil. It returns an error at once if the list
-// of replicas in etcd cannot be followed, which only a defect of this build can cause.
+// Run requests certificates as needed until ctx ends, and then returns nil. Failed requests are logged and repeated.
+// Run returns an error at once if the list of replicas in etcd cannot be followed, which only a defect of this build
+// can cause.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	var fleets <-chan member.Fleet
 	if b.Store != nil {

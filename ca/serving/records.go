@@ -7,12 +7,12 @@ import (
 )
 
 // records reads a TLS connection one record at a time. crypto/tls retains its read buffer while the connection lives. A
-// Read that returned parts of the next record too would grow this buffer to twice the largest record (measured: 28
-// instead of 19 KB for a proxy whose requests filled records).
+// Read that also returned parts of the next record would grow this buffer to twice the largest record. This was
+// measured with a proxy whose requests filled records: 28 KB instead of 19 KB.
 type records struct {
 	net.Conn
 	head       [recordHead]byte // header of the next record
-	come, gone int              // bytes of the header that were received, and that Read has returned
+	come, gone int              // numbers of header bytes that were received, and that Read has returned
 	left       int              // unread bytes of the present record
 
 	chains [][]*x509.Certificate // verified chains of the client's certificate

@@ -14,8 +14,8 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots is the Ring of a process without a keyring. Its owner sets the mesh's roots, from a trusted source. A process
-// with one of its States cannot sign. Safe for concurrent use.
+// Roots is the Ring of a process without a keyring. The process sets the mesh's roots (Use), from a trusted source. Its
+// States have no Active authority, so the process cannot sign. Safe for concurrent use.
 type Roots struct {
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State
@@ -24,13 +24,13 @@ type Roots struct {
 
 var _ Ring = (*Roots)(nil)
 
-// NewRoots returns Roots without any root. Its State is sealed: it cannot sign.
+// NewRoots returns Roots without any root.
 func NewRoots() *Roots {
 	return &Roots{state: &keyring.State{Sealed: errNoRoots}, changed: make(chan struct{})}
 }
 
-// Use replaces the roots with a copy of the list. An empty list or the same list changes nothing: the previous roots
-// stay in effect.
+// Use replaces the roots with a copy of the list; the certificates are shared. An empty list, or a list with equal
+// certificates in equal order, changes nothing.
 func (r *Roots) Use(roots []*x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,14 +42,15 @@ func (r *Roots) Use(roots []*x509.Certificate) {
 	r.changed = make(chan struct{})
 }
 
-// State implements Ring.
+// State implements Ring. The State has only the roots, as Bundle, and Sealed, which is always set. Before the first Use
+// with a root, Bundle is empty. The caller must not change the State.
 func (r *Roots) State() *keyring.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
 }
 
-// Changed implements Ring.
+// Changed implements Ring. The next Use that changes the roots closes the channel.
 func (r *Roots) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package serving configures TLS for the secure gRPC address and for webhooks. The newest state of the keyring
-// decides which roots verify callers, and which certificate is presented. The certificate is an operator's, or one of
-// our CA, or signed by a peer while this process cannot sign.
+// Package serving configures TLS for the secure gRPC address and for webhooks. The presented certificate comes from an
+// operator's files or from our CA. With the keyring, its newest state decides which roots verify callers. While this
+// process cannot sign, a peer (another replica) can sign the certificate.
 //
 // Owns: the serving certificate, and the loop that requests one from peers.
 // Reads: states of ca/keyring, an operator's files, the fleet.
@@ -24,8 +24,8 @@ import (
 	caserve "navarch.io/navarch/ca/serve"
 )
 
-// pairFiles reads an operator's certificate and key, again after a change of a file. While the two files do not match
-// (one is not written yet) or cannot be read, the last good pair stays in use.
+// pairFiles reads an operator's certificate and key, and reads them again if the size or time of a file changes. While
+// the two files do not match or cannot be read, the last good pair stays in use.
 type pairFiles struct {
 	cert, key string
 
@@ -47,7 +47,7 @@ func stateOf(path string) (fileState, error) {
 	return fileState{info.Size(), info.ModTime()}, nil
 }
 
-// pair returns the newest matching pair. Errors, which name the flags: no pair could be read so far.
+// pair returns the newest matching pair. The error names the flags: no pair could be read so far.
 func (p *pairFiles) pair() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,9 +72,14 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 
 // ByFiles returns the TLS configuration of a process without a keyring, with an operator's certificate and key. The
 // arguments cert and key are paths. Changed files take effect at the next handshake. While the files cannot be read
-// or do not match, the last good pair stays in use. The pool clients verifies presented client certificates, if the
-// server uses Credentials; nil: no client certificate is requested. Errors, which name the flags: the files cannot be
-// read or do not match at the first reading.
+// or do not match, the last good pair stays in use.
+//
+// If clients is not nil, a client may present a certificate, and its handshake fails if the pool does not verify the
+// certificate. The server learns the verified chains only with Credentials. If clients is nil, no client certificate is
+// requested.
+//
+// The error names the flags --tls-cert and --tls-key. It reports files that at the first reading cannot be read or
+// parsed, or do not match.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -89,9 +94,8 @@ func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	return conf, nil
 }
 
-// secureBase returns the settings of all secure addresses. Dynamic record sizes are off: they help pages that render
-// while loading, and cost a write for each small record. Session tickets are off: agents keep none, and every handshake
-// must be verified by the newest state.
+// secureBase returns the settings of all secure addresses. Dynamic record sizes are off, because they cost a write for
+// each small record. Session tickets are off, because every handshake must be verified by the newest state.
 func secureBase() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 		CurvePreferences: curves(), DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
@@ -102,30 +106,33 @@ func secureBase() *tls.Config {
 // credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
-// TLS holds the serving certificate of a process, and makes its TLS configurations for states of the keyring. It makes
-// a new tls.Config only for a new state or certificate. Safe for concurrent use, except for Identify.
+// TLS holds the serving certificate of a process, and makes its TLS configurations for states of the keyring. Make it
+// with New. Safe for concurrent use, except for Identify.
 type TLS struct {
 	names []string    // DNS names and IP addresses in the certificate
-	id    spiffeid.ID // of the process, for its peers; zero: none
+	id    spiffeid.ID // of the process, for its peers; zero: no SPIFFE ID
 	files *pairFiles  // nil: the certificate is of our own CA
 
 	mu    sync.Mutex // guards the fields below
 	own   *tls.Certificate
 	epoch uint64 // epoch of the key that signed own; 0: a peer signed own
 	from  string // the peer that signed own; empty: this process signed it
-	why   error  // reason of the last failed request to peers; nil: the last request succeeded
+	why   error  // error of the last request to peers; nil: it succeeded, or this process made own
 	made  *tls.Config
 	state *keyring.State   // the state for which the configuration was made
 	pair  *tls.Certificate // the certificate in the configuration
 }
 
-// Identify sets the SPIFFE ID in the certificates of our CA that this process makes for itself. Other replicas
-// recognise this process by the SPIFFE ID. It must be called before the first certificate is made.
+// Identify sets the SPIFFE ID in the certificates that this process makes for itself with our CA. Other replicas
+// recognise this process by the SPIFFE ID. Identify must be called before the first certificate is made, and not
+// concurrently with other methods.
 func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
 
-// New returns a TLS for certificates of our CA with these DNS names and IP addresses. If cert is not empty, cert and
-// key are paths of an operator's files, and the certificate in them is presented instead. Errors, which name the flags:
-// the files cannot be read or do not match.
+// New returns a TLS for certificates of our CA with these DNS names and IP addresses. It keeps names, which must not
+// be changed and must not be empty if cert is empty. If cert is not empty, cert and key are paths of an operator's
+// files, and their certificate is presented instead. If cert is empty, key is ignored. The error names the flags
+// --tls-cert and --tls-key: the files cannot be read or parsed, or do not match. With an error, the TLS is not to be
+// used.
 func New(names []string, cert, key string) (*TLS, error) {
 	s := &TLS{names: names}
 	if cert == "" {
@@ -136,9 +143,9 @@ func New(names []string, cert, key string) (*TLS, error) {
 	return s, err
 }
 
-// Config returns the TLS configuration of the secure address, for Credentials. Each handshake calls state for the state
-// of the keyring (never nil), and verifies a presented client certificate against the state's Callers. A handshake
-// fails while there is no certificate to present.
+// Config returns the TLS configuration of the secure address, for Credentials. Each handshake calls the function state,
+// which must not return nil. A client may present a certificate; the handshake fails if the state's Callers do not
+// verify it. A handshake also fails if Under returns an error.
 func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -151,9 +158,9 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under returns the TLS configuration for one state, with the state's Callers as ClientCAs. It requests no client
-// certificate; Config adds the request. The result is shared: the caller must not change it. An error says why there is
-// no certificate to present.
+// Under returns the TLS configuration for one state (not nil), with the state's Callers as ClientCAs. It requests no
+// client certificate; Config adds the request. Under returns the previous result until the state or the certificate
+// changes, so the caller must not change it. Errors are those of Certificate.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,17 +181,22 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificate returns the certificate to present under a state of the keyring, and makes it if needed. The result is
-// shared: the caller must not change it. An error says why no certificate exists and this process cannot make one.
+// Certificate returns the certificate to present at the time now, under a state of the keyring (not nil). It makes the
+// certificate if needed. The result is shared: the caller must not change it. With an operator's files, state and now
+// are ignored, and there is no error.
+//
+// The error reports that this process cannot sign and has no unexpired certificate, or that a new certificate cannot be
+// made. The second error is returned even if the previous certificate has not expired.
 func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.certificate(state, now)
 }
 
-// certificate returns the operator's certificate, else the process's own certificate of our CA. An own certificate is
-// replaced when the signer changes, and at half of its lifetime. While this process cannot sign, the result is the
-// previous certificate until it expires, or a certificate that a peer signed (PeerIssued).
+// certificate returns the operator's certificate, else the process's own certificate of our CA. If this process can
+// sign, an own certificate is replaced when the signer changes, and at half of its lifetime. While this process cannot
+// sign, the result is the previous certificate until it expires, or a certificate that a peer signed (PeerIssued). The
+// caller holds s.mu.
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
@@ -212,15 +224,15 @@ func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate
 	return s.own, nil
 }
 
-// halfLife returns the middle of a certificate's lifetime, the time for its replacement.
+// halfLife returns the middle of a certificate's lifetime, when the certificate is to be replaced.
 func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// OwnFiles reports whether New got paths of an operator's certificate. Then no peer needs to sign one.
+// OwnFiles reports whether New got paths of an operator's files. Then no peer needs to sign a certificate.
 func (s *TLS) OwnFiles() bool { return s.files != nil }
 
-// usePeerIssued stores a peer's certificate, or the reason (err) why no peer signed.
+// usePeerIssued stores a peer's certificate. If err is not nil, it stores only err, the reason why no peer signed.
 func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +241,9 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// InForce returns the newest certificate of our CA, and the address of the peer that signed it (empty: this process).
-// The certificate may have expired. It is nil before the first one, and always with an operator's files.
+// InForce returns the newest certificate of our CA, and the address of the peer that signed it. from is empty if this
+// process signed the certificate. The certificate may have expired. It is nil before the first certificate, and always
+// with an operator's files. It is shared: the caller must not change it.
 func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

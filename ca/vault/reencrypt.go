@@ -10,14 +10,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Reencrypt seals private keys again that are sealed under an older key encryption key, at most `most` of them. It
-// implements the Sealer of store/ingest. The result maps records of the list to their new ciphertexts, which the
-// caller writes; the records stay unchanged. The key of the MACs is sealed again, too, and written to the Store at
-// once.
+// Reencrypt seals again the secrets of stored records (private keys and registry credentials) that are not sealed under
+// the present key encryption key. It stops after the number most of new ciphertexts. It implements the Sealer of
+// store/ingest. The result maps records of the list to their new ciphertexts. The caller writes them to the store; the
+// records stay unchanged. Before the records, Reencrypt seals a stale key of the MACs again, and writes it to the Store
+// at once.
 //
-// A record whose private key does not open (seal.ErrTampered) is skipped, and is part of the error. Any other error
-// ends the call, such as seal.ErrUnavailable, or that the key of the MACs cannot be read, opened or written. The result
-// is valid with an error, too; it is nil if no record was tried.
+// A record whose secret does not open (seal.ErrTampered) is skipped, and its error is part of the returned error. Any
+// other error ends the call. The errors are those of the Sealer and of the Store, or the vault has no Store. The
+// ciphertexts in the result are valid even with an error. The result is nil if the call failed before the first record.
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
@@ -48,8 +49,8 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	return out, errors.Join(errs...)
 }
 
-// reencrypt opens a blob and seals its content under the present key encryption key. A result that is already stale is
-// an error, since the caller would repeat for ever.
+// reencrypt opens a blob and seals its content under the present key encryption key. A new blob that is already stale
+// causes an error, since the caller would repeat for ever.
 func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	plain, err := v.Sealer.Open(ctx, sealed, about)
 	if err != nil {
@@ -63,8 +64,8 @@ func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context
 	return fresh, err
 }
 
-// macReencrypted seals the unchanged key of the MACs under the present key encryption key, if its blob is stale. If
-// another process wrote the blob meanwhile, that process's blob stays.
+// macReencrypted seals the key of the MACs under the present key encryption key, if its blob is stale. The key itself
+// does not change. If another process wrote the blob meanwhile, the blob of that process stays.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore

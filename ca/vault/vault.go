@@ -1,7 +1,6 @@
-// Package vault seals (encrypts) and opens (decrypts) the secrets of stored configuration. They are private keys and
-// registry credentials of Secrets, and credentials of other clusters. The leader seals them before they are stored;
-// replicas open them. A keyed MAC of the plain text is stored with each ciphertext of a Secret: an equal MAC shows that
-// the Secret has not changed, so it keeps its ciphertext.
+// Package vault seals (encrypts) and opens (decrypts) the secrets of stored configuration: private keys and registry
+// credentials of Secrets, and credentials of other clusters. A keyed MAC of the plain text is stored with each
+// ciphertext of a Secret. If the MAC of a Secret is equal to the stored MAC, the Secret keeps its ciphertext.
 //
 // Owns: the key of the MACs, below sealing/ in etcd.
 // Reads: ca/seal, store/kv.
@@ -28,7 +27,11 @@ import (
 
 // Store has the methods of kv.Store that the vault uses for the key of the MACs.
 type Store interface {
+	// Blobs returns the blobs below a folder and the revision of the read, as kv.Store.Blobs. The vault reads all blobs
+	// (since is 0).
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
+	// ChangeBlobs writes blobs in one transaction and returns the revision of the write, as kv.Store.ChangeBlobs.
+	// kv.ErrConflict: a condition of the change does not hold.
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
 }
 
@@ -39,8 +42,8 @@ type Config struct {
 	Store  Store  // nil: the vault can open, but Seal and Reencrypt fail
 }
 
-// Vault seals and opens private keys and registry credentials of Secrets. Safe for concurrent use; its Config must not
-// be changed.
+// Vault seals and opens private keys and registry credentials of Secrets. Make it with New. Safe for concurrent use.
+// Its Config must not be changed.
 type Vault struct {
 	Config
 
@@ -56,7 +59,8 @@ func New(c Config) (*Vault, error) {
 	return &Vault{Config: c}, nil
 }
 
-// Purposes are part of the associated data, beside the mesh and, for private keys, the Secret's namespace and name.
+// Purposes are part of the associated data, beside the mesh and a name. The name of a Secret's ciphertext is the
+// Secret's namespace and name.
 const (
 	purposeKey = "gateway-tls"
 	purposeMAC = "mac-of-gateway-tls"
@@ -79,10 +83,12 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal returns the ciphertext of a private key or of registry credentials, and their MAC. It implements the Sealer of
-// store/ingest. If the record in stored (may be nil) has the same MAC, Seal returns the record's ciphertext. The
-// first call reads the key of the MACs from the Store, or creates it. Errors are those of seal.Sealer and of the
-// Store, or the vault has no Store.
+// Seal returns the ciphertext of the private key or registry credentials of a Secret, and their MAC. It implements the
+// Sealer of store/ingest. If the record stored has a ciphertext and an equal MAC, Seal returns that ciphertext, shared
+// with the record. stored may be nil. Seal does not keep private.
+//
+// The first call reads the key of the MACs from the Store, or creates the key there. The errors are those of the Sealer
+// and of the Store, or the vault has no Store. With an error, the results are not to be used.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
@@ -108,10 +114,11 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 	return h.Sum(nil)
 }
 
-// Open decrypts the private key, or the registry credentials, of a Secret's record; the result is the caller's.
-// seal.ErrTampered: the ciphertext was made for another Secret, or does not match the record's certificate or
-// registries (an older ciphertext was put back). seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try
-// again.
+// Open decrypts the private key, or the registry credentials, of a Secret's record; the caller owns the result. The
+// record has registry credentials if spec lists registries. seal.ErrTampered: the ciphertext was made for another
+// Secret or mesh, was changed, or is missing, or the plain text does not match the record's certificate or registries.
+// seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: the provider of the key encryption key does not answer,
+// or does not have this key; a retry may help.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {
@@ -129,7 +136,8 @@ func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec)
 	return model.PrivateKey(plain), nil
 }
 
-// macKey reads or creates the key of the MACs. If several processes create a key at once, all use the one stored first.
+// macKey reads or creates the key of the MACs. If several processes create a key at once, all use the key that is
+// stored first.
 func (v *Vault) macKey(ctx context.Context) (seal.Secret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -28,8 +28,9 @@ func newAdmin(addr string) *admin {
 	return &admin{addr: addr, client: &http.Client{Timeout: adminTimeout}}
 }
 
-// do sends one request and returns the status code and the body. Of the body at most 8 MiB are read. The time limit is
-// adminTimeout. The error is that of the connection; a status code is never an error.
+// do sends one request and returns the status code and the body. It reads at most 8 MiB of the body. The time limit is
+// adminTimeout. Errors: an invalid path, a failed connection, or a failed read of the body. A status code is never an
+// error.
 func (a *admin) do(ctx context.Context, method, path string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+a.addr+path, nil)
 	if err != nil {
@@ -58,7 +59,7 @@ func (a *admin) ready(ctx context.Context) error {
 }
 
 // stats returns the counters and gauges whose names match the regular expression, by name. Errors: the admin port does
-// not answer, or the answer is not JSON.
+// not answer, or its answer cannot be decoded.
 func (a *admin) stats(ctx context.Context, match string) (map[string]int, error) {
 	_, body, err := a.do(ctx, http.MethodGet, "/stats?format=json&filter="+url.QueryEscape(match))
 	if err != nil {
@@ -82,15 +83,15 @@ func (a *admin) stats(ctx context.Context, match string) (map[string]int, error)
 	return all, nil
 }
 
-// active counts the open connections of all listeners except the admin and metrics listeners: a client that scrapes
-// metrics must not delay the end of Envoy. The error is that of stats.
+// active counts the open connections of all listeners except the admin and metrics listeners. Their connections do not
+// count because a client that scrapes metrics must not delay the end of Envoy. The error is that of stats.
 func (a *admin) active(ctx context.Context) (int, error) {
 	n, _, err := a.connections(ctx)
 	return n, err
 }
 
-// connections counts, for the listeners of active, the open connections and all connections accepted since Envoy's
-// start. The error is that of stats.
+// connections counts the open connections, and all connections accepted since Envoy's start, of the listeners that
+// active counts. The error is that of stats.
 func (a *admin) connections(ctx context.Context) (active, accepted int, err error) {
 	all, err := a.stats(ctx, `^listener\..*(`+activeConnections+`|`+acceptedConnections+`)$`)
 	for name, v := range all {

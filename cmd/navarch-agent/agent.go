@@ -39,7 +39,7 @@ type agent struct {
 	app      *status.Application // nil: the proxy's configuration has no readiness probe
 	draining atomic.Bool
 	// configured is the number of the start (envoyState.Starts) of the newest Envoy process that is known to have
-	// accepted its first configuration; 0: none.
+	// accepted its first configuration; 0: no such process.
 	configured atomic.Int64
 	readiness  readinessCache
 	warming    warming            // limits the wait for warming listeners and clusters of a gateway
@@ -49,9 +49,8 @@ type agent struct {
 
 func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
 
-// newAgent validates the options, creates the socket folder and assembles the agent; it starts nothing. Errors: no
-// Envoy program, no usable folder or address, or an invalid identity, DNS setting or probe. The error names the option
-// or variable.
+// newAgent validates the options, creates the socket folder and assembles the agent. It starts nothing. Errors: no
+// Envoy program, no usable folder or address, or an invalid identity, DNS setting, status setting or probe.
 func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	path, err := exec.LookPath(o.envoyPath)
 	if err != nil {
@@ -108,6 +107,7 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	return a, nil
 }
 
+// envoyArgs returns the arguments of the Envoy process.
 func (o *options) envoyArgs() []string {
 	args := []string{
 		"-c", o.bootstrapFile(), "--disable-hot-restart", "--drain-strategy", "immediate",
@@ -124,8 +124,8 @@ func (o *options) envoyArgs() []string {
 }
 
 // Run writes the bootstrap and runs all tasks until ctx ends. Then it drains and stops Envoy, and stops the other
-// tasks. Errors: the bootstrap cannot be written, a port cannot be bound, or a task fails. It returns nil after a
-// stop, and when Envoy exits by itself with code 0. Run may be called once.
+// tasks. Errors: the bootstrap cannot be made or written, a port cannot be bound, or a task fails. It returns nil after
+// a stop, and when Envoy exits by itself with code 0. Run may be called once.
 func (a *agent) Run(ctx context.Context) error {
 	ctx, a.quit = context.WithCancel(ctx)
 	defer a.quit()
@@ -157,8 +157,8 @@ func (a *agent) Run(ctx context.Context) error {
 	return loop.Run(base, tasks...)
 }
 
-// runEnvoy runs Envoy until the process exits by itself, or until the context inner ends. When the context serving
-// ends, Envoy is drained first and then stopped.
+// runEnvoy runs Envoy until the process exits by itself with code 0, or until the context `inner` ends. When the
+// context `serving` ends, Envoy is drained first and then stopped.
 func (a *agent) runEnvoy(serving, inner context.Context) error {
 	ctx, stop := context.WithCancel(inner)
 	defer stop()
@@ -174,7 +174,8 @@ func (a *agent) runEnvoy(serving, inner context.Context) error {
 	return a.envoy.Run(ctx)
 }
 
-// writeBootstrap renders the bootstrap and writes it to its file; it creates the folder.
+// writeBootstrap renders the bootstrap, creates the folder and writes the file. For a gateway it also writes the file
+// that ends idle connections (idlePressure).
 func (a *agent) writeBootstrap() error {
 	js, err := bootstrap(a.id, a.cfg.bootstrapAddresses())
 	if err != nil {
@@ -192,7 +193,7 @@ func (a *agent) writeBootstrap() error {
 }
 
 // listen binds all ports before any task runs, so that a port in use fails the start. It returns the tasks that serve
-// the ports. The error names the port's purpose and address.
+// the ports. The error names the purpose and the address of the port.
 func (a *agent) listen() ([]loop.Task, error) {
 	var tasks []loop.Task
 	clients := obs.NewSampled(a.log)
@@ -222,7 +223,8 @@ func (a *agent) listen() ([]loop.Task, error) {
 	return tasks, nil
 }
 
-// forwardSignals passes SIGUSR1, SIGUSR2 and SIGHUP on to Envoy; SIGUSR1 reopens its access logs.
+// forwardSignals passes SIGUSR1, SIGUSR2 and SIGHUP on to Envoy until ctx ends. SIGUSR1 makes Envoy reopen its access
+// logs.
 func (a *agent) forwardSignals(ctx context.Context) error {
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2)

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/istiometrics"
 )
 
-// object is one Envoy message as JSON. The agent does not link Envoy's Go types of the bootstrap: they would be a third
-// of its memory. A test decodes the rendered bootstrap with these types and has Envoy validate it.
+// object is one Envoy message as JSON. The agent does not link Envoy's Go types of the bootstrap, which would need a
+// third of its memory. A test decodes the rendered bootstrap with these types and has Envoy validate it.
 type object = map[string]any
 
 // xdsCluster is the name of the control plane's cluster. Dashboards and Istio's tools expect this name.
@@ -99,6 +99,7 @@ func bootstrap(id *identity, at bootstrapAddresses) ([]byte, error) {
 	return json.MarshalIndent(whole, "", " ")
 }
 
+// dynamicResources makes Envoy request its configuration by delta ADS from xdsCluster.
 func dynamicResources() object {
 	// No fetch timeout: an Envoy without configuration must not look ready.
 	ads := object{"ads": object{}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
@@ -164,6 +165,7 @@ func metricsListener(address object) object {
 	}
 }
 
+// metricsCluster returns the cluster of Envoy's own admin port, for metricsListener.
 func metricsCluster(admin object) object {
 	return object{
 		"name": metricsBackend, "type": "STATIC", "connect_timeout": "1s",
@@ -192,7 +194,7 @@ func assignment(cluster string, address object) object {
 }
 
 // statsConfig returns the settings of Envoy's statistics. Without patterns in the proxy's configuration all statistics
-// are kept. With patterns, only matching statistics and the ones that the agent needs are kept.
+// are kept. With patterns, only matching statistics and the statistics that the agent or dashboards need are kept.
 func statsConfig(id *identity) object {
 	m := id.proxy.GetProxyStatsMatcher()
 	var tags, want []object
@@ -212,8 +214,8 @@ func statsConfig(id *identity) object {
 	if len(want) == 0 {
 		return cfg
 	}
-	// Always kept: statistics for readiness, draining and dashboards, Istio's metrics, and the counters of requests
-	// that authorisation refused, or would refuse in a dry run.
+	// The statistics below are always kept. They serve readiness, draining and dashboards. They include Istio's
+	// metrics, and the counters of authorisation, also in a dry run.
 	for _, v := range []string{"cluster_manager", "listener_manager", "server", "cluster." + xdsCluster, istiometrics.Prefix} {
 		want = append(want, object{"prefix": v})
 	}
@@ -227,8 +229,8 @@ func statsConfig(id *identity) object {
 	return cfg
 }
 
-// socketAddress converts "ip:port" to Envoy's SocketAddress. The error reports a host that is not an IP address, or a
-// port that is not a number of 16 bits.
+// socketAddress converts "ip:port" to Envoy's SocketAddress. The error reports a text without a port, a host that is
+// not an IP address, or a port that is not a number of 16 bits.
 func socketAddress(hostPort string) (object, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// bootstrapKey of the node's metadata declares that this agent requests patches of its bootstrap. The control plane
-// reports patches that select proxies without this key.
+// bootstrapKey of the node's metadata, with the value bootstrapAsks, declares that this agent requests patches of its
+// bootstrap. The control plane reports patches that select proxies without this key.
 const bootstrapKey, bootstrapAsks = "NAVARCH_BOOTSTRAP", "xds"
 
 // claimBootstrap sets bootstrapKey in the node's metadata.
@@ -31,9 +31,9 @@ func (i *identity) claimBootstrap() {
 	i.node.Metadata.Fields[bootstrapKey] = structpb.NewStringValue(bootstrapAsks)
 }
 
-// patchBootstrap requests the patches of the bootstrap from the control plane and writes the bootstrap with the patches
-// that Envoy accepts. It returns after bootstrapWait at the latest; Envoy then starts with the bootstrap that is in the
-// file. Failures are logged.
+// patchBootstrap requests the patches of the bootstrap from the control plane. It writes the bootstrap with the patches
+// that Envoy accepts. It returns when bootstrapWait is over or ctx ends, at the latest. Envoy then starts with the
+// bootstrap that is in the file. Failures are logged.
 func (a *agent) patchBootstrap(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.bootstrapWait)
 	defer cancel()
@@ -63,8 +63,8 @@ func (a *agent) askBootstrap(ctx context.Context) ([]agentapi.BootstrapPatch, er
 	}
 }
 
-// bootstrap requests the patches once, on a connection of its own. Errors: no credentials, a connection or stream that
-// fails, an answer that cannot be decoded.
+// bootstrap requests the patches once, on a connection of its own. Errors: no credentials or metadata, a connection or
+// stream that fails, or an answer that cannot be decoded.
 func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.BootstrapPatch, error) {
 	creds, err := u.credentials()
 	if err != nil {
@@ -104,9 +104,9 @@ func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.Boot
 	}
 }
 
-// mergePatches writes the bootstrap with all patches. If Envoy rejects the result, the patches are added one at a time,
-// and each one that Envoy rejects is logged and left out. After an error the file is unchanged. Errors: the file cannot
-// be read, decoded or written, or ctx ends before Envoy has judged all patches.
+// mergePatches writes the bootstrap with all patches. If Envoy does not accept the result, the patches are added one at
+// a time. Each one that Envoy does not accept is logged and left out. After an error the file is unchanged. Errors: the
+// file cannot be read, decoded or written, or ctx ends before Envoy has judged all patches.
 func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPatch) error {
 	text, err := os.ReadFile(a.cfg.bootstrapFile())
 	if err != nil {
@@ -146,8 +146,8 @@ func (a *agent) replaceBootstrap(text []byte) error {
 	return os.Rename(beside, a.cfg.bootstrapFile())
 }
 
-// validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 bytes of
-// Envoy's output, or is that of ctx or of the temporary file.
+// validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 characters of
+// Envoy's output, or is the error of ctx or of the temporary file.
 func (a *agent) validateBootstrap(ctx context.Context, text []byte) error {
 	file := strings.TrimSuffix(a.cfg.bootstrapFile(), ".json") + ".patched.json"
 	if err := os.WriteFile(file, text, 0o644); err != nil {
@@ -183,8 +183,8 @@ func merged(text []byte, patches ...agentapi.BootstrapPatch) ([]byte, error) {
 	return json.MarshalIndent(whole, "", " ")
 }
 
-// merge merges a patch into an object. null deletes the key, lists are appended, objects are merged, and an object with
-// a key @type replaces the present one.
+// merge merges a patch into an object. null deletes the key, lists are appended and objects are merged. An object with
+// a key @type replaces the present object. Other values replace the present value.
 func merge(into, patch object) {
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		switch value := patch[key].(type) {

@@ -12,17 +12,17 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// identityKey of the node's metadata declares that this proxy receives its certificates by SDS from its agent. The
-// control plane configures mTLS for it then.
+// identityKey of the node's metadata declares, with the value identitySDS, that this proxy receives its certificates by
+// SDS from its agent. The control plane then configures mTLS for the proxy. identityNone declares the opposite.
 const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 
 // filesKey declares that the agent reads certificates and revocation lists from files and serves them by SDS. The
-// control plane then refers to them by SDS names, as Istio's control plane does. Otherwise Envoy would read the files
-// itself, and refuse a listener or cluster whose file is absent.
+// control plane then refers to the files by SDS names, as Istio's control plane does. Without this key Envoy would read
+// the files itself, and refuse a listener or cluster whose file is absent.
 const filesKey = "NAVARCH_FILES"
 
 // claim sets identityKey and filesKey in the node's metadata. Without this call, identityKey is "none" (complement).
-// Only Istio's agents omit the key; they always have certificates.
+// Only Istio's agents omit the key, because their proxies always have certificates.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
 	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)
@@ -38,8 +38,8 @@ func (o *options) sdsSocket() string {
 }
 
 // newIdentity returns the agent that requests the workload's certificate and serves it to Envoy by SDS. The private key
-// leaves this process only to Envoy and to --output-certs. Errors: the environment's identity is not a SPIFFE ID, or
-// an option is not valid; the error names the option.
+// leaves this process only to Envoy and to --output-certs. Errors: the environment's identity is not a SPIFFE ID, or a
+// setting is missing or out of range (caagent.New).
 func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
 	name, err := id.spiffeID()
 	if err != nil {
@@ -62,7 +62,7 @@ type certificatePage struct {
 	Serial      string     `json:"serial,omitempty"`
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	LastFailure string     `json:"lastFailure,omitempty"`
-	// Files lists the secrets that Envoy subscribes to and whose files, as they are now, cannot be served.
+	// Files lists the secrets that Envoy subscribes to and whose present files cannot be served.
 	Files []caagent.FileFault `json:"files,omitempty"`
 }
 

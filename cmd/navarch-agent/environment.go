@@ -11,12 +11,12 @@ import (
 )
 
 // vmFiles are the environment files that `istioctl x workload entry configure` and Istio's packages install on a
-// machine. Variables of the later file win, as in Istio's start script.
+// machine. As in Istio's start script, variables of the later file take precedence.
 var vmFiles = []string{"/var/lib/istio/envoy/sidecar.env", "/var/lib/istio/envoy/cluster.env"}
 
-// environment returns the variables of the files, then own, as rows "KEY=value"; the later row wins. own is the
-// environment of the process. Without files it reads vmFiles and skips those that are absent or not readable.
-// Errors: a listed file that cannot be read, or a row that parseEnv rejects.
+// environment returns the variables of the files, followed by own, as rows "KEY=value". Later rows take precedence. own
+// is the environment of the process. Without files it reads vmFiles and skips the absent and the forbidden ones.
+// Errors: a file that cannot be read for another reason, or a row that parseEnv rejects.
 func environment(files, own []string) ([]string, error) {
 	asked := len(files) > 0
 	if !asked {
@@ -41,7 +41,7 @@ func environment(files, own []string) ([]string, error) {
 }
 
 // parseEnv parses rows KEY=value as a shell would, but expands nothing. Values may be in single or double quotes. The
-// error names the line that needs a shell's expansion or is not KEY=value.
+// error names the line that is not KEY=value or has an invalid value (unquote).
 func parseEnv(text string) ([]string, error) {
 	var rows []string
 	for i, line := range strings.Split(text, "\n") {
@@ -64,7 +64,7 @@ func parseEnv(text string) ([]string, error) {
 }
 
 // unquote removes the quotes and backslashes of one shell word, which may join quoted and plain pieces. Errors: an open
-// quote, a blank outside of quotes, or a character that a shell would expand.
+// quote, a backslash at the end, a blank outside of quotes, or a character that a shell would expand or interpret.
 func unquote(raw string) (string, error) {
 	var out strings.Builder
 	for rest := raw; rest != ""; {
@@ -122,9 +122,9 @@ func doubleQuoted(out *strings.Builder, text string) (int, error) {
 	return 0, errors.New("a quote is not closed")
 }
 
-// meshDefaults returns defaultConfig of a mesh configuration file as YAML; istioctl writes such a file for a machine.
-// It returns an empty text if path is empty, or the file or its defaultConfig is absent. Errors: the file cannot be
-// read or is not YAML.
+// meshDefaults returns defaultConfig of a mesh configuration file as YAML. istioctl writes such a file for a machine.
+// The result is empty if path is empty, or the file or its defaultConfig is absent. Errors: the file cannot be read or
+// is not YAML of the expected form.
 func meshDefaults(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {

@@ -23,11 +23,11 @@ const (
 
 // envoyState is the part of the debug page about the Envoy process.
 type envoyState struct {
-	PID      int        `json:"pid,omitempty"` // 0: not running
-	Starts   int        `json:"starts"`
-	Crashes  int        `json:"crashes"`
-	Started  *time.Time `json:"started,omitempty"`
-	LastExit string     `json:"lastExit,omitempty"`
+	PID      int        `json:"pid,omitempty"`      // 0: not running
+	Starts   int        `json:"starts"`             // successful starts
+	Crashes  int        `json:"crashes"`            // exits with an error, and failed starts
+	Started  *time.Time `json:"started,omitempty"`  // time of the last successful start; nil: never started
+	LastExit string     `json:"lastExit,omitempty"` // exit status, or error of the failed start; empty: no exit yet
 }
 
 // supervisor runs Envoy, restarts it with back-off after a crash, and stops it when its context ends.
@@ -43,8 +43,8 @@ type supervisor struct {
 }
 
 // Run runs Envoy until ctx ends, then stops Envoy and returns nil. It also returns nil when Envoy exits with code 0
-// (after POST /quitquitquit): the proxy of a finished Job must not be restarted. The error is always nil: failed
-// starts and crashes are logged and retried.
+// (after POST /quitquitquit), because the proxy of a finished Job must not be restarted. The error is always nil:
+// failed starts and crashes are logged and retried.
 func (s *supervisor) Run(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		began := time.Now()
@@ -75,8 +75,9 @@ func (s *supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// once runs one Envoy process until it exits. The kernel kills Envoy when its parent thread ends (Pdeathsig), so the
-// goroutine stays locked to that thread. The error is that of the start or of the exit status.
+// once runs one Envoy process until it exits. When ctx ends, once stops the process with SIGTERM, and with SIGKILL
+// after killAfter. The kernel kills Envoy when its parent thread ends (Pdeathsig), so the goroutine stays locked to
+// that thread. The error is that of the start or of the exit status.
 func (s *supervisor) once(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -110,7 +111,7 @@ func (s *supervisor) once(ctx context.Context) error {
 	return err
 }
 
-// start starts the process under the lock: a signal that arrives meanwhile waits for the process and is not lost.
+// start starts the process under the lock. A signal that arrives meanwhile waits for the process and is not lost.
 func (s *supervisor) start(cmd *exec.Cmd) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,8 @@ func (s *supervisor) Signal(sig os.Signal) {
 	}
 }
 
-// State returns a copy of the state of the Envoy process. It is safe for concurrent use.
+// State returns a copy of the state of the Envoy process. The time at Started must not be changed. It is safe for
+// concurrent use.
 func (s *supervisor) State() envoyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// facts collects the metrics of the agent process. Metrics that stock agents also have keep their names, after the
-// prefix istio_agent_.
+// facts collects the metrics of the agent process. Metrics that Istio's agents also have keep their names. The status
+// server adds the prefix istio_agent_ to all names.
 type facts struct {
 	a     *agent
 	start time.Time
@@ -34,7 +34,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector. It sends the descriptions of all metrics.
 func (f facts) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		startedAt, resident, goroutines, certExpiry, dialFailures, connects, requests, responses, envoyStarts, envoyCrashes,
@@ -43,7 +43,8 @@ func (f facts) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. It omits the resident memory if /proc is not readable, and the expiry if
+// there is no certificate. The expiry is in seconds from now, and negative for an expired certificate.
 func (f facts) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -71,7 +72,7 @@ func (f facts) Collect(ch chan<- prometheus.Metric) {
 }
 
 // residentBytes returns the agent's resident memory in bytes: the second field of /proc/self/statm (proc(5)) in pages,
-// times the page size. false: the file is absent or has another form.
+// times the page size. It returns false if the file is absent or has another form.
 func residentBytes() (int64, bool) {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)

@@ -23,7 +23,7 @@ const (
 func (i *identity) isRouter() bool { return strings.HasPrefix(i.node.GetId(), "router~") }
 
 // completeGateway applies the rules for gateways to parsed settings. least is the explicit value of
-// MINIMUM_DRAIN_DURATION; empty: not set.
+// MINIMUM_DRAIN_DURATION. It is empty if the variable is not set.
 func (f *shutdown) completeGateway(least string) {
 	if least == "" {
 		f.least = min(defaultWait, f.wait/2)
@@ -33,8 +33,8 @@ func (f *shutdown) completeGateway(least string) {
 	}
 }
 
-// drainPath is the request that starts Envoy's graceful drain. All listeners of a gateway face clients, and none is
-// closed before Envoy ends.
+// drainPath returns the path of the request that starts Envoy's graceful drain. For a gateway it covers all listeners,
+// because all of them face clients. They stay open until Envoy ends.
 func (f *shutdown) drainPath() string {
 	if f.gateway {
 		return "/drain_listeners?graceful&skip_exit"
@@ -42,7 +42,7 @@ func (f *shutdown) drainPath() string {
 	return "/drain_listeners?inboundonly&graceful"
 }
 
-// drainEnvoy returns when Envoy may be stopped, at the latest when ctx ends.
+// drainEnvoy drains Envoy. It returns when Envoy may be stopped, at the latest when ctx ends.
 func (a *agent) drainEnvoy(ctx context.Context) {
 	if !a.cfg.bye.gateway {
 		a.admin.drain(ctx, a.cfg.bye, a.log)
@@ -65,7 +65,7 @@ type gatewayDrain struct {
 	log     *slog.Logger
 }
 
-// run returns when no connection is left, when the time is over, or when ctx ends.
+// run runs both phases. It returns when await returns, or when ctx ends.
 func (d *gatewayDrain) run(ctx context.Context) {
 	end := time.Now().Add(d.wait)
 	d.log.Info("gateway serves on while load balancers learn that it is not ready", "for", d.least)
@@ -111,8 +111,8 @@ func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	}
 }
 
-// idlePressure returns the path of the file that a gateway's Envoy reads: it contains 0, or 1 to end idle connections.
-// The path is empty for other nodes.
+// idlePressure returns the path of the file by which the agent makes a gateway's Envoy end idle connections. The file
+// contains 0, or 1 to end them. The path is empty for other nodes.
 func (o *options) idlePressure() string {
 	if !o.bye.gateway {
 		return ""
@@ -120,7 +120,8 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// writePressure replaces the content of the file by a rename, which Envoy notices.
+// writePressure replaces the content of the file by a rename, which Envoy notices. The error is that of the write or of
+// the rename.
 func writePressure(file, value string) error {
 	if err := os.WriteFile(file+".new", []byte(value), 0o644); err != nil {
 		return err
@@ -128,7 +129,7 @@ func writePressure(file, value string) error {
 	return os.Rename(file+".new", file)
 }
 
-// endIdle makes Envoy end connections that have been idle for idleAfter.
+// endIdle makes Envoy end connections that have been idle for idleAfter. The error is that of writePressure.
 func (o *options) endIdle() error { return writePressure(o.idlePressure(), "1") }
 
 // idleAfter is the idle timeout of clients' connections during the drain of a gateway.
@@ -157,7 +158,7 @@ func idleOverload(file string) object {
 	}
 }
 
-// yieldOverload returns the bootstrap. It removes the agent's overload manager if patches conflict with it: two
+// yieldOverload returns the bootstrap. It removes the agent's overload manager if patches conflict with it, because two
 // overload managers cannot scale the same timers. Patches conflict if Envoy rejects the bootstrap with them, but
 // accepts it after the agent's overload manager is removed. Only patches of the overload manager are tested.
 func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) []byte {

@@ -13,7 +13,7 @@ const warmingLimit = 10 * time.Second
 const (
 	listenersWarming = "listener_manager.total_listeners_warming"
 	listenersActive  = "listener_manager.total_listeners_active"
-	// counters of accepted and refused updates of listeners
+	// listenersAccepted and listenersRefused count the accepted and refused updates of listeners.
 	listenersAccepted = "listener_manager.lds.update_success"
 	listenersRefused  = "listener_manager.lds.update_rejected"
 	clustersWarming   = "cluster_manager.warming_clusters"
@@ -40,8 +40,8 @@ type warming struct {
 	since time.Time // the first call for this start
 }
 
-// wait returns a text with the numbers of listeners and clusters that are still warming. It is empty if none is
-// warming, or if warmingLimit has passed since the first call for this start of Envoy.
+// wait returns a text with the numbers of listeners and clusters that are still warming. The text is empty if nothing
+// is warming, or if warmingLimit has passed since the first call for this start of Envoy.
 func (w *warming) wait(start int64, stats map[string]int, now time.Time) string {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -66,8 +66,9 @@ func (w *warming) over(start int64, now time.Time) bool {
 	return now.Sub(w.since) >= warmingLimit
 }
 
-// withoutRefused removes the refused listeners from the condition if the gateway has an active listener. A server of
-// one tenant with an address that cannot be bound must not block the traffic of the other tenants.
+// withoutRefused removes all refusals from the condition, and counts refused updates of listeners as accepted. It does
+// nothing if the gateway has no active listener. A server of one tenant with an address that cannot be bound must not
+// block the traffic of the other tenants.
 func (c *condition) withoutRefused() {
 	if c.updates[listenersActive] == 0 {
 		return

@@ -1,10 +1,10 @@
 package main
 
-// healthURL is the type URL of requests that report the application's health; they have no response. Istio's agents
-// send the same type.
+// healthURL is the type URL of requests that report the application's health. Such requests have no response. Istio's
+// agents send this type, too.
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
-// reportHealth logs the application's health and reports it to the control plane; a nil error means healthy.
+// reportHealth logs the application's health and reports it to the control plane. A nil error means healthy.
 func (a *agent) reportHealth(unhealthy error) {
 	if unhealthy == nil {
 		a.log.Info("the application is healthy")

@@ -45,13 +45,13 @@ type identity struct {
 	addresses []string
 }
 
-// lookup returns a variable of the environment, else of proxyMetadata in the proxy's configuration: injection sets
-// proxyMetadata as variables. Empty: neither sets it.
+// lookup returns a variable of the environment, else of proxyMetadata in the proxy's configuration. Injection sets
+// proxyMetadata as variables. Empty: the variable is not set.
 func (i *identity) lookup(key string) string {
 	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
 
-// sources are the inputs of a proxy's identity beside the environment. Both paths may be absent, as outside of
+// sources are the inputs of a proxy's identity in addition to the environment. Both paths may be absent, as outside of
 // Kubernetes.
 type sources struct {
 	podInfo string // folder of the downward API: files labels and annotations
@@ -59,8 +59,9 @@ type sources struct {
 	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: NAMESPACE.svc.cluster.local
 }
 
-// identify derives the proxy's identity from env ("KEY=value" rows, the later wins) and the sources. nodeType is
-// sidecar or router. Errors name the variable, annotation or file that is absent or cannot be parsed.
+// identify derives the proxy's identity from env and the sources. env has rows "KEY=value". Of two rows with one key,
+// the later counts. nodeType is sidecar or router; any other value is an error. Other errors name the variable,
+// annotation or file that is absent or cannot be parsed.
 func identify(nodeType string, from sources, env []string) (*identity, error) {
 	if nodeType != "sidecar" && nodeType != "router" {
 		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
@@ -129,8 +130,8 @@ func (i *identity) selfDiscovery() bool {
 }
 
 // spiffeID returns the SPIFFE ID of TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, which the injection template sets.
-// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. Errors: no namespace is set, or a variable is not
-// valid in a SPIFFE ID; the error names the variable.
+// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. Errors are those of nameOf, and a variable that is
+// not valid in a SPIFFE ID. The error names the variable.
 func (i *identity) spiffeID() (spiffeid.ID, error) {
 	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
 	_, namespace, err := nameOf(i.vars)
@@ -148,8 +149,8 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 	return id, nil
 }
 
-// istioVersion is the Istio version that this agent declares for its proxy: that of the module istio.io/api. The
-// control plane compares proxyVersion of EnvoyFilters with it, and istioctl prints it. ISTIO_META_ISTIO_VERSION
+// istioVersion is the Istio version that this agent declares for its proxy. It is the version of the module
+// istio.io/api. The control plane compares proxyVersion of EnvoyFilters with this version. ISTIO_META_ISTIO_VERSION
 // replaces it.
 const istioVersion = "1.32.0"
 
@@ -191,8 +192,8 @@ func nameOf(vars map[string]string) (name, namespace string, err error) {
 
 // metadataOf returns the node metadata that variables set. DNS_PROXY_ADDR and ISTIO_META_* are strings. The keys of
 // each JSON object in ISTIO_METAJSON_* are merged into the metadata, except that ISTIO_METAJSON_LABELS is merged into
-// LABELS. proxyMetadata of the proxy's configuration has the lowest precedence, as with stock agents. The error names a
-// variable that is not a JSON object.
+// LABELS. Labels of the Pod replace equal keys of LABELS. proxyMetadata of the proxy's configuration has the lowest
+// precedence, as with stock agents. The error names a variable that is not a JSON object.
 func metadataOf(
 	vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string,
 ) (map[string]any, error) {
@@ -258,7 +259,7 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 			return nil, fmt.Errorf("%s: %w", part.where, err)
 		}
 		proto.Merge(out, next)
-		// NONE is the zero value, which Merge treats as absent: only a key that is present may turn TLS off.
+		// NONE is the zero value, which Merge treats as absent. Only a key that is present may turn TLS off.
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(js, &keys); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.where, err)
@@ -270,8 +271,9 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 	return out, nil
 }
 
-// addresses returns the IP addresses of the Pod, the primary one first: those of INSTANCE_IP (or ISTIO_SVC_IP) and
-// INSTANCE_IPS, else those of the network interfaces. Errors: an entry that is not an IP address, or no address at all.
+// addresses returns the IP addresses of the Pod, the primary one first. They come from INSTANCE_IP (or ISTIO_SVC_IP)
+// and INSTANCE_IPS, else from the network interfaces. Errors: an entry is not an IP address, the interfaces cannot be
+// read, or there is no address at all.
 func addresses(vars map[string]string) ([]string, error) {
 	var ips []string
 	primary := cmp.Or(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])
@@ -336,7 +338,8 @@ func localityOf(labels map[string]string) *corev3.Locality {
 	return &corev3.Locality{Region: region, Zone: zone, SubZone: sub}
 }
 
-// headersOf returns the headers that requests to the control plane carry: those of XDS_HEADER_*, and ClusterID.
+// headersOf returns the headers of requests to the control plane. They come from XDS_HEADER_* and from
+// ISTIO_META_CLUSTER_ID (header ClusterID).
 func headersOf(vars map[string]string) map[string]string {
 	h := map[string]string{}
 	for k, v := range vars {
@@ -350,8 +353,8 @@ func headersOf(vars map[string]string) map[string]string {
 	return h
 }
 
-// downward parses a file of the downward API: rows of key="value", Go-quoted. An absent file yields no rows. The error
-// names the row whose value is not quoted.
+// downward parses a file of the downward API with rows key="value", Go-quoted. An absent file yields no rows. Errors:
+// the file cannot be read, or a value is not quoted. The latter error names the row.
 func downward(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

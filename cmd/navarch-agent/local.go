@@ -45,7 +45,7 @@ func waitReady(ctx context.Context, address string) error {
 }
 
 // drainCommand returns the command of the preStop hook of a proxy that is a sidecar container. Such a proxy gets
-// SIGTERM only after the application has ended: without the hook, clients would use an endpoint that is about to end.
+// SIGTERM only after the application has ended. Without the hook, clients would use an endpoint that is about to end.
 func drainCommand() *cobra.Command {
 	port := 15020
 	cmd := &cobra.Command{
@@ -61,8 +61,8 @@ func drainCommand() *cobra.Command {
 	return cmd
 }
 
-// request sends a request to the agent of this Pod, on the port of address. The error is a status other than 200 or a
-// failed connection; the time limit is 5 s.
+// request sends a request to the agent of this Pod, on the port of address. The time limit is 5 s. Errors: address has
+// no port, there is no response, or its status is not 200.
 func request(ctx context.Context, method, address, path string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

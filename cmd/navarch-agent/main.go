@@ -1,15 +1,15 @@
-// Command navarch-agent runs one Envoy: it renders the bootstrap from the environment that stock injection sets,
-// restarts Envoy after a crash, relays its ADS streams to the control plane, answers readiness probes and drains Envoy
-// at the end.
+// Command navarch-agent runs one Envoy. It renders the bootstrap from the environment that stock injection sets,
+// restarts Envoy after a crash, and drains Envoy at the end. It relays Envoy's ADS streams to the control plane, and
+// answers readiness probes.
 //
-// Owns: the Envoy process and its bootstrap file. Reads: the environment, the downward API. Never: interprets the
-// configuration that it relays.
+// Owns: the Envoy process, its bootstrap file and its sockets for XDS and SDS. Reads: the environment, the downward
+// API. Never: interprets the configuration that it relays.
 //
-// The agent itself listens on 15021 and answers health requests there; in Istio a listener of Envoy forwards them to
-// 15020. The agent can therefore answer before Envoy is up. Clients see no difference.
+// The agent itself listens on 15021 and answers health requests there. In Istio a listener of Envoy forwards these
+// requests to 15020. The agent can therefore answer before Envoy is up. Clients see no difference.
 //
-// The bootstrap is written as JSON, and `make build` leaves out html/template and its imports: most of the agent's
-// memory is the code pages of its program.
+// The bootstrap is written as JSON, and `make build` leaves out html/template and its imports, because most of the
+// agent's memory is the code pages of its program.
 package main
 
 import (
@@ -197,9 +197,9 @@ func (o *options) bootstrapAddresses() bootstrapAddresses {
 	return bootstrapAddresses{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket(), idle: o.idlePressure()}
 }
 
-// complete sets the options that the command line does not set: from the proxy's configuration, else to defaults. given
-// reports whether a flag was on the command line. Errors: a variable or address that is not valid, or a negative
-// number.
+// complete sets the options that the command line does not set, from variables and the proxy's configuration, else to
+// defaults. given reports whether a flag was on the command line. Errors: a variable or address that is not valid, or a
+// negative number.
 func (o *options) complete(id *identity, given func(flag string) bool) error {
 	p := id.proxy
 	o.discovery = cmp.Or(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)

@@ -67,7 +67,7 @@ func namespaceOf(id *identity) string {
 	return id.node.GetMetadata().GetFields()["NAMESPACE"].GetStringValue()
 }
 
-// domainOf returns the DNS suffix of Services: the last part of the node's ID, without the namespace.
+// domainOf returns the DNS suffix of Services, which is the last part of the node's ID without the namespace.
 func domainOf(id *identity) string {
 	parts := strings.Split(id.node.GetId(), "~")
 	return strings.TrimPrefix(parts[len(parts)-1], namespaceOf(id)+".")

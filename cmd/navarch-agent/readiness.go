@@ -25,8 +25,8 @@ type condition struct {
 	noCertificate  error // the error of the newest certificate request; nil: it succeeded
 	noNames        bool  // DNS of the Pod is captured, and no name table has arrived
 	envoy          error // nil: Envoy reports LIVE
-	// configured: this Envoy process has accepted clusters and listeners, by its own counters (updates). The counters
-	// are read only until then.
+	// configured reports that this Envoy process has accepted clusters and listeners, by its own counters. updates has
+	// these counters. They are read only while configured is false.
 	configured bool
 	updates    map[string]int
 	warming    string          // listeners and clusters of a gateway that are still warming; may be empty
@@ -34,9 +34,9 @@ type condition struct {
 	xds        relay.Stats
 }
 
-// missing returns the reasons why the proxy cannot serve traffic; empty: it is ready. The connection to the control
-// plane matters only until Envoy has its first configuration: a proxy goes on serving its configuration while the
-// control plane is away.
+// missing returns the reasons why the proxy cannot serve traffic; empty: the proxy is ready. The connection to the
+// control plane matters only until Envoy has its first configuration. Later the proxy serves its configuration even
+// while the control plane is away.
 func (c condition) missing() []string {
 	if c.draining {
 		return []string{"draining"}
@@ -148,7 +148,7 @@ func (a *agent) readFacts(ctx context.Context, c *condition) {
 	if c.configured = start > 0 && a.configured.Load() == start; c.configured {
 		return
 	}
-	// The relay is read last: rejections from before Envoy counted a success are known by then.
+	// The relay is read last, so that it knows the rejections from before Envoy counted a success.
 	c.updates, _ = a.admin.stats(ctx, a.configStats())
 	c.xds = a.relay.Stats()
 	c.refused = c.xds.Rejected

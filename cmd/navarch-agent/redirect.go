@@ -30,7 +30,7 @@ type redirectOptions struct {
 }
 
 // withoutEffect lists flags of istio-iptables that do not decide which traffic is redirected. They are accepted, so
-// that templates work unchanged, and each one that is set is reported.
+// that templates work unchanged. Each such flag that is set is reported.
 var withoutEffect = []withoutEffectFlag{
 	{"restore-format", "f", true, "a dry run prints the input of nft"},
 	{"iptables-trace-logging", "", true, "rules are not logged: nft monitor trace shows packets"},
@@ -47,11 +47,11 @@ var withoutEffect = []withoutEffectFlag{
 	{"log_output_level", "", false, "what is done is printed"},
 }
 
-// withoutEffectFlag is one flag without effect, with the reason, which is printed.
+// withoutEffectFlag is one flag without effect.
 type withoutEffectFlag struct {
 	name, short string
-	alone       bool // the flag needs no value
-	why         string
+	alone       bool   // the flag needs no value
+	why         string // reason, which is printed
 }
 
 func redirectCommand() *cobra.Command {
@@ -107,8 +107,8 @@ removed but by --clean: what the application sends while Envoy is away is refuse
 	return cmd
 }
 
-// redirectEnv maps flags to the environment variables of istio-iptables: the flag's name in upper case, with two
-// exceptions. Flags that istio-iptables lacks, and flags without effect, have no variable.
+// redirectEnv maps flags to the environment variables of istio-iptables. The variable is the flag's name in upper case,
+// with "_" for "-", except for two flags. Flags without effect, and the flags in ours, have no variable.
 func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{"redirect-dns": metaPrefix + "DNS_CAPTURE", "drop-invalid": "INVALID_DROP"}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -159,17 +159,17 @@ func (o *redirectOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// notRedirected is the error of a failed verification: the Pod must not start.
+// notRedirected is the error of a failed verification. The Pod must not start.
 type notRedirected struct{ error }
 
-// ExitCode returns 126, the exit code of istio-iptables' validation. The CNI plugin's repair recognises the Pod by it.
+// ExitCode returns 126, the exit code of istio-iptables' validation, for wire.Main.
 func (notRedirected) ExitCode() int { return 126 }
 
-// Unwrap returns the failure that the verification found.
+// Unwrap returns the error of the verification.
 func (n notRedirected) Unwrap() error { return n.error }
 
 // config returns the redirection that flags and environment describe. The error names the setting that cannot be
-// parsed, or the resolv.conf that cannot be read.
+// parsed or is not valid, or the resolv.conf without usable servers.
 func (o *redirectOptions) config() (redirect.Config, error) {
 	if o.text.ProxyUIDs == "" {
 		o.text.ProxyUIDs = strconv.Itoa(redirect.DefaultProxyUID)

@@ -25,13 +25,14 @@ type shutdown struct {
 	// `least` (MINIMUM_DRAIN_DURATION) has passed.
 	whenIdle bool
 	least    time.Duration
-	// gateway: the node is a router (see gatewayDrain). fullTime: EXIT_ON_ZERO_ACTIVE_CONNECTIONS is set to false for
-	// a router, which makes its drain last for the whole duration `wait`.
+	// gateway reports that the node is a router (see gatewayDrain). fullTime reports that a router has
+	// EXIT_ON_ZERO_ACTIVE_CONNECTIONS set to false, which makes its drain last for the whole duration `wait`.
 	gateway, fullTime bool
 }
 
 // complete sets the settings that the command line does not set, from the environment, the proxy's configuration and
-// defaults. The error names the variable that is not a duration, number or boolean.
+// defaults. The error names the variable that is not a duration, number or boolean, or the flag with a negative
+// duration.
 func (f *shutdown) complete(id *identity) error {
 	f.gateway = id.isRouter()
 	if f.wait == 0 {
@@ -72,8 +73,8 @@ func (f *shutdown) complete(id *identity) error {
 }
 
 // drainListeners posts a path of the admin port that makes listeners close client connections gracefully while they
-// still serve. Outbound listeners of a sidecar stay: the application may need them while it ends. The error is that of
-// the admin port.
+// still serve. Outbound listeners of a sidecar stay, because the application may need them while it ends. Errors: the
+// admin port does not answer, or its status is not 200.
 func (a *admin) drainListeners(ctx context.Context, path string) error {
 	code, body, err := a.do(ctx, http.MethodPost, path)
 	if err == nil && code != http.StatusOK {

@@ -8,16 +8,16 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// The agent's Unix sockets are in a folder that is accessible only to the user of this process and of Envoy. A client
-// of the XDS socket acts as this proxy towards the control plane, and a client of the SDS socket receives the proxy's
-// private key.
+// The agent's Unix sockets are in a folder that is accessible only to the user of this process and of Envoy, and to the
+// group of --xds-socket-group. A client of the XDS socket acts as this proxy towards the control plane. A client of the
+// SDS socket receives the proxy's private key, so that socket is for the user alone.
 
 func (o *options) sockets() string { return filepath.Join(o.configPath, "sockets") }
 func (o *options) socket() string  { return filepath.Join(o.sockets(), "XDS") }
 func (o *options) sds() string     { return filepath.Join(o.sockets(), "SDS") }
 
-// makeSockets creates the folder of the sockets. It returns the ID of the group that may use the XDS socket too; nil
-// without such a group. Errors: an unknown group, or a folder that cannot be made or has other owners.
+// makeSockets creates the folder of the sockets. It returns the ID of the group that may use the XDS socket, too. nil:
+// there is no such group. Errors: an unknown group, or a folder that cannot be made or belongs to another user.
 func (o *options) makeSockets() (group *uint32, err error) {
 	if o.socketGroup != "" {
 		id, err := socket.GroupID(o.socketGroup)

@@ -34,7 +34,7 @@ type debugPage struct {
 }
 
 // newStatus returns the server of the status ports, from the variables that injection sets. The error names a variable
-// that cannot be parsed. A wrong list of scrape targets is only logged.
+// that cannot be parsed, or is that of status.New. A wrong list of scrape targets is only logged.
 func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	cfg := status.Config{
 		Ready: a.ready, Quit: func() { a.quit() }, Drain: a.drainNow, EnvoyStats: "http://" + a.cfg.adminAddr + metricsPath,
@@ -77,7 +77,7 @@ func portOf(hostPort string) uint16 {
 	return uint16(n)
 }
 
-// drainNow marks the agent as not ready and drains Envoy's listeners (drainPath) in the background; Envoy keeps
+// drainNow marks the agent as not ready and drains Envoy's listeners (drainPath) in the background. Envoy keeps
 // running.
 func (a *agent) drainNow() {
 	a.draining.Store(true)
@@ -91,7 +91,8 @@ func (a *agent) drainNow() {
 func (a *agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
-		// Readiness first: a page with "ready": true then contains at least the traffic that made the proxy ready.
+		// Readiness is read first, so that a page with "ready": true contains at least the traffic that made the proxy
+		// ready.
 		err := a.ready(r.Context())
 		page := debugPage{
 			Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(),

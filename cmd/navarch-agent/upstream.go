@@ -31,8 +31,9 @@ type upstream struct {
 }
 
 // credentials returns the TLS credentials of a new connection. The roots file is read each time, because it is rotated
-// while the agent runs. Errors: no readable root certificate, or a target that is not host:port. There is no fall-back
-// to plaintext: anyone could then pose as the control plane.
+// while the agent runs. With an identity, the roots of the identity verify the control plane. Errors: no readable root
+// certificate, or a target that is not host:port. There is no fall-back to plaintext, because anyone could then pose as
+// the control plane.
 func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	if u.plaintext {
 		return insecure.NewCredentials(), nil
@@ -57,8 +58,8 @@ func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12}), nil
 }
 
-// metadata returns the headers of a new stream: the configured ones, and over TLS the bearer token. An absent token
-// file means no token. The error is a token file that cannot be read.
+// metadata returns the headers of a new stream: the configured headers, and over TLS the bearer token. An absent token
+// file means no token. The error reports a token file that cannot be read.
 func (u *upstream) metadata() (metadata.MD, error) {
 	md := metadata.MD{}
 	for k, v := range u.headers {

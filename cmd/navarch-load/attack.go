@@ -62,7 +62,8 @@ func attackCommand() *cobra.Command {
 }
 
 // run runs the attacks until the time of --for is over or the process is interrupted, and prints their counts as JSON.
-// Errors: a file of the credential cannot be read, or attack.Run refuses the settings.
+// Errors: a file of the credential cannot be read, the sink cannot be started, the file descriptor of --ready-fd cannot
+// be closed, or attack.Run fails.
 func (f *attackFlags) run(cmd *cobra.Command) error {
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)

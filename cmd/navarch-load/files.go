@@ -150,8 +150,8 @@ func results(names []string) ([]report.Result, error) {
 	return all, nil
 }
 
-// terminal returns w as a file, and reports whether w can show a progress line: it is a character device, and the
-// variable TERM is set and not "dumb".
+// terminal returns w as a file, and reports whether w can show a progress line. That holds for a character device if
+// the variable TERM is set and not "dumb". If w is not a file, the file is nil.
 func terminal(w io.Writer) (*os.File, bool) {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -48,6 +48,5 @@ func line(file, key string) string {
 }
 
 // garbagePercent is the value of GOGC unless the environment sets one. The measured servers share the processors with
-// this program, which with GOGC 100 would spend a tenth of its time in the garbage collector. With 300, a simulated
-// proxy uses 50 KB of memory instead of 39 KB; its limit is 90 KB.
+// this program. Less frequent collections use less processor time, at the cost of more memory for each simulated proxy.
 const garbagePercent = 300

@@ -1,8 +1,8 @@
 // Command navarch-load measures a control plane with simulated proxies and synthetic meshes. The control plane is
 // Navarch, istiod, or any other xDS server. The report contains latencies, processor time and memory by scenario.
 //
-// Owns: the processes that it starts. Reads: result files, /proc. Never: ends a process that it did not start; listens
-// on an address that is not loopback, or starts such a listener.
+// Owns: the processes that it starts. Reads: result files, /proc. Never: ends a process that it did not start; lets
+// itself or a process that it starts listen on an address that is not loopback.
 package main
 
 import (
@@ -38,8 +38,8 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// workerCommand returns the hidden command worker. It is run by child processes of this program, which simulate a part
-// of the proxies each, because one process may not open enough files for all.
+// workerCommand returns the hidden command worker, which child processes of this program run. Each child simulates a
+// part of the proxies, because one process may not open enough files for all.
 func workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Hidden: true, Args: cobra.NoArgs, Short: "Simulate proxies as told on standard input",

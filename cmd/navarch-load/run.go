@@ -135,8 +135,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.leave(cmd, result)
 }
 
-// workBase returns the parent folder of the servers' data: the report's folder with --keep, otherwise "", for the
-// system's temporary folder.
+// workBase returns the parent folder of the servers' data. With --keep it is the report's folder. Otherwise it is "",
+// which means the system's temporary folder.
 func (f *runFlags) workBase() string {
 	if f.keep {
 		return f.out
@@ -144,8 +144,9 @@ func (f *runFlags) workBase() string {
 	return ""
 }
 
-// leave writes the report and prints the table. Errors: a file that cannot be written, a failed scenario or a violation
-// (the first scenario is named), and with --strict a missed target.
+// leave writes the report and prints the table. Errors: a file that cannot be written, a failed scenario or a
+// violation, and with --strict a missed target. The error of a scenario names the first one that failed or was
+// violated.
 func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), writePage(filepath.Join(f.out, "report.html"), result),
 		result.Table(cmd.OutOrStdout()))

@@ -14,17 +14,17 @@ import (
 )
 
 // screen prints the progress of a run. On a terminal it redraws one line with each call of show; otherwise it prints a
-// line for each phase. It is safe for concurrent use.
+// line for each phase. Safe for concurrent use.
 type screen struct {
 	w     io.Writer
 	live  bool
 	total int
 
 	mu    sync.Mutex
-	at    int
-	name  string
-	phase string
-	drawn bool
+	at    int    // number of the current scenario, from 1
+	name  string // name of the current scenario
+	phase string // the last printed phase, without a terminal
+	drawn bool   // the progress line is on the terminal
 }
 
 func newScreen(w io.Writer, total int) *screen {

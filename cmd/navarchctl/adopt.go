@@ -75,7 +75,7 @@ type record struct {
 	Done     bool           `json:"done"`  // the head was written
 }
 
-// recordPath is the path of the record of the newest adoption.
+// recordPath is the path in etcd of the record of the newest adoption.
 const (
 	recordFolder = "removals/"
 	recordPath   = recordFolder + "adopted"
@@ -113,6 +113,7 @@ func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err er
 	return r, is, err
 }
 
+// String describes the adoption in one line. Its texts are made printable.
 func (r record) String() string {
 	return fmt.Sprintf("last adoption, at %s: %d records, by %s on %s (unverified), etcd user %q, reason %q",
 		r.At.Format(time.RFC3339), r.Records,

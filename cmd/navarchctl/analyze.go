@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// analysis contains the options of `navarchctl analyze`.
+// analysis contains the options of "navarchctl analyze".
 type analysis struct {
 	offline   // settings of the pipeline
 	in        cluster.Flags
@@ -44,8 +44,10 @@ type analysis struct {
 // always is the value of a flag that istioctl can switch off and this command cannot. It accepts true only.
 type always struct{}
 
+// String returns the value: "true".
 func (always) String() string { return "true" }
 
+// Type returns the type of the value for the help text.
 func (always) Type() string { return "bool" }
 
 // Set accepts the words that strconv.ParseBool decodes as true. Any other value is an error.
@@ -258,8 +260,8 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	return analyze.Run(in, c), nil
 }
 
-// exists returns an error if no object of the inputs is in the namespace of --namespace, and none is that Namespace.
-// The reason is mostly a mistyped name, for which "No findings." would be misleading.
+// exists returns an error if the inputs have neither an object in the namespace of --namespace nor that Namespace
+// itself. Mostly the name is mistyped then, and "No findings." would be misleading.
 func (a *analysis) exists(all ...analyze.Input) error {
 	if a.namespace == "" {
 		return nil

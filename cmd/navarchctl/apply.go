@@ -74,8 +74,8 @@ navarchctl wait.`,
 	return cmd
 }
 
-// apply applies objects in order, and prints a line for each. At the first error it stops and returns no objects; the
-// objects that it has applied by then stay applied.
+// apply applies objects in order, and prints a line for each. At the first error it stops and returns no objects. The
+// objects before the error stay applied.
 func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*object.Object, force bool) (applied []awaited, err error) {
 	progress := cmd.OutOrStdout()
 	if !w.format.forPeople() {
@@ -101,7 +101,7 @@ func names(all []awaited) (names []string) {
 }
 
 // all waits until all objects are acknowledged, for at most w.timeout. Objects of kinds that configure no proxy are
-// skipped with a note. The error joins the errors of the objects.
+// skipped with a note. The error joins the errors of all objects.
 func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), w.timeout)
 	defer cancel()

@@ -15,24 +15,24 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// hedgeAfter is the time without an answer after which the next process is asked too.
+// hedgeAfter is the time without an answer after which anyOf queries the next process too.
 const hedgeAfter = 400 * time.Millisecond
 
 // errNoAPI means that the control plane does not serve /api/v1.
 var errNoAPI = errors.New("the control plane does not answer " + fleetapi.Root + ": its version is older, or ENABLE_DEBUG_ON_HTTP=false")
 
-// askAny reads an answer of the API from any replica, each of which answers for the whole fleet. Errors are those of
+// askAny reads an answer of the API from any replica. Each replica answers for the whole fleet. Errors are those of
 // anyOf.
 func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (fleetapi.Answer[T], error) {
 	return anyOf[fleetapi.Answer[T]](ctx, c, fleetapi.Root+path+"?"+q.Encode())
 }
 
-// maxWindows bounds the answers that askAll requests.
+// maxWindows is the maximum number of answers that askAll requests.
 const maxWindows = 20
 
 // askAll reads a list of the API like askAny, with all its windows of fleetapi.MaxLimit items. Items are those of all
-// answers; the other fields are those of the last one. After maxWindows answers Next may not be empty. Then further
-// items are left out.
+// answers. The other fields are those of the last answer. If the list has more than maxWindows windows, the further
+// items are left out, and Next is not empty. Errors are those of askAny.
 func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (all fleetapi.Answer[T], err error) {
 	q = maps.Clone(q)
 	q.Set("limit", strconv.Itoa(fleetapi.MaxLimit))
@@ -50,11 +50,13 @@ func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 	return all, nil
 }
 
-// anyOf reads JSON at a path from any process. It asks the pages, one for each process, in order. It goes on to the
+// anyOf reads JSON at a path from any process. It queries the pages, one for each process, in order. It goes on to the
 // next page when a page fails, or has not answered within hedgeAfter. It returns the first answer, and moves the page
-// of that answer to the front for later requests. Of several addresses of --server it adds the unreachable ones to
-// c.missing. A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error
-// joins the errors of all. It matches errNoAPI if a process answered 404.
+// of that answer to the front for later requests. If --server lists several addresses, it adds the unreachable ones to
+// c.missing.
+//
+// A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error joins their
+// errors, and matches errNoAPI if a process answered 404. If ctx ends first, the error is that of ctx.
 func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -106,11 +108,11 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 	return value, all
 }
 
-// dialTimeout is the time in which a listed address has to accept a connection.
+// dialTimeout is the time limit for a connection to a listed address.
 const dialTimeout = time.Second
 
-// dial adds those pages to c.missing that accept no connection: one process answers for all, so a listed address that
-// leads nowhere would not be noticed. It does so once, and only for addresses that a flag or the environment lists.
+// dial adds the pages that accept no connection to c.missing. One process answers for the fleet, so an unreachable
+// address would otherwise stay unnoticed. It does so once, and only for addresses that a flag or the environment lists.
 func (c *controlPlane) dial(ctx context.Context, pages []page) {
 	if c.dialled || len(c.pods) > 0 || openedOf(ctx) != nil {
 		return

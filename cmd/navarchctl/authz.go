@@ -124,7 +124,8 @@ type decision struct {
 const noCertificate = "a client without a certificate"
 
 // target returns the proxy of the called workload, and the ports to examine: the port of --port, or all ports of the
-// workload. A workload without known ports needs --port.
+// workload. A workload without known ports needs --port. Errors: the proxy cannot be found, the workload does not have
+// the port, or --port is missing.
 func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	s, err := q.proxy(cmd, q.to)
 	if err != nil {
@@ -143,8 +144,9 @@ func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	return s, ports, nil
 }
 
-// request returns a request to a port of the workload. args are [METHOD] PATH|URL; the default method is GET. The
-// client speaks TLS of its own if the URL begins with https, unless it uses the mesh's mTLS.
+// request returns a request to a port of the workload. args are [METHOD] PATH|URL. The default method is GET. If the
+// URL begins with https, the client speaks TLS of its own, unless it uses the mesh's mTLS. Errors: an invalid path, or
+// an error of the client's flags.
 func (q *authzQuery) request(cmd *cobra.Command, s *subject, args []string, port uint32) (walk.Request, error) {
 	method, path, host, scheme := "GET", args[len(args)-1], "workload", "http"
 	if len(args) == 2 {
@@ -163,8 +165,8 @@ func (q *authzQuery) request(cmd *cobra.Command, s *subject, args []string, port
 }
 
 // assumed follows one request of a client whose proxy is not known at a port of the workload. The client uses mTLS if
-// it has an identity and the port accepts the mesh's mTLS, as automatic mTLS does; otherwise plain text, or the TLS of
-// the request. An empty identity is a client without a certificate.
+// it has an identity and the port accepts the mesh's mTLS, as automatic mTLS does. Otherwise it uses plain text, or the
+// TLS of the request. An empty identity means a client without a certificate.
 func assumed(s *subject, r walk.Request, identity string) decision {
 	plain := decisionOf(walk.Walk(s.held, walk.Inbound, as(r, "")), r.Port, identity)
 	if identity == "" {
@@ -180,15 +182,16 @@ func assumed(s *subject, r walk.Request, identity string) decision {
 	return plain
 }
 
-// as returns a request of a client with an identity; empty: a client without a certificate of the mesh.
+// as returns the request as a client with this identity sends it. An empty identity means a client without a
+// certificate of the mesh.
 func as(r walk.Request, identity string) walk.Request {
 	r.Identity = identity
 	return r
 }
 
 // sent follows one request from the proxy of a client to a port of the workload. Several clusters of the client may
-// lead to the port; it returns each different decision once. If no cluster does, the transport is assumed, and the
-// confidence is at most likely.
+// lead to the port. The result has each different decision once. If no cluster leads to the port, the transport is
+// assumed, and the confidence is at most likely.
 func sent(from, to *subject, r walk.Request) (all []decision) {
 	for _, call := range from.held.Direct(from.Peer, to.Peer, r.Port, as(r, "")) {
 		v := decision{Client: from.Identity, Port: r.Port, Confidence: walk.Certain.String(), By: call.Broken}
@@ -210,8 +213,8 @@ func sent(from, to *subject, r walk.Request) (all []decision) {
 	return all
 }
 
-// decisionOf derives a decision from a walk: the simulated path of a request through the proxy of a workload. The
-// request is denied if the connection is closed, no listener serves it, or the proxy answers 401 or 403.
+// decisionOf derives a decision from a walk, which is the simulated path of a request through the proxy of a workload.
+// The request is denied if the connection is closed, no listener serves it, or the proxy answers 401 or 403.
 func decisionOf(result walk.Result, port uint32, identity string) decision {
 	v := decision{Client: cmp.Or(identity, noCertificate), Port: port, Allowed: true, Confidence: result.Confidence.String(),
 		By: "no policy denies it"}
@@ -229,7 +232,7 @@ func decisionOf(result walk.Result, port uint32, identity string) decision {
 	return v
 }
 
-// reasonOf returns the text of the last step of a walk; its summary if the walk has no steps.
+// reasonOf returns the text of the last step of a walk. If the walk has no steps, it returns the walk's summary.
 func reasonOf(result walk.Result) string {
 	if len(result.Steps) == 0 {
 		return result.Summary()

@@ -23,8 +23,8 @@ import (
 type collection struct {
 	at       controlPlane
 	contents report.Contents
-	file     string // --out; empty: a name with the time
-	envoys   bool   // add dumps of Envoys
+	file     string // --out; empty: run chooses a name with the time
+	envoys   bool   // true: the archive also has dumps of Envoys
 }
 
 func bugReportCommand() *cobra.Command {
@@ -85,7 +85,8 @@ func (c *collection) run(cmd *cobra.Command) error {
 	return c.summary(cmd, r)
 }
 
-// write collects the archive and writes it to out. It returns the archive as report.Read decodes it.
+// write collects the archive and writes it to out. It returns the archive as report.Read decodes it. Errors: no process
+// makes a report, the archive exceeds report.Usual, or out fails.
 func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, error) {
 	ctx := cmd.Context()
 	if c.contents == report.Full {
@@ -122,7 +123,8 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 // reportPatience is the time limit of one request for a report.
 const reportPatience = 100 * time.Second
 
-// reportPath returns the path of a report at the API: of all replicas, or of the asked process alone.
+// reportPath returns the path of a report at the API. The report covers all replicas, or with alone only the process
+// that serves the request.
 func reportPath(contents report.Contents, alone bool) string {
 	q := url.Values{"contents": {string(contents)}}
 	if alone {
@@ -132,9 +134,9 @@ func reportPath(contents report.Contents, alone bool) string {
 	return fleetapi.Root + "report?" + q.Encode()
 }
 
-// ask requests the report of the fleet. To find a process that works, it sends a short request before, and asks the
-// process whose answer came first. After a failure it asks the other processes one by one. A refusal (final) ends the
-// attempts. The error joins the errors of the processes.
+// ask requests the report of the fleet. It first sends a short request to find a process that works. Then it requests
+// the report from the process that answered first. After a failure it tries the other processes one by one. A refusal
+// (final) ends the attempts. The error joins the errors of the processes.
 func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	if _, err := askAny[struct{}](ctx, &c.at, "replicas", url.Values{}); err != nil {
 		return nil, err
@@ -152,8 +154,8 @@ func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	return nil, errors.Join(failed...)
 }
 
-// others requests the parts of the processes that are missing from the report r, because replicas do not ask
-// processes that serve no proxies. It returns the parts, concatenated. For a process that fails, it prints a warning.
+// others requests the parts of the processes that are missing from the report r. Replicas do not request parts from
+// processes that serve no proxies. It returns the concatenated parts. For a process that fails, it prints a warning.
 func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	known := map[string]bool{}
 	for _, p := range r.Processes {
@@ -187,8 +189,8 @@ func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	return all
 }
 
-// alone requests the part of one process, stores the part in *into, and returns the name of the process. A part that
-// does not contain exactly one process is an error.
+// alone requests the part of one process, stores the part in *into, and returns the name of the process. It is an error
+// if the answer does not contain exactly one process.
 func (c *collection) alone(ctx context.Context, p page, contents report.Contents, into *[]byte) (name string, err error) {
 	if *into, err = p.within(ctx, reportPatience, http.MethodGet, reportPath(contents, true), "", nil); err != nil {
 		return "", err
@@ -203,7 +205,7 @@ func (c *collection) alone(ctx context.Context, p page, contents report.Contents
 	return part.Processes[0].Name, nil
 }
 
-// summary prints the size and the contents of the archive, and each part that is missing with the reason.
+// summary prints the size and the contents of the archive. It also prints each missing part with the reason.
 func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
 	info, err := os.Stat(c.file)
 	if err != nil {
@@ -240,7 +242,7 @@ func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
 	return err
 }
 
-// fileSize formats a number of bytes: in KB, rounded up, below 1,000,000 bytes, else in MB.
+// fileSize formats a number of bytes. Below 1,000,000 bytes the unit is KB, rounded up, and otherwise MB.
 func fileSize(n int64) string {
 	if n < 1e6 {
 		return fmt.Sprintf("%d KB", (n+999)/1000)

@@ -33,7 +33,7 @@ type checking struct {
 	target
 	pre     bool
 	proxy   string
-	upgrade string // version
+	upgrade string // version of --for-upgrade; empty: the flag is not set
 	strict  bool
 	format  output
 }
@@ -131,8 +131,8 @@ func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Re
 		}}), nil
 }
 
-// facts reads the state of the proxy from the replicas, and the errors of objects in the proxy's namespace. Errors:
-// the name does not resolve, or no replica answers.
+// facts reads the state of the proxy from the replicas, and the errors of objects in the proxy's namespace. Errors: the
+// name does not resolve, or no replica gives a usable answer.
 func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	ctx := cmd.Context()
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
@@ -168,7 +168,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	return f, nil
 }
 
-// addTypes adds the resource types that are behind, refused or withheld at a proxy to f.
+// addTypes adds the resource types that are behind at a proxy to f, and the proxy's refused and withheld resources.
 func addTypes(f *check.Proxy, p *proxyStatus) {
 	for t := range xds.NumTypes {
 		s := &p.types[t]
@@ -203,7 +203,7 @@ func (c *checking) rows(results []check.Result) rows {
 	return r
 }
 
-// checkTable prints the results, and below the table the remedies of those that are not ok.
+// checkTable prints the results. Below the table it prints the remedies of the checks that are not ok.
 func checkTable(w io.Writer, results []check.Result, wide bool) error {
 	rows := [][]string{{"CHECK", "STATUS", "FOUND"}}
 	if wide {

@@ -72,13 +72,13 @@ type injected struct {
 	Had string `json:"had,omitempty"`
 }
 
-// askedWebhook is an injection webhook, and whether the API server calls it for the Pod.
+// askedWebhook is an injection webhook, and whether its selectors match the Pod.
 type askedWebhook struct {
 	Webhook  string `json:"webhook"` // CONFIGURATION/NAME
 	Revision string `json:"revision"`
-	Asked    bool   `json:"asked"`              // labels of namespace and Pod select the Pod
-	Reason   string `json:"reason"`             // why Asked is true or false
-	Decision string `json:"decision,omitempty"` // of the injector, in words; empty unless Asked
+	Asked    bool   `json:"asked"`              // the selectors match the labels of the namespace and the Pod
+	Reason   string `json:"reason"`             // reason for Asked, as one sentence
+	Decision string `json:"decision,omitempty"` // decision of the injector, in words; empty unless Asked
 }
 
 func (c *injectionCheck) run(cmd *cobra.Command, name string) error {
@@ -130,7 +130,8 @@ func (f injected) write(out io.Writer) error {
 	return err
 }
 
-// pod reads a Pod, or makes a Pod from the Pod template of a Deployment. name is NAME, pod/NAME or deploy/NAME.
+// pod reads a Pod, or makes a Pod from the Pod template of a Deployment. The argument name is NAME, pod/NAME or
+// deploy/NAME.
 func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	kind, after, there := strings.Cut(name, "/")
 	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
@@ -180,7 +181,8 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	return who + " gives it a proxy. " + d.Reason
 }
 
-// get reads an object of the API server and decodes it into the variable that the last argument points to.
+// get reads an object of the API server and decodes it into the variable that the last argument points to. For a
+// missing object, the error says so without the HTTP status.
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {

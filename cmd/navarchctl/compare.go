@@ -163,8 +163,8 @@ func (c *comparing) file(ctx context.Context, path string, stdin io.Reader) erro
 	return c.dumps(ctx, path, in)
 }
 
-// dumps compares the dumps in a stream, one after the other. A dump that cannot be read is added to the report, and
-// ends the stream. The error is a fault of this program, such as of the planner.
+// dumps compares the dumps in a stream, one after the other. A dump that cannot be read ends the stream, and its reason
+// is added to the report. The error is a fault of this program, such as of the planner.
 func (c *comparing) dumps(ctx context.Context, from string, in io.Reader) error {
 	stream := dump.NewStream(in)
 	for n := 0; ; n++ {
@@ -256,7 +256,7 @@ func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) 
 var errNoBootstrap = errors.New("it has no section of the bootstrap before the others, which says what proxy it is of: " +
 	"istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy, has it")
 
-// workloadName returns namespace/name of the workload that a node states; if the node states no workload,
+// workloadName returns namespace/name of the workload that a node states. If the node states no workload, it returns
 // namespace/name of the Pod.
 func workloadName(namespace, pod string, node json.RawMessage) string {
 	var stated struct {
@@ -292,7 +292,7 @@ func (o ours) Get(t xds.Type, name string) (proto.Message, error) {
 	return inspect.Message(r)
 }
 
-// Names implements compare.Ours.
+// Names implements compare.Ours. The result is sorted; nil: the proxy has no resource of the type.
 func (o ours) Names(t xds.Type) (names []string) {
 	for _, r := range o.proxy.Set().Types[t].Sorted() {
 		names = append(names, r.Name)
@@ -301,7 +301,7 @@ func (o ours) Names(t xds.Type) (names []string) {
 	return names
 }
 
-// Objects implements compare.Ours.
+// Objects implements compare.Ours. The result has the likeliest cause first.
 func (o ours) Objects(t xds.Type, name, value string) (objects []string) {
 	for _, at := range inspect.Blame(o.planner.Explain(o.proxy, t, name), value) {
 		objects = append(objects, at.String())

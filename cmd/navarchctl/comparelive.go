@@ -86,9 +86,9 @@ func hasProxy(pod *corev1.Pod) bool {
 }
 
 // choose selects ready Pods. Without arguments it selects one Pod of each workload, sorted by namespace and name. An
-// argument names a Pod, or a workload of which one Pod is selected; the result is in the order of the arguments.
-// choose also sorts the given list by namespace and name. An argument without a ready Pod is an error, and so is an
-// empty selection.
+// argument names a Pod, or a workload of which one Pod is selected. The result is in the order of the arguments. choose
+// also sorts the given list by namespace and name. An argument without a ready Pod is an error, and so is an empty
+// selection.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

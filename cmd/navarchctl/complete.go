@@ -66,7 +66,8 @@ func completes(cmd *cobra.Command, flag string, words ...string) {
 	completesBy(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete offers the connected proxies as the only argument; nothing if no replica answers.
+// complete offers the connected proxies as the only argument, and nothing if no replica answers. With --namespace it
+// offers the proxies of that namespace, without the namespace in their names.
 func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return offerFirst(func(ctx context.Context, _ *cobra.Command, _ []string) ([]string, error) {
 		all, err := t.connected(ctx)
@@ -83,15 +84,15 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 	})(cmd, args, begun)
 }
 
-// completesProxies sets the completion of flags to the connected proxies. With --config-dir it sets it to file names.
+// completesProxies sets the completion of flags to the connected proxies, or to file names with --config-dir.
 func (q *walks) completesProxies(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		completesBy(cmd, flag, q.target.proxiesOrFiles(&q.offline))
 	}
 }
 
-// proxiesOrFiles offers the connected proxies. With --config-dir a proxy is named by the file of its node, so it
-// offers file names.
+// proxiesOrFiles offers the connected proxies. With --config-dir it offers file names, because a proxy is then named by
+// the file of its node.
 func (t *target) proxiesOrFiles(from *offline) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if from.configDir != "" {
@@ -190,7 +191,7 @@ func revisions(ctx context.Context, cmd *cobra.Command, _ []string) ([]string, e
 		func(m *metav1.ObjectMeta) string { return m.Labels["istio.io/rev"] })
 }
 
-// listed reads a list of the API server, and returns a name of each of its objects.
+// listed reads a list of the API server, and returns the result of the function name for each object.
 func listed(ctx context.Context, flags *cluster.Flags, path string, name func(*metav1.ObjectMeta) string) (all []string, err error) {
 	if !flags.Given() {
 		return nil, errNoKubeconfig

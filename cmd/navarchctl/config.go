@@ -177,8 +177,8 @@ func (c *proxyConfig) names(d *dump.Dump, types []xds.Type) (names []string) {
 	return names
 }
 
-// next suggests to explain the first selected resource that was refused or is withheld, else the first selected
-// resource. It returns nil if no resource is selected, or the resources are not those of a control plane.
+// next suggests the command that explains the first selected resource that was refused or is withheld, else the first
+// selected resource. It returns nil if no resource is selected, or the resources are not those of a control plane.
 func (c *proxyConfig) next(d *dump.Dump, types []xds.Type) func(*cobra.Command, output) {
 	var first, failed string
 	for _, t := range types {

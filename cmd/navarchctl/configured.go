@@ -51,7 +51,7 @@ func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Eve
 }
 
 // notesProblems prints a note with the numbers of errors and warnings in a configuration, and the command that prints
-// them; nothing without problems.
+// the problems. Without problems it prints nothing.
 func (c *configured) notesProblems(cmd *cobra.Command, problems []object.Problem) {
 	wrong := 0
 	for _, p := range problems {
@@ -70,7 +70,7 @@ func (c *configured) notesProblems(cmd *cobra.Command, problems []object.Problem
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s prints them\n", text, commandLine(cmd, c.analysis()))
 }
 
-// analysis returns the command that analyses the configuration: that of the folder, or that of the cluster.
+// analysis returns the words of the command that analyses the configuration of the folder, or of the cluster.
 func (c *configured) analysis() []string {
 	if c.configDir != "" {
 		return []string{"analyze", "-f", c.configDir}
@@ -78,8 +78,8 @@ func (c *configured) analysis() []string {
 	return []string{"analyze"}
 }
 
-// read reads all objects of the folder, or of the API server. Kinds that the API server does not return add a note. It
-// is an error if neither a folder nor a kubeconfig is given.
+// read reads all objects of the folder, or of the API server. It prints a note for each kind that could not be read
+// from the API server. It is an error if neither a folder nor a kubeconfig is given.
 func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event, error) {
 	if c.configDir != "" {
 		events, _, err := c.events()
@@ -103,8 +103,8 @@ func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event,
 }
 
 // selected returns the events that a control plane of the stated revision reads. It omits objects of namespaces that
-// the mesh configuration's discoverySelectors do not select, and Istio's objects whose label istio.io/rev names
-// another revision.
+// the mesh configuration's discoverySelectors do not select, except ConfigMaps. It also omits Istio's objects whose
+// label istio.io/rev names another revision.
 func (c *configured) selected(events []object.Event) []object.Event {
 	var selectors []labels.Selector
 	namespaces := map[string]labels.Set{}
@@ -145,7 +145,7 @@ func (c *configured) meshName() string {
 	return "istio-" + c.in.Revision
 }
 
-// selectorsOf returns the valid discoverySelectors of a mesh configuration; an invalid configuration has no selectors.
+// selectorsOf returns the valid discoverySelectors of a mesh configuration; nil for an invalid configuration.
 func selectorsOf(o *object.Object) (all []labels.Selector) {
 	var config struct{ Data map[string]string }
 	var mesh struct {

@@ -29,15 +29,15 @@ const (
 // controlPlane selects the debug pages of processes: those at an address, those of the ready replicas in the
 // kubeconfig's cluster, or those in a report (--snapshot).
 type controlPlane struct {
-	server    string // an address, or several with commas between them; empty: see pages
-	fallback  string // the address without a kubeconfig
+	server    string // an address, or several with commas between them; empty: pages finds the addresses
+	fallback  string // the address that is used without server and without a kubeconfig
 	cluster   cluster.Flags
 	everyRole bool // also processes that serve no proxies
 
 	found []page         // result of pages
 	pods  []*cluster.Pod // Pods of the pages, in a cluster
-	// missing names processes of the cluster that are not in the answers: processes that were not asked, and processes
-	// that did not answer.
+	// missing names processes whose answer is missing: Pods that were not queried, because they are not ready, and
+	// processes that did not answer.
 	missing []string
 	silent  int    // number of processes in missing that did not answer
 	where   string // names the pages, for messages
@@ -136,8 +136,8 @@ func (c *controlPlane) answered() (n int) {
 // noAnswer describes a process that did not answer, for missing.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
-// unanswered adds a process that did not answer to c.missing, once, though several of its pages may fail. c.silent
-// counts these processes. Processes of c.missing that are not ready do not count: they have no proxies yet.
+// unanswered adds a process that did not answer to c.missing, once, though several requests to it may fail. c.silent
+// counts these processes. Pods in c.missing that are not ready do not count, because they have no proxies yet.
 func (c *controlPlane) unanswered(p page) {
 	if no := noAnswer(p); !slices.Contains(c.missing, no) {
 		c.missing, c.silent = append(c.missing, no), c.silent+1
@@ -154,8 +154,8 @@ func (c *controlPlane) close() {
 // atOnce is the number of processes that are queried concurrently.
 const atOnce = 16
 
-// atEach calls the function do for each page, with at most atOnce concurrent calls. The result has the error of each
-// call at the index of its page.
+// atEach calls do for each page, with at most atOnce concurrent calls. The result has the error of each call at the
+// index of its page.
 func atEach(pages []page, do func(i int, p page) error) []error {
 	failed := make([]error, len(pages))
 	var asking errgroup.Group
@@ -176,8 +176,8 @@ type answer[T any] struct {
 	value T
 }
 
-// gather reads the same JSON from all pages, and returns the answers in the order of the pages. Each page that fails
-// adds a line to warnings. If all pages fail, the error joins the errors of the pages.
+// gather reads a path with a JSON response from all pages, and returns the answers in the order of the pages. For each
+// page that fails it prints a line to warnings. If all pages fail, the error joins the errors of the pages.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -206,10 +206,10 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	return said, nil
 }
 
-// first requests a path from all pages, waits for all, and returns the body of the first page that did not fail. For
-// a path about one proxy, this is the page of the proxy's replica. If all pages fail, the error joins the errors of
-// the pages, except errors which state that the proxy is not connected to the replica. If all replicas state this,
-// the error contains it once.
+// first requests a path from all pages, waits for all responses, and returns the body of the first page that did not
+// fail. For a path about one proxy, the page of the proxy's replica does not fail. If all pages fail, the error joins
+// the errors of the pages, except errors which state that the proxy is not connected to the replica. If all replicas
+// state that, the error contains the statement once.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -243,7 +243,7 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	return nil, errors.Join(elsewhere...)
 }
 
-// readFirst works like first, for a JSON page that it decodes.
+// readFirst decodes the body that first returns, which must be JSON. Errors are those of first and of the decoder.
 func (c *controlPlane) readFirst(ctx context.Context, path string, into any) error {
 	body, err := c.first(ctx, path)
 	if err != nil {

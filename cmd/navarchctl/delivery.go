@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// errorsOf returns the errors of an object that any process lists, without refusals by proxies, which are in the
-// Delivery. For a revision it returns nothing.
+// errorsOf returns the errors of an object that any process lists. It leaves out refusals by proxies, because the
+// Delivery contains them. If a revision is awaited and no object, it returns nothing.
 func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err error) {
 	if on.name == "" {
 		return nil, nil
@@ -34,8 +34,8 @@ func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err 
 	return found, err
 }
 
-// elsewhere names an object of the awaited object's kind and name in another namespace. It returns "" if there is no
-// such object, or if the object is read from an API server, which has reported that it is missing.
+// elsewhere returns a hint that names an object of the awaited object's kind and name in another namespace. It returns
+// "" if there is no such object, or if an API server has already reported that the awaited object is missing.
 func (w *waiter) elsewhere(ctx context.Context, on awaited) string {
 	if w.server == "" && w.cluster.Given() {
 		return ""
@@ -52,8 +52,8 @@ func (w *waiter) elsewhere(ctx context.Context, on awaited) string {
 	return ""
 }
 
-// unreached names the listed addresses that accept no connection. In a cluster it returns nothing: the answers name
-// replicas that are missing.
+// unreached names the addresses of --server that did not answer. In a cluster it returns nil, because the answers name
+// the missing replicas.
 func (w *waiter) unreached() []string {
 	if len(w.pods) > 0 {
 		return nil
@@ -66,8 +66,8 @@ func refused(d *fleetapi.Delivery) bool {
 	return d.Change != nil && d.Change.Refused > 0 || len(d.Refusing) > 0
 }
 
-// blames reports whether the object is among the objects of a refusal, or a refusal has no known objects. Otherwise
-// the refusals are due to other objects that were planned together with the object.
+// blames reports whether the object may have caused a refusal: it is among the objects of a refusal, or a refusal has
+// no known objects. It is also true without refusals. If it is false, other objects of the change caused the refusals.
 func blames(d *fleetapi.Delivery, on awaited) bool {
 	return len(d.Refusing) == 0 || slices.ContainsFunc(d.Refusing, func(p fleetapi.Pending) bool {
 		return len(p.Objects) == 0 || slices.ContainsFunc(p.Objects, func(place string) bool {
@@ -115,8 +115,8 @@ func headline(on awaited, d *fleetapi.Delivery) string {
 	}
 }
 
-// printDelivery prints the result of a wait. answer must have at least one item, and its first item is printed.
-// missing names processes that did not answer, and problems are the errors of the object.
+// printDelivery prints the first item of answer, the result of a wait. answer must have at least one item. missing
+// names processes that did not answer, and problems are the errors of the object. The error is that of out.
 func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], missing, problems []string) error {
 	d := &answer.Items[0]
 	lines := []string{headline(on, d)}

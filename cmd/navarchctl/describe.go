@@ -108,7 +108,7 @@ func (d *description) names(ctx context.Context, _ *cobra.Command, args []string
 	return nil, nil
 }
 
-// nounOf returns the noun of a word; the word itself if it is unknown.
+// nounOf returns the noun of a word; for an unknown word, the word in lower case.
 func nounOf(word string) string {
 	if noun := nouns[strings.ToLower(word)]; noun != "" {
 		return noun
@@ -147,7 +147,7 @@ func (d *description) run(cmd *cobra.Command, noun, name string) error {
 }
 
 // missingOf returns an error if nothing is known of the subject, or if the proxies of a Pod or workload lack the host
-// of --host. It adds a sentence to a Pod or workload without a connected proxy.
+// of --host. For a Pod or workload without a connected proxy, it adds a sentence to the description.
 func (d *description) missingOf(q describe.Query, out *show.Described) error {
 	of := func(side string) bool {
 		return slices.ContainsFunc(out.Groups, func(g describe.Group) bool { return g.Side == side })
@@ -180,7 +180,7 @@ func subjectOf(q describe.Query) string {
 	return q.Noun + " " + q.Namespace + "/" + q.Name
 }
 
-// query returns the query of arguments and flags. Errors name the argument or flag.
+// query returns the query that the arguments and flags describe. Errors name the argument or flag.
 func (d *description) query(ctx context.Context, noun, name string) (q describe.Query, err error) {
 	q = describe.Query{Noun: noun, Name: name, Namespace: d.namespace, Host: d.host, From: d.from, Limit: d.limit}
 	if d.host != "" && noun != describe.Pod && noun != describe.Workload {
@@ -210,8 +210,8 @@ func (d *description) query(ctx context.Context, noun, name string) (q describe.
 	return q, q.Check()
 }
 
-// split returns the name and the namespace of NAME.NAMESPACE, of the full host name of a Service, or of NAME in the
-// stated namespace. The default namespace is "default".
+// split returns the name and the namespace of a subject. With --namespace, the argument is the name. Otherwise the
+// argument is NAME.NAMESPACE, the full host name of a Service, or NAME in the namespace "default".
 func (d *description) split(name string) (string, string) {
 	if d.namespace != "" {
 		return name, d.namespace
@@ -252,9 +252,9 @@ const (
 	maxTouched    = 10  // changes that are listed
 )
 
-// known adds the problems of the objects of a description, and the last maxTouched changes that touched one of them.
-// Objects after the first maxObjects are left out, with a note. Problems that were not received get a note, too,
-// except those of the replicas in missing, about which a warning was printed before.
+// known adds the problems of the objects of a description, and the last maxTouched changes that touched one of the
+// objects. Objects after the first maxObjects are left out, with a note. Notes also state which problems were not
+// received, except the problems of the replicas in missing, for which a warning was printed before.
 func (d *description) known(ctx context.Context, out *show.Described, missing []fleetapi.Missing) error {
 	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
 	if left := len(names) - maxObjects; left > 0 {
@@ -305,8 +305,7 @@ func unlisted(a fleetapi.Answer[inspect.Problem], missing []fleetapi.Missing) (n
 	return notes
 }
 
-// touchedBy returns the objects of a change that occur in names, which must be sorted. It returns the first four at
-// most.
+// touchedBy returns the first four objects of a change that occur in names, which must be sorted.
 func touchedBy(c *fleetapi.Change, names []string) (all []string) {
 	for _, o := range c.Objects {
 		if _, is := slices.BinarySearch(names, o); is && len(all) < 4 {
@@ -316,7 +315,8 @@ func touchedBy(c *fleetapi.Change, names []string) (all []string) {
 	return all
 }
 
-// planned describes a subject from a folder, for the proxy in the file of a node. Nothing is requested.
+// planned describes a subject from a folder of configuration, for the proxy whose node is in the file of --proxy. It
+// sends no request.
 func (d *description) planned(q describe.Query, out *show.Described) error {
 	if d.offline.proxy == "" {
 		return errors.New("--config-dir: --proxy has to name the file of a proxy's node")

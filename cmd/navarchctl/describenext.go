@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// next returns a suggestion of the next command; nil if the description has neither errors nor a request to follow.
+// next returns a function that suggests the next command; nil: there is nothing to suggest.
 func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
 	if slices.ContainsFunc(out.Problems, func(p inspect.Problem) bool { return p.Severity == problem.Error }) {
 		if d.offline.configDir != "" {
@@ -34,9 +34,9 @@ func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Co
 	return nextIs("follows a request", append([]string{"why"}, words...)...)
 }
 
-// requestTo returns arguments of why that follow a request of a described client: of a workload's proxy or, if only
-// gateways are described, at a gateway's listener. It returns nil if the description has no such request. node is the
-// file that names the proxy without a server; empty: the proxy's own name.
+// requestTo returns arguments of the command why, for one request that the description covers. The client is the first
+// described proxy of a workload. If only gateways are described, the request is to a gateway's listener. nil: the
+// description covers no such request. node is the file of --proxy, which names the proxy; empty: the proxy's own name.
 func requestTo(out *show.Described, node string) []string {
 	for _, g := range out.Groups {
 		if g.Side == describe.Outbound && !g.Gateway {
@@ -55,7 +55,7 @@ func requestTo(out *show.Described, node string) []string {
 	return nil
 }
 
-// nameOr returns the file of a node; if it is empty, the name of the group's first proxy.
+// nameOr returns node; if node is empty, the name of the group's first proxy.
 func nameOr(node string, g describe.Group) string {
 	if node != "" {
 		return node
@@ -63,9 +63,9 @@ func nameOr(node string, g describe.Group) string {
 	return g.Proxies[0]
 }
 
-// hostOf returns the first host that a group describes in full ("HOST" if it describes none), and the scheme and
-// ":PORT" of a request to it. The port is one that the host's service has and, if possible, routes have. ":PORT" is
-// empty if no port is known.
+// hostOf returns the first host that a group describes in full, or "HOST" if there is no such host. scheme and port are
+// for a request to the host; port is ":PORT". The first port is preferred that has routes and that the host's service
+// lists. The next choice is the first port of the service. port is empty if no port is known.
 func hostOf(g describe.Group) (host, scheme, port string) {
 	host, scheme = "HOST", "http"
 	var served [][2]string // number and protocol of each port of the service
@@ -103,7 +103,7 @@ func hostOf(g describe.Group) (host, scheme, port string) {
 	return host, scheme, port
 }
 
-// schemeOf returns the scheme of a URL for requests at a port with a protocol.
+// schemeOf returns the scheme of a URL for requests to a port with a protocol: https, http or tcp.
 func schemeOf(protocol string) string {
 	switch {
 	case protocol == "HTTPS" || protocol == "TLS":
@@ -114,12 +114,13 @@ func schemeOf(protocol string) string {
 	return "tcp"
 }
 
-// gatewayRoutes matches the name of a gateway's route configuration, which begins with protocol and port, after the
-// host that a description of a Gateway puts before it.
+// gatewayRoutes matches the subject of a fact about a gateway's route configuration. The subject is the name of the
+// route configuration, which begins with protocol and port. The description of a Gateway puts a host before the name.
 var gatewayRoutes = regexp.MustCompile(`^(?:(\S+) )?(https?)\.([0-9]+)(?:\.|$)`)
 
-// listenerOf returns the host, the scheme and ":PORT" of a request that a gateway's first route serves. ":PORT" is
-// the port that the gateway binds; empty: no route is described.
+// listenerOf returns the host, the scheme and the port of a request that a gateway's first route configuration serves.
+// port is ":PORT" with the port that the gateway binds; empty: no route configuration is described. host is "HOST" if
+// no host without a wildcard is known.
 func listenerOf(g describe.Group) (host, scheme, port string) {
 	for _, s := range g.Sections {
 		if name, is := strings.CutPrefix(s.Name, "host "); is && port == "" {

@@ -29,8 +29,8 @@ type illProxy struct {
 	since                  time.Time // the time since which the proxy is behind; zero: it is not behind
 }
 
-// illOf returns at most mostDumps proxies: first those that refuse something or have something withheld, then those
-// that are behind. Each of the two groups is sorted by the time since which the proxies are behind.
+// illOf returns at most mostDumps proxies. Proxies that refuse a version, or from which a version is withheld, come
+// first. Proxies that are only behind follow. Each of the two groups is sorted by since, the earliest time first.
 func illOf(r *report.Report) (all []illProxy) {
 	for _, p := range r.Processes {
 		for i := range p.Proxies {
@@ -51,8 +51,8 @@ func illOf(r *report.Report) (all []illProxy) {
 	return all[:min(len(all), mostDumps)]
 }
 
-// dumps requests the dumps of ill proxies from their Envoys, through the API server. The keys of the map are the names
-// of the files in the archive. An entry of the list has the name of the file, or the reason why there is no dump.
+// dumps requests the dumps of ill proxies from their Envoys, through the API server. The keys of the result dumps are
+// the names of the files in the archive. An entry of list has the name of the file, or the reason why there is no dump.
 func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report.Envoy, dumps map[string][]byte) {
 	dumps = map[string][]byte{}
 	ill := illOf(r)
@@ -91,7 +91,8 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 	return list, dumps
 }
 
-// envoyOf returns the dump of the Envoy in a Pod. A dump of more than maxDumpBytes is an error.
+// envoyOf returns the dump of the Envoy in a Pod. Errors: the Pod cannot be read, its Envoy does not answer, or the
+// dump has more than maxDumpBytes.
 func envoyOf(ctx context.Context, in *cluster.Cluster, of illProxy) ([]byte, error) {
 	var pod corev1.Pod
 	path := "/api/v1/namespaces/" + url.PathEscape(of.namespace) + "/pods/" + url.PathEscape(of.name)

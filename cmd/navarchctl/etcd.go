@@ -30,7 +30,8 @@ func (e *etcd) bind(f *pflag.FlagSet) {
 // discard is the logger of a command's components. It drops all lines, because errors are returned.
 var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// open connects to the store. It is an error unless exactly one of --data-dir and --etcd-endpoints is given.
+// open connects to the store. Errors: not exactly one of --data-dir and --etcd-endpoints is given, the credentials are
+// invalid, or the connection cannot be set up.
 func (e *etcd) open() (*kv.Store, error) {
 	if (e.dataDir == "") == (len(e.Endpoints) == 0) {
 		return nil, errors.New("either --data-dir or --etcd-endpoints is needed")

@@ -25,8 +25,8 @@ type exit struct {
 	meaning string
 }
 
-// exits maps the words of a command to its exit codes, for commands with codes other than 0 and 1, or with another
-// meaning of 0 and 1. The help texts and the page of commands are made from this map.
+// exits maps the words of a command to its exit codes. It has the commands with codes other than 0 and 1, or with
+// another meaning of 0 and 1. The help texts and the page of commands are made from this map.
 var exits = map[string][]exit{
 	"analyze": {{0, "no finding reaches --fail-threshold"}, {1, "the analysis failed"}, {exitFound, "at least one finding reaches it"}},
 	"authz check": {{0, "the request is allowed at every port that was asked for"}, {1, "error"},
@@ -61,10 +61,10 @@ type exitError struct {
 // Error returns the text.
 func (e exitError) Error() string { return e.text }
 
-// ExitCode implements the interface of wire.Main.
+// ExitCode returns the exit code. wire.Main ends the process with this code.
 func (e exitError) ExitCode() int { return e.code }
 
-// describeExits adds the exit codes to the help texts of commands.
+// describeExits adds the exit codes to the help texts of a command and of all commands below it.
 func describeExits(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		describeExits(sub)
@@ -78,7 +78,8 @@ func describeExits(cmd *cobra.Command) {
 	}
 }
 
-// exitsOf returns the exit codes of a command; if exits has no entry for the command, those of the parent command.
+// exitsOf returns the exit codes of a command. If exits has no entry for the command, it returns the entry of the
+// parent command. nil: neither has an entry.
 func exitsOf(cmd *cobra.Command) []exit {
 	if own := exits[commandName(cmd)]; own != nil || !cmd.HasParent() {
 		return own

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 // experimental is istioctl's name for the group of commands that may still change.
 const experimental = "experimental"
 
-// experimentalCommand returns the commands that istioctl has below "experimental".
+// experimentalCommand returns the hidden command "experimental", with the commands that istioctl has below this word.
 func experimentalCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: experimental, Aliases: []string{"x", "exp"}, Short: "Commands under istioctl's words", Hidden: true,
 		Example: "  navarchctl experimental wait --for=distribution virtualservice reviews.backend\n" +
@@ -24,7 +24,7 @@ func adminCommand() *cobra.Command {
 	return cmd
 }
 
-// Names of proxies of `make demo`, for examples.
+// Names of two proxies in the mesh of make demo, for examples.
 const (
 	demoClient = "web-5d4f8c7b9-aaaaa.shop"
 	demoServer = "catalog-6b7d9f8c5-bbbbb.shop"

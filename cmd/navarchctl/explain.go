@@ -115,7 +115,7 @@ func explainObjects(found []inspect.Explanation) (names []string) {
 	return names
 }
 
-// groups are the headings of the inputs of a resource's parts, in the order of output.
+// groups lists the headings under which the inputs of a resource's parts are printed, in the order of output.
 var groups = []struct{ from, heading string }{
 	{inspect.FromObject, "objects"}, {inspect.FromProxy, "read of the proxy"}, {inspect.FromPlan, "decided from these"},
 }

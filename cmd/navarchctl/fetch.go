@@ -67,7 +67,7 @@ func (p page) ask(ctx context.Context, method, path, token string, content []byt
 	return p.within(ctx, patience, method, path, token, content)
 }
 
-// within is ask with its second argument as the time limit, in place of the constant patience.
+// within is ask with its own time limit, the argument patience.
 func (p page) within(ctx context.Context, patience time.Duration, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
@@ -136,7 +136,8 @@ func (p page) unreachable(err error) error {
 	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, help)
 }
 
-// read requests a path with get and decodes the JSON response. Errors are those of get and of the decoder.
+// read requests a path with get and decodes the JSON response into a pointer. Errors are those of get and of the
+// decoder.
 func (p page) read(ctx context.Context, path string, into any) error {
 	body, err := p.get(ctx, path)
 	if err != nil {

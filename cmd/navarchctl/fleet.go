@@ -85,9 +85,9 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 // errAskEach reports that replicas cannot query each other, so navarchctl has to query every replica.
 var errAskEach = errors.New("replicas cannot ask each other")
 
-// fleetStatus prints the fleet's status once, or with --watch until the context ends. It returns the number of proxies
-// with a refused or withheld resource and of silent replicas; 0 after --watch. errNoAPI and errAskEach report that the
-// caller has to read /debug/syncz of every replica instead.
+// fleetStatus prints the fleet's status once, or with --watch until the context ends. bad is the sum of two numbers: of
+// proxies with a refused or withheld resource, and of silent replicas. With --watch and without an error it is 0.
+// errNoAPI and errAskEach report that the caller has to read /debug/syncz of every replica instead.
 func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (bad int, err error) {
 	q, err := f.query(t.namespace)
 	if err != nil {
@@ -269,7 +269,8 @@ func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	return row
 }
 
-// departed states when and where the stream of a proxy has ended; empty: not in the last ten minutes, or not known.
+// departed returns a text that states when and at which replica the stream of a proxy ended. It is empty if the stream
+// did not end in the last ten minutes, or if that is not known.
 func (t *target) departed(ctx context.Context, name string) string {
 	a, err := askAny[fleetapi.Proxy](ctx, &t.controlPlane, "proxies", url.Values{"name": {name}, "state": {fleetapi.Gone}})
 	if err != nil || len(a.Items) == 0 { // an older version has no such state
@@ -280,7 +281,8 @@ func (t *target) departed(ctx context.Context, name string) string {
 }
 
 // fleetNext suggests the next command: for a proxy that refuses something, else for proxies that are behind, else for
-// proxies that have gone, else for problems of the configuration. It notes before if no proxy matches the flags.
+// proxies that have gone, else for problems of the configuration. If --namespace is set and no proxy matches, it prints
+// a note before the suggestion.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
 	if c.Connected()+c.Gone == 0 && cmd.Flags().Changed("namespace") {

@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// injector has the options of `navarchctl inject`. The injection settings come from files, from a cluster, or from the
-// chart, which is the default.
+// injector has the options of the command inject. The injection settings come from files, from a cluster, or, by
+// default, from Navarch's chart.
 type injector struct {
 	file, out                 string
 	config, values, mesh      string // paths of files

@@ -26,7 +26,7 @@ const (
 )
 
 // kindNames maps kubectl's names and short names to the kinds that configure Navarch. Keys are in lower case and
-// without a plural's s: "serviceentrie" is what remains of "serviceentries".
+// without a plural's s. For example, the key "serviceentrie" is for the plural "serviceentries".
 var kindNames = map[string]kindName{
 	"virtualservice": {networking, "VirtualService"}, "vs": {networking, "VirtualService"},
 	"destinationrule": {networking, "DestinationRule"}, "dr": {networking, "DestinationRule"},
@@ -48,7 +48,7 @@ var kindNames = map[string]kindName{
 	"secret": {"", "Secret"},
 }
 
-// configures reports whether k is one of kindNames, or Gateway of the Gateway API.
+// configures reports whether k is a kind in kindNames, or Gateway of the Gateway API.
 func (k kindName) configures() bool {
 	for _, known := range kindNames {
 		if k == known {
@@ -68,8 +68,8 @@ func (k kindName) named() bool {
 	return false
 }
 
-// parseKind returns the kind of a word: a name, plural or short name in any case, or KIND.GROUP. KIND.GROUP outside of
-// kindNames is returned unchanged. The error reports an unknown word without a group.
+// parseKind returns the kind of a word: a name, plural or short name in any case, or KIND.GROUP. A KIND.GROUP that is
+// not in kindNames is returned unchanged. The error reports an unknown word without a group.
 func parseKind(word string) (kindName, error) {
 	name, group, stated := strings.Cut(word, ".")
 	k, known := kindNames[strings.TrimSuffix(strings.ToLower(name), "s")]
@@ -87,7 +87,7 @@ func parseKind(word string) (kindName, error) {
 	return k, nil
 }
 
-// similarKind returns the kind whose name is most like a mistyped one; VirtualService if no name is like it.
+// similarKind returns a kind whose name is like a mistyped name; VirtualService if no name is like it.
 func similarKind(word string) string {
 	var names []string
 	for name := range kindNames {

@@ -27,7 +27,7 @@ const controlZPort = 9876
 // levelChange sets the log level of one scope, or of all.
 type levelChange struct {
 	scope string // empty: all scopes
-	level string // empty: back to the level with which the process started
+	level string // empty: the level with which the process started
 }
 
 func logCommand() *cobra.Command {
@@ -87,7 +87,7 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 	return cmd
 }
 
-// rowsOfLevels returns the result of the command for every output format.
+// rowsOfLevels returns the levels in the form that every output format prints.
 func rowsOfLevels(said []levelled) rows {
 	r := rows{value: levelRows(said), table: func(w io.Writer, _ bool) error { return writeLevels(w, said) }}
 	for _, l := range levelRows(said) {
@@ -96,7 +96,7 @@ func rowsOfLevels(said []levelled) rows {
 	return r
 }
 
-// podNames returns the names of the control plane's ready Pods, for completion in a shell; none for --server.
+// podNames returns the names of the control plane's ready Pods, for completion in a shell; nil with --server.
 func (c *controlPlane) podNames(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
 	defer c.close()
 	_, err = c.pages(ctx)
@@ -132,7 +132,7 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 }
 
 // controlZ returns the interfaces at which levels are changed: the addresses of --server, or the port of all ready
-// Pods. args may have one element, a Pod or a workload, which limits the Pods. With --server an element of args is an
+// Pods. args may have one element: a Pod, or a workload whose Pods are meant. With --server such an element is an
 // error.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
 	found, err := c.pages(ctx)
@@ -162,8 +162,8 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 	return pages, nil
 }
 
-// podsNamed returns the control plane's ready Pods that POD, pod/POD or a workload (deploy/NAME) selects. The error
-// reports an unknown kind, or that no ready Pod is selected.
+// podsNamed returns the control plane's ready Pods that POD, pod/POD or a workload (deploy/NAME) selects. Errors: the
+// kind is unknown, the Pods of the workload cannot be read, or no ready Pod is selected.
 func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster.Pod, error) {
 	names := []string{object}
 	if kind, name, is := strings.Cut(object, "/"); is {
@@ -185,8 +185,8 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	return pods, nil
 }
 
-// unasked returns the reasons why Pods with these names got no request; empty if they are not Pods of the control
-// plane.
+// unasked returns the reasons why Pods with these names got no request; empty if no reason is known, as for Pods that
+// do not belong to the control plane.
 func (c *controlPlane) unasked(names []string) (why string) {
 	for _, missing := range c.missing {
 		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {
@@ -218,9 +218,9 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 	return said, errors.Join(errs...)
 }
 
-// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. If one of these
-// processes lacks a scope of the changes, no level is changed, and said is nil. failed joins the errors of processes
-// that did not answer or refused a change. Without changes it only reads the levels.
+// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. failed joins the
+// errors of processes that did not answer or refused a change. If a process that answers lacks a scope of the changes,
+// no level is changed, said is nil, and failed states only this. Without changes it only reads the levels.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -268,7 +268,7 @@ func (c levelChange) possible(said []levelled) error {
 	return nil
 }
 
-// change makes the changes in their order at one process, which has these scopes. It stops at the first error.
+// change makes the changes in their order at one process, whose scopes are given. It stops at the first error.
 func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
 	for _, c := range changes {
 		for _, s := range scopes {
@@ -299,7 +299,7 @@ type heldLevel struct {
 	About     string   `json:"about"`
 }
 
-// levelRows groups the processes by scope and level, in the order of scopes.
+// levelRows groups the processes by scope and level, sorted by the name of the scope.
 func levelRows(said []levelled) (all []heldLevel) {
 	for _, one := range said {
 		for _, s := range one.scopes {

@@ -1,10 +1,10 @@
-// Command navarchctl is the operator's tool. It shows the present or planned configuration of a proxy and the objects
-// that led to it. It reads them from a control plane, an Envoy, a saved file, or a folder without any server. It also
-// operates the certificate authority.
+// Command navarchctl is the operator's tool. It shows the present or planned configuration of a proxy, and the objects
+// that led to the configuration. Its sources are a control plane, an Envoy, a saved file, or a folder without any
+// server. It also operates the certificate authority.
 //
 // Owns: nothing.
-// Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.
-// Never: writes configuration, except what apply is given.
+// Reads: configuration folders, dumps, navarchd's HTTP pages, Envoy's admin interface, the API server, and etcd.
+// Never: changes a cluster or a store, except by the commands for such changes, for example apply, tag and uninstall.
 package main
 
 import (

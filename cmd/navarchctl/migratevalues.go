@@ -151,10 +151,9 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 	return all, nil
 }
 
-// settingsOfCluster returns the settings of the istiod that runs in a cluster. It merges the settings of the
-// Deployment with those of the Helm release's values. If Helm has no values, those of the ConfigMap
-// istio-sidecar-injector are used instead. An unreadable Deployment is an error; unreadable values are a line to
-// warnings.
+// settingsOfCluster returns the settings of the istiod that runs in a cluster. It merges the settings of the Deployment
+// with those of the Helm release's values. If Helm has no values, those of the ConfigMap istio-sidecar-injector are
+// used instead. An unreadable Deployment is an error. For unreadable values it writes a line to warnings.
 func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
 	name := inject.NameOf("istiod", c.Revision)
 	var d appsv1.Deployment
@@ -181,7 +180,8 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 }
 
 // releaseValues returns the settings in the values of a deployed Helm release. They are nil if the name is empty, no
-// Secret of the release exists, or the release is of another chart than istiod's.
+// Secret of the release exists, or the release is of another chart than istiod's. Errors: the API server fails, or the
+// record is invalid.
 func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
 	if release == "" {
 		return nil, nil

@@ -56,10 +56,13 @@ type choice struct {
 // aliases maps words to formats. A word selects the format if the command has this format.
 var aliases = map[string][]string{"table": {short}, "log": {text}, short: {text}, text: {short}}
 
+// String returns the present value.
 func (c *choice) String() string { return *c.into }
-func (c *choice) Type() string   { return c.kind }
 
-// Set stores the element of the list that v selects. It refuses other values with an error that has the list.
+// Type returns the type of the value for the help text.
+func (c *choice) Type() string { return c.kind }
+
+// Set stores the element of the list that v selects. For other values it returns an error that contains the list.
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
 		if strings.EqualFold(v, allowed) || slices.Contains(aliases[strings.ToLower(v)], allowed) {
@@ -98,7 +101,7 @@ type rows struct {
 	next  func(cmd *cobra.Command, of output) // suggests a next command; may be nil
 }
 
-// write prints the result in the format, and after it, except in JSON and YAML, calls next.
+// write prints the result in the format. Afterwards it calls next, except for JSON and YAML.
 func (o output) write(cmd *cobra.Command, r rows) error {
 	w := cmd.OutOrStdout()
 	var err error
@@ -151,8 +154,8 @@ func nextIs(purpose string, words ...string) func(*cobra.Command, output) {
 }
 
 // goesOn prints a suggested next command with its purpose to standard error, so standard output has the result alone.
-// It does nothing for formats of programs, and with --snapshot for commands that do not read a report. Flags of cmd
-// that select the control plane, the cluster or the folder are repeated.
+// It does nothing for formats that programs read. With --snapshot it does nothing for suggested commands that do not
+// read a report. Flags of cmd that select the control plane, the cluster or the folder are repeated.
 func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	to, _, err := cmd.Root().Find(words)
 	if !of.forPeople() || err == nil && openedOf(cmd.Context()) != nil && !isReader(commandName(to)) {

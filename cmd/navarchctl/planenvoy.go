@@ -123,8 +123,8 @@ func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error
 	return cmp.Or(complaint(out, file), err.Error()), nil
 }
 
-// complaint returns the reason in Envoy's output as one line. It omits prefixes of log lines, which have times, and the
-// name of the file, and is cut after maxRefusal bytes. Equal reasons thus are equal texts.
+// complaint returns the reason in Envoy's output as one line. It omits the name of the file, and the prefixes of log
+// lines, which contain times. So equal reasons are equal texts. The line is cut after maxRefusal bytes.
 func complaint(out []byte, file string) string {
 	text := strings.ReplaceAll(string(bytes.TrimSpace(out)), file, "bootstrap")
 	var lines []string

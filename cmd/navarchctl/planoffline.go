@@ -71,7 +71,7 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	return made.Report(preview.Usual), nil
 }
 
-// withoutShares removes the risks that depend on shares of the fleet: the proxies of --proxy are not the fleet.
+// withoutShares removes the risks that depend on shares of the fleet, because the proxies of --proxy are not the fleet.
 func withoutShares(made *preview.Plan) {
 	made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
 		return slices.Contains([]meaning.Code{meaning.ManyProxies, meaning.ViewsMultiply, meaning.PatchWithoutMatch}, r.Code)
@@ -113,8 +113,8 @@ func (c *change) applied(events []object.Event) (all []object.Event) {
 
 // proposals describes the effect of the change on each object, applied ones first. It marks two kinds as refused:
 // objects that the normaliser's problems make the validation webhook refuse, and deletions (except by --prune) of
-// objects that have no records in the snapshot before the change. The webhook's checks by CRDs and by its Judge are
-// not made.
+// objects that have no records in the snapshot before the change. The webhook's checks by CRDs, and its checks that
+// need types of Envoy (validate.Judge), are not made.
 //
 // found has the problems of the objects after the change. refused has, by object, those of them that are warnings and
 // make the webhook refuse (normal.Result.Refused). As in the webhook, they are errors of the applied objects.

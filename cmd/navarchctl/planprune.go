@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
+// errAll refuses a selector without requirements.
 var errAll = errors.New("an empty selector would delete everything")
 
 // pruneTo adds objects to the deleted objects of the change. The last argument lists the objects before the change.
@@ -75,8 +76,8 @@ func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	return c.pruneTo(p.prune, there)
 }
 
-// all returns the objects of a kind in all namespaces whose labels match the selector; none for a kind that the API
-// server does not serve.
+// all returns the objects of a kind whose labels match the selector, in all namespaces. It returns nil for a kind that
+// the API server does not serve.
 func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string) ([]*object.Object, error) {
 	base, resource, err := k.resource(ctx, in, "")
 	if apiserver.IsStatus(err, http.StatusNotFound) || err == nil && resource == nil {

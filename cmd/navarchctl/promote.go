@@ -36,7 +36,7 @@ func (e *etcd) promote() *cobra.Command {
 
 // promote promotes the revision of a store, so its leader writes to Kubernetes. It returns the previously promoted
 // revision; empty: there was none. A revision whose control plane has never led is refused. This check is omitted if
-// the user of etcd lacks the right to read the records.
+// the user of etcd lacks the right to read the head of the records. Other errors are etcd's.
 func promote(ctx context.Context, store *kv.Store) (before string, err error) {
 	switch led, err := store.Led(ctx); {
 	case errors.Is(err, kv.ErrForbidden):

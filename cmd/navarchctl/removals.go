@@ -20,12 +20,12 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removalsPage is the path at which every process lists held removals: objects that disappeared without a deletion, and
-// stay in effect. A POST request to the leader accepts a removal.
+// removalsPage is the path at which every process lists held removals. A held removal consists of objects that
+// disappeared without a deletion, and that stay in effect. A POST request to the leader accepts a removal.
 const removalsPage = "/debug/removals"
 
-// operatorAccount is the chart's service account that may accept removals. Its name ends with -REVISION for a revision
-// other than the default one.
+// operatorAccount is the chart's service account that may accept removals. For a revision other than the default one,
+// the account's name ends with -REVISION.
 const operatorAccount = "navarch-operator"
 
 // heldRemovals is the response of removalsPage.
@@ -89,8 +89,8 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 	return all, nil
 }
 
-// write prints a table of the removals, and below it the names of the objects of each. wide adds the cluster and the
-// source.
+// write prints a table of the removals, and below the table the names of the objects of each removal. wide adds columns
+// for the cluster and the source.
 func (r heldRemovals) write(w io.Writer, wide bool) error {
 	if len(r.Held) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is held")
@@ -170,10 +170,12 @@ right to create its tokens. Where the configuration comes from files, the comman
 	return cmd
 }
 
-// token returns the token that identifies the operator to the leader. The token of --token-file has priority, then that
-// of the kubeconfig. The token is empty if no kubeconfig is found, or for --server without --kubeconfig and --context:
-// the leader then accepts requests of its own machine. A kubeconfig's token for a --server on another machine is an
-// error. Pods receive the token through the API server, which knows it.
+// token returns the token that identifies the operator to the leader. The token of --token-file has priority, then the
+// token of the kubeconfig. The result is empty if no kubeconfig is found, or for --server without --kubeconfig and
+// --context. The leader then accepts only requests of its own machine.
+//
+// To use a kubeconfig's token for a --server on another machine is an error. Without --server, requests to the Pods go
+// through the API server, which knows the token already.
 func (c *controlPlane) token(ctx context.Context, account, file string, stdin io.Reader) (string, error) {
 	if file != "" {
 		return tokenOf(file, stdin)
@@ -191,8 +193,8 @@ func (c *controlPlane) token(ctx context.Context, account, file string, stdin io
 	return in.Token(ctx, account)
 }
 
-// tokenOf reads a token from a file, or from stdin for "-", without white space around it. Errors name the file; an
-// empty file is an error.
+// tokenOf reads a token from a file, or from stdin for "-", and removes white space around the token. An empty file is
+// an error. Errors name the file.
 func tokenOf(file string, stdin io.Reader) (string, error) {
 	raw, err := contentOf(file, io.LimitReader(stdin, maxToken))
 	token := strings.TrimSpace(string(raw))
@@ -215,7 +217,7 @@ func onThisMachine(address string) bool {
 }
 
 // accept sends the request to accept a removal to one process after the other until the leader answers. It returns the
-// leader's text. Errors: the leader refuses, or no process that answers leads.
+// leader's text. Errors: no process is found, a process refuses the request, or no process that answers leads.
 func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

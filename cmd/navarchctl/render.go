@@ -44,8 +44,8 @@ in the node of a bootstrap.`,
 	return cmd
 }
 
-// render prints the resources of one type (cluster, route and so on), or of all types if noun is empty. It returns
-// errProblems, after printing, if strict is set and the configuration has problems.
+// render prints the resources of one type (cluster, route and so on), or of all types if noun is empty. After printing,
+// it returns errProblems if strict is set and the configuration has problems.
 func render(cmd *cobra.Command, from *offline, noun string, format *output, strict bool) error {
 	var wanted []xds.Type
 	if noun != "" {

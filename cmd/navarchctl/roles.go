@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// storeRoles lists Navarch's roles in an etcd with authentication, and the users that need them, in the order of
-// printing.
+// storeRoles lists Navarch's roles in an etcd with authentication, in the order of printing. The field is describes the
+// users that need the role.
 var storeRoles = []struct {
 	role kv.Role
 	is   string
@@ -38,7 +38,7 @@ func (e *etcd) roles() *cobra.Command {
 }
 
 // writeRoles prints the etcdctl commands that create the roles of a mesh for one revision. An empty revision means the
-// default one. Names of roles end with -REVISION for other revisions. The error is that of w.
+// default revision. For other revisions, the names of the roles end with -REVISION. The error is that of w.
 func writeRoles(w io.Writer, mesh, revision string) error {
 	for _, r := range storeRoles {
 		name := string(r.role)
@@ -61,8 +61,8 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted quotes a key for a POSIX shell. An empty key, which etcd uses as the range end of a single key, becomes an
-// empty text.
+// quoted quotes a key for a POSIX shell. An empty key becomes an empty text. etcd uses an empty key as the range end of
+// a single key.
 func quoted(key string) string {
 	if key == "" {
 		return ""

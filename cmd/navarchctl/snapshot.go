@@ -21,11 +21,11 @@ import (
 // plane.
 const snapshotFlag = "snapshot"
 
-// reportReaders lists the commands that work on a report. Their subcommands are included.
+// reportReaders lists the commands that work on a report. All subcommands of a listed command work on a report, too.
 var reportReaders = []string{"analyze", "authz", "describe", "explain", "leader", "patches", "plan", "problems", "proxy-config",
 	"proxy-status", "removals list", "test", "version", "who-can", "why"}
 
-// opened is a report that replaces the control plane: each of its processes answers HTTP requests in memory.
+// opened is a report that replaces the control plane. Each process of the report answers HTTP requests in memory.
 type opened struct {
 	file      string
 	report    *report.Report
@@ -43,7 +43,7 @@ func openedOf(ctx context.Context) *opened {
 	return o
 }
 
-// now returns the time at which the report of --snapshot was made; without a report, the present time.
+// now returns the time at which the report of --snapshot was made. Without a report it returns the present time.
 func now(ctx context.Context) time.Time {
 	if o := openedOf(ctx); o != nil {
 		return o.report.Index.Created
@@ -81,7 +81,7 @@ func isReader(name string) bool {
 	return slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") })
 }
 
-// readsReports returns an error if the command does not work on a report, or a flag is set that selects another source.
+// readsReports returns an error if the command does not work on a report, or if another flag selects another source.
 func readsReports(cmd *cobra.Command) error {
 	name := commandName(cmd)
 	if !isReader(name) {
@@ -96,7 +96,7 @@ func readsReports(cmd *cobra.Command) error {
 	return nil
 }
 
-// openReport reads a report from a file. A report without processes is an error. Errors name flag and file.
+// openReport reads a report from a file. A report without processes is an error. Errors name the flag and the file.
 func openReport(file string) (*opened, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -113,8 +113,8 @@ func openReport(file string) (*opened, error) {
 	return &opened{file, r, replay.New(r)}, nil
 }
 
-// remarks returns the lines that each command prints first: file and time of the report, another version, and missing
-// replicas.
+// remarks returns the lines that each command prints first. They name the file and the time of the report, the version
+// if it is another version than this build's, and the missing replicas.
 func (o *opened) remarks() (lines []string) {
 	i := o.report.Index
 	lines = append(lines, fmt.Sprintf("note: from the report %s of %s", o.file, i.Created.Format(time.RFC3339)))
@@ -128,7 +128,7 @@ func (o *opened) remarks() (lines []string) {
 	return lines
 }
 
-// pages returns the processes of the report that serve proxies; with everyRole, all processes.
+// pages returns the processes of the report that served proxies, or all processes if everyRole is set.
 func (o *opened) pages(everyRole bool) (all []page) {
 	for _, p := range o.processes {
 		if p.Serves || everyRole {

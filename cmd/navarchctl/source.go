@@ -34,8 +34,8 @@ func (s *source) bind(cmd *cobra.Command) {
 	}
 }
 
-// read reads the dump of one proxy. types lists the resource types to read. args has the name of the proxy for a
-// control plane, and is empty for --envoy and --file. Errors: flags and args do not fit together, or the origin
+// read reads the dump of one proxy. types lists the resource types to read. For a control plane, args has the name of
+// the proxy. For --envoy and --file, args must be empty. Errors: flags and args do not fit together, or the origin
 // cannot be read.
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
@@ -57,7 +57,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types
 	return s.fromServer(ctx, args[0], types)
 }
 
-// fromServer reads the dump from the replica that the proxy is connected to.
+// fromServer reads the dump from the replica to which the proxy is connected.
 func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) (*dump.Dump, error) {
 	proxy, err := s.resolve(ctx, name)
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, e
 	return d, nil
 }
 
-// fromFile reads a dump from a file. If one type is requested and the file lacks its section, this is an error: an
-// empty table would look like the proxy's state.
+// fromFile reads a dump from a file. If only one type is requested and the file lacks its section, fromFile returns an
+// error, because an empty table would look like the proxy's state.
 func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error) {
 	raw, err := contentOf(s.file, stdin)
 	if err != nil {

@@ -87,7 +87,7 @@ func proxyStatusCommand() *cobra.Command {
 }
 
 // proxyStatus prints the status of the fleet, or of the one proxy that args names. bad is the number of proxies with a
-// refused or withheld resource, and of replicas whose proxies may be missing.
+// refused or withheld resource, plus the number of replicas whose proxies may be missing.
 func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
 	switch {
 	case len(args) == 1 && fleet.used(cmd):
@@ -105,8 +105,9 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 	return bad, err
 }
 
-// printStatus prints the status that the replicas list at /debug/syncz, which older versions have, too. bad is the
-// number of proxies with a refused or withheld resource, and of replicas whose proxies may be missing.
+// printStatus prints the status that the replicas list at /debug/syncz. Replicas of older versions have this page, too.
+// bad is the number of proxies with a refused or withheld resource, plus the number of replicas whose proxies may be
+// missing.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
 	all, err := t.status(cmd, args)
 	if err != nil {
@@ -133,7 +134,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	return bad, err
 }
 
-// statusNext suggests the next command. one reports that a single proxy was requested.
+// statusNext suggests the next command. one means that a single proxy was requested.
 func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) {
 	bad := faulty(all)
 	switch {
@@ -146,8 +147,8 @@ func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) 
 	}
 }
 
-// warnOfRemovals prints a warning if objects disappeared without a deletion and are held. It ignores failed requests:
-// replicas of older versions do not list held removals. The error is that of standard error.
+// warnOfRemovals prints a warning if objects disappeared without a deletion and are held. It ignores failed requests,
+// because replicas of older versions do not list held removals. The error is that of the write to standard error.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	held, err := anyOf[heldRemovals](cmd.Context(), &t.controlPlane, removalsPage) // every process knows them
 	if err != nil || len(held.Held) == 0 {
@@ -162,8 +163,9 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	return err
 }
 
-// status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns those with the name in args,
-// or those in the namespace of --namespace. It is an error if a named proxy is not connected.
+// status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns the proxies with the name in
+// args, or without a name the proxies in the namespace of --namespace. It is an error if a named proxy is not
+// connected.
 func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
 	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
 	if err != nil {
@@ -209,8 +211,8 @@ type proxyStatus struct {
 }
 
 // UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
-// are zero; a missing cluster_synced is computed from sent and acked. The error reports JSON that does not decode. raw
-// is copied.
+// are zero. A missing cluster_synced is computed from cluster_sent and cluster_acked, and likewise for the other types.
+// The error reports JSON that does not decode. raw is copied.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -309,7 +311,7 @@ func statusTable(w io.Writer, all []proxyStatus, details, wide bool) error {
 	return nil
 }
 
-// statusDetails prints what one proxy refused and what is withheld from it.
+// statusDetails prints the warming clusters of one proxy, and its refused and withheld resources.
 func statusDetails(w io.Writer, p proxyStatus) error {
 	if warming := p.types[xds.Cluster].Warming; warming != nil {
 		if err := printDetails(w, warmingLines(warming), nil, ""); err != nil {
@@ -342,7 +344,7 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 	return nil
 }
 
-// warmingLines describes since when a proxy has been warming clusters, and which clusters may be among them.
+// warmingLines describes the time since which a proxy has been warming clusters, and the clusters that may warm.
 func warmingLines(warming *inspect.Warming) (lines []string) {
 	if warming.NotRequested {
 		lines = append(lines,
@@ -361,7 +363,7 @@ func warmingLines(warming *inspect.Warming) (lines []string) {
 	return lines
 }
 
-// has describes the version of a resource that the proxy uses; empty: it uses none.
+// has describes the version of a resource that the proxy uses. An empty version means that the proxy uses no version.
 func has(good string) string {
 	if good == "" {
 		return "the proxy has no version"

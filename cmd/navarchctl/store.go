@@ -24,8 +24,8 @@ func storeCommand() *cobra.Command {
 	return cmd
 }
 
-// with opens the store, runs one operation on it within the timeout, and closes the store. Errors of all three are
-// returned.
+// with opens the store, runs one operation on it within the timeout, and closes the store. It returns the errors of all
+// three steps.
 func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.Context, *kv.Store) error) error {
 	store, err := e.open()
 	if err != nil {
@@ -36,7 +36,7 @@ func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.
 	return errors.Join(do(ctx, store), store.Close())
 }
 
-// replaced returns a hidden command in place of a removed one. It fails with the name of its replacement.
+// replaced returns a hidden command in place of a removed command. It fails, and the error names the replacement.
 func replaced(use, by string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: "Gone: " + by + " takes its place",
 		Example: "  " + by, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {

@@ -133,8 +133,8 @@ func (s *suggesting) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// readUsage reads the usage of all proxies. A file that cannot be opened or an address that does not answer is an
-// error. A stream or a Pod that cannot be read is added to the report.
+// readUsage reads the usage of all proxies. Errors: a file cannot be opened, an address does not answer, the Pods
+// cannot be listed, or ctx ends. A stream or a Pod that cannot be read is added to the report instead.
 func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Reader) error {
 	for _, path := range args {
 		in := stdin
@@ -220,7 +220,7 @@ func (s *suggesting) answers(from string, in io.Reader) {
 	}
 }
 
-// suggest adds the suggestions to the report, and the plan of those that save something.
+// suggest adds the suggestions to the report, and the plan of the Sidecars that save something.
 func (s *suggesting) suggest(ctx context.Context, events []object.Event, before *mirror.Snapshot) error {
 	resolved, _ := resolve.Snapshot(before)
 	s.report.SchemaVersion = 1
@@ -259,7 +259,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 }
 
 // with adds the suggested Sidecars to the configuration. It returns the Sidecars, the snapshot of the result, and the
-// problems of that snapshot. The error names a Sidecar that is not a valid object.
+// problems of this snapshot. The error names a Sidecar that is not a valid object, or is that of the snapshot.
 func (s *suggesting) with(events []object.Event) (objects []*object.Object, after *mirror.Snapshot, found []object.Problem, err error) {
 	for _, entry := range s.report.Suggestions {
 		if entry.Sidecar == nil {
@@ -282,8 +282,8 @@ func (s *suggesting) with(events []object.Event) (objects []*object.Object, afte
 // mostMeasured bounds the proxies of a namespace whose savings are measured.
 const mostMeasured = 8
 
-// savings measures the first mostMeasured proxies of each suggestion with and without its Sidecar, and records the
-// largest saving. It drops a Sidecar that saves no bytes.
+// savings measures the first mostMeasured proxies of each suggestion with and without its Sidecar. It records the
+// numbers of the proxy with the largest saving, and drops a Sidecar that saves no bytes.
 func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	after, _ = resolve.Snapshot(after)
 	with := plan.New(plan.Settings{Snapshot: after, Cluster: s.cluster})
@@ -320,7 +320,7 @@ func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	return nil
 }
 
-// bytesOf returns the number of clusters that a proxy has in a plan, and the bytes of all its resources.
+// bytesOf returns the number of clusters that a proxy has in a plan, and the bytes of all resources of the proxy.
 func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, err error) {
 	proxy, err := join(planner, node)
 	if err != nil {
@@ -336,7 +336,7 @@ func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, e
 	return len(all[xds.Cluster]), size, nil
 }
 
-// text prints the summary, the Sidecars and the plan.
+// text prints the summary. If a Sidecar is suggested, it also prints the Sidecars and the plan.
 func (s *suggesting) text(w io.Writer) error {
 	if err := show.Suggestions(w, &s.report); err != nil || s.report.Plan == nil {
 		return err
@@ -349,7 +349,7 @@ func (s *suggesting) text(w io.Writer) error {
 	return show.ChangeOf(s.report.Plan, false).Text(w)
 }
 
-// sidecarYAML prints the Sidecars as YAML documents. Comments name the unused hosts that a VirtualService routes to.
+// sidecarYAML prints the Sidecars as YAML documents. Comments name the unused hosts to which a VirtualService routes.
 func sidecarYAML(w io.Writer, all []suggest.Entry) error {
 	for _, e := range all {
 		if e.Sidecar == nil {

@@ -56,8 +56,8 @@ func openTags(in *tagFlags) (tags.Tags, error) {
 	return tags.Tags{API: c.API, Namespace: c.Namespace}, nil
 }
 
-// tagSetCommand returns the command set or generate, by its name: set changes a tag, and generate prints the tag's
-// webhook configuration.
+// tagSetCommand returns the command set or generate, by its name. The command set changes a tag. The command generate
+// prints the tag's webhook configuration.
 func tagSetCommand(in *tagFlags, name string) *cobra.Command {
 	var (
 		revision  string
@@ -175,7 +175,7 @@ func tagRemoveCommand(in *tagFlags) *cobra.Command {
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
 // confirmed asks the user to type a word before a step that cannot be undone. If yes is set, it does not ask and
-// returns nil. For any other input it returns errNotConfirmed.
+// returns nil. For any other input it returns errNotConfirmed. It returns the error of a failed read.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

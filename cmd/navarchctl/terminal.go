@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/printable"
 )
 
-// guardStderr makes a command and its subcommands escape control characters in all texts for standard error.
-// If standard error is a terminal that can erase a line, they also report their progress there. Standard
-// output is not changed, because other programs read it: the printers escape texts for people (show.Printable).
+// guardStderr makes a command and its subcommands escape control characters in all texts for standard error. If
+// standard error is a terminal that can erase a line, they also report their progress there. Texts on standard output
+// stay as they are, because other programs read them. The printers escape texts for people (show.Printable).
 func guardStderr(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		guardStderr(sub)

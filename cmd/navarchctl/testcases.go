@@ -50,7 +50,7 @@ type testRequest struct {
 // testWant contains the expected values. Fields that are not stated are not compared.
 type testWant struct {
 	Outcome string `json:"outcome"`
-	// Status is the HTTP status that the proxy itself answers: also 503 if no destination of the route can receive the
+	// Status is the HTTP status that the proxy itself answers. It is 503 if no destination of the route can receive the
 	// request.
 	Status int `json:"status"`
 	// Clusters are all clusters that may receive the request, in any order. Cluster states a single cluster.
@@ -172,7 +172,7 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 	return nil
 }
 
-// one runs a case. The error means that the case is invalid, or its proxy cannot be read; differences are part of the
+// one runs a case. The error means that the case is invalid, or its proxy cannot be read. Differences are part of the
 // result.
 func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
 	if (c.From == "") == (c.To == "") && !q.local() {
@@ -277,8 +277,8 @@ func (w testWant) differences(r walk.Result) (all []string) {
 	return all
 }
 
-// answeredStatus returns the HTTP status that the proxy itself answers: 503 if no destination can receive the request,
-// and 0 if the status is that of the destination.
+// answeredStatus returns the HTTP status that the proxy itself answers. It is 503 if no destination can receive a
+// forwarded request, and 0 if the status is that of the destination.
 func answeredStatus(r walk.Result) int {
 	if r.Outcome != walk.Forwarded || r.TCP {
 		return r.Status

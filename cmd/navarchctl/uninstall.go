@@ -99,7 +99,8 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 }
 
 // keeps lists the objects that uninstalling the chart keeps. With --purge it stores the objects to delete in u.gone,
-// and returns an error while the control plane runs. It also fails if a definition of --crd does not exist.
+// and returns an error while the control plane runs. Other errors: a definition of --crd does not exist, or the API
+// server cannot be queried.
 func (u *uninstall) keeps(ctx context.Context) error {
 	kept, err := u.found.Kept(ctx)
 	if err != nil {

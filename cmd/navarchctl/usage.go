@@ -9,8 +9,8 @@ import (
 )
 
 // mistyped prepares a command and all its subcommands for mistakes on the command line. A command that only groups
-// others refuses an unknown subcommand, which cobra answers with the help text and exit code 0. Errors about flags and
-// about the number of arguments end with the command's usage line and its help.
+// others refuses an unknown subcommand. Without mistyped, cobra prints the help text and ends with exit code 0. Errors
+// about flags and about the number of arguments end with the command's usage line and the command for its help.
 func mistyped(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		mistyped(sub)
@@ -72,8 +72,8 @@ func similarTo(names []string, word string) []string {
 	return cmd.SuggestionsFor(word)
 }
 
-// similarFlag returns a text with the flags that are similar to the unknown flag of an error; empty for other errors,
-// and without a similar flag.
+// similarFlag returns a text with the flags that are similar to the unknown flag of an error. The text is empty for
+// other errors, and without a similar flag.
 func similarFlag(cmd *cobra.Command, err error) string {
 	_, word, unknown := strings.Cut(err.Error(), "unknown flag: --")
 	if !unknown {

@@ -165,7 +165,7 @@ type vmFile struct {
 	secret     bool
 }
 
-// files returns all files of a machine, in the order of writing: the token is last. It prints a note if no address of
+// files returns all files of a machine in the order of writing, with the token last. It prints a note if no address of
 // the control plane is known.
 func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say io.Writer) ([]vmFile, error) {
 	mesh, err := source.mesh(ctx)
@@ -200,7 +200,7 @@ func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say 
 		{name: "hosts", text: hosts}, {name: "istio-token", text: token, secret: true}}, nil
 }
 
-// writeFiles creates the folder with mode 0700, and replaces existing files of the same names.
+// writeFiles creates the folder if it is missing, sets its mode to 0700, and replaces existing files of the same names.
 func writeFiles(dir string, files []vmFile) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -232,8 +232,8 @@ func writeFiles(dir string, files []vmFile) error {
 	return nil
 }
 
-// revisioned reports whether a revision other than the default one is stated. istioctl then states the address of the
-// CA, too.
+// revisioned reports whether a revision other than the default one is stated. With such a revision, istioctl also
+// states the address of the CA.
 func (o *vmOptions) revisioned() bool { return o.revision != "" && o.revision != "default" }
 
 // host returns the control plane's DNS name, which contains the revision unless it is the default one.

@@ -12,8 +12,8 @@ import (
 )
 
 // proxyConfig returns the defaultConfig of mesh.yaml. The annotations proxy.istio.io/config of the WorkloadGroup, and
-// then of its template, override the mesh's defaultConfig. The proxyMetadata of all three are merged, and the values
-// that istioctl adds override them (istioctl/pkg/workload, createMeshConfig).
+// then of its template, override the mesh's defaultConfig. The proxyMetadata of all three are merged. The values that
+// istioctl adds (istioctl/pkg/workload, createMeshConfig) override the merged values.
 func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, error) {
 	var mesh struct {
 		DefaultConfig map[string]any `json:"defaultConfig"`

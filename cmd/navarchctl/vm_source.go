@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// source returns the source that the flags select: the cluster if a kubeconfig is stated, else the data directory.
+// source returns the source that the flags select. With a kubeconfig it is the cluster, else the data directory. An
+// error means that the kubeconfig is unusable.
 func (o *vmOptions) source() (vmSource, error) {
 	if o.kubeconfig == "" {
 		return vmFiles{o}, nil
@@ -107,8 +108,8 @@ func (c vmCluster) token(ctx context.Context, namespace, account string, ttl tim
 	return answer.Status.Token, nil
 }
 
-// ingress returns the first IP address of the Service's load balancer, else its first external IP; empty if neither is
-// known.
+// ingress returns the IP address of the first entry of the Service's load balancer, else the Service's first external
+// IP. Empty: neither is known, or the Service cannot be read.
 func (c vmCluster) ingress(ctx context.Context) string {
 	name, namespace, _ := strings.Cut(c.ingressService, ".")
 	if namespace == "" {

@@ -25,7 +25,7 @@ type waiter struct {
 	controlPlane
 	namespace  string
 	revision   int64 // of the store; 0: an object is awaited
-	generation int64 // --generation; 0: that at the API server
+	generation int64 // --generation; 0: the generation at the API server
 	condition  string
 	timeout    time.Duration
 	format     output
@@ -35,7 +35,7 @@ type waiter struct {
 type awaited struct {
 	kind            kindName
 	namespace, name string
-	generation      int64 // generation to deliver; 0: the one that the leader has read
+	generation      int64 // generation to deliver; 0: the generation that the leader has read
 	revision        int64 // of the store; 0: requested from the leader
 	guessed         bool  // the namespace is the default, because none is stated
 }
@@ -179,9 +179,9 @@ const (
 	betweenAsks  = 250 * time.Millisecond
 )
 
-// wait waits until all affected proxies have acknowledged, or ctx ends, and prints the result. Errors: the leader has
-// not stored the object in time, not all proxies have acknowledged, a proxy refuses the change, or the object has
-// errors.
+// wait waits until all affected proxies have acknowledged, or ctx ends, and prints the result. Errors: no process
+// answers, the leader has not stored the object in time, not all proxies have acknowledged, a proxy refuses the change,
+// the object has errors, or its errors cannot be read.
 func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error {
 	var problems []string
 	if on.revision == 0 {
@@ -235,7 +235,7 @@ func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fl
 
 // stored requests the store's revision of an object from the leader, until the leader has stored the generation or ctx
 // ends. A change of the leader delays the result. Errors: errSeveral, or the reason why there is no revision yet. If no
-// namespace is stated and another namespace has the object, the error is returned before ctx ends.
+// namespace is stated and another namespace has the object, stored fails before ctx ends.
 func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err error) {
 	q := url.Values{"kind": {on.kind.kind}, "group": {on.kind.group}, "namespace": {on.namespace}, "name": {on.name},
 		"generation": {strconv.FormatInt(on.generation, 10)}}
@@ -282,7 +282,7 @@ var (
 
 // leaders sends a request to all processes concurrently, and returns the answer of the leader. The other processes
 // answer without waiting. Errors: errSeveral if two processes lead, else the last failure of a process, or errLeader if
-// all answer and none leads.
+// all processes answer and no process leads.
 func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, err error) {
 	pages, err := w.pages(ctx)
 	if err != nil {
@@ -332,8 +332,8 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 }
 
 // delivered requests the state of the delivery from any replica, until all proxies have acknowledged or ctx ends. It
-// returns the last answer; the error means that there was no answer. If the replica that was requested goes away, the
-// next request is sent to another replica: the proxies of the lost replica connect to the other replicas.
+// returns the last answer. The error means that there was no answer. If a replica goes away during a request, the next
+// request goes to another replica, because the proxies of the lost replica connect to the other replicas.
 func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answer[fleetapi.Delivery], err error) {
 	q := url.Values{"revision": {strconv.FormatInt(on.revision, 10)}}
 	if object := on.object(); object != "" {

@@ -111,7 +111,7 @@ func (q *walks) planned(file string) (*subject, error) {
 	return s, nil
 }
 
-// ofDump returns the resources of a dump that are in use: those that are neither warming nor draining.
+// ofDump returns the resources of a dump that are in use, which means neither warming nor draining.
 func ofDump(d *dump.Dump) *walk.Messages {
 	out := &walk.Messages{}
 	for _, of := range d.Resources {
@@ -177,7 +177,7 @@ func (c *client) apply(cmd *cobra.Command, r *walk.Request) error {
 	return err
 }
 
-// withHeaders adds headers of the form "NAME: VALUE" to a request; the header host sets :authority.
+// withHeaders adds headers of the form "NAME: VALUE" to a request. The header host sets :authority.
 func withHeaders(r *walk.Request, headers []string) error {
 	for _, h := range headers {
 		name, value, ok := strings.Cut(h, ":")

@@ -21,9 +21,10 @@ var workloadKinds = map[string]string{
 	"rs": "replicasets", "replicaset": "replicasets", "replicasets": "replicasets",
 }
 
-// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the name of a proxy. The proxy of a Pod need not be
-// connected. For a workload, it returns the proxy of the first connected Pod, sorted by name, and fails if no Pod is
-// connected. Errors name the object.
+// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the name of a proxy. The proxy of a Pod need not be connected.
+// For a workload, it returns the proxy of the first connected Pod in the order of names. Errors: the kind is unknown,
+// the workload cannot be read, no Pod is connected, or the connected proxies cannot be listed. All except the last name
+// the object.
 func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 	kind, name, _ := strings.Cut(object, "/")
 	namespace := cmp.Or(t.namespace, corev1.NamespaceDefault)

@@ -18,8 +18,8 @@ import (
 type current struct{ ring *keyring.Keyring }
 
 // Current returns the authority that signs at present. The error reports why nothing can be signed: the clock is not
-// trusted, or the keyring is sealed. Exception: a replica that started while etcd is away has not compared its clock,
-// but gets the authority. Such a replica only renews (Spend), within the number and times that etcd recorded while the
+// trusted, or the keyring is sealed. A replica that started while etcd is away has not compared its clock, but gets the
+// authority all the same. Such a replica only renews (Spend), within the number and times that etcd recorded while the
 // clock was compared.
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
@@ -33,8 +33,7 @@ func (c current) Current() (*caserve.Current, error) {
 }
 
 // canSign reports whether this process can issue certificates: an authority is active, and this machine's clock is
-// trusted. With a wrong clock, valid credentials could seem expired. Such a process signs nothing, and ends no streams
-// for expired credentials (ca/expiry).
+// trusted. With a wrong clock, valid credentials could seem expired.
 func canSign(ring interface {
 	State() *keyring.State
 	ClockOff() error
@@ -45,8 +44,8 @@ func canSign(ring interface {
 // journal records certificates in the keyring's journal.
 type journal struct{ ring *keyring.Keyring }
 
-// Append implements caserve.Journal: it returns once etcd has the entry. Errors: an untrusted clock
-// (Keyring.ClockOff), and those of Keyring.Append, converted by inServe.
+// Append implements caserve.Journal. It blocks like Keyring.Append, and returns once the entry is durable in etcd.
+// Errors: an untrusted clock (Keyring.ClockOff), and those of Keyring.Append, converted by inServe.
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 	if err := j.ring.ClockOff(); err != nil {
 		return err
@@ -76,8 +75,8 @@ func inServe(err error) error {
 // renewals records renewals on this replica's disk while etcd is away.
 type renewals struct{ *keyring.Keyring }
 
-// Spend counts one renewal, which e describes, and stores the count on disk. shownEnds is the end of the certificate
-// that the caller has shown. Errors are those of Keyring.Spend, converted by inServe.
+// Spend records one renewal, which e describes, on disk. shownEnds is the end of the certificate that the caller has
+// shown. Errors are those of Keyring.Spend, converted by inServe.
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }
@@ -85,17 +84,19 @@ func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 // revocations reports identities and serial numbers that the keyring revokes.
 type revocations struct{ ring *keyring.Keyring }
 
-// RevokedIdentity implements the CA's check of identities.
+// RevokedIdentity reports whether the keyring's present state revokes an identity. It implements caserve.Revocations.
 func (r revocations) RevokedIdentity(id spiffeid.ID) bool { return r.ring.State().RevokedIdentity(id) }
 
-// RevokedSerial implements the CA's check of serial numbers.
+// RevokedSerial reports whether the keyring's present state revokes a certificate. serial is lower-case hexadecimal
+// without leading zeros. It implements caserve.Revocations.
 func (r revocations) RevokedSerial(serial string) bool { return r.ring.State().RevokedSerial(serial) }
 
 // holders records clients' reports of the root certificates that they have.
 type holders struct{ ring *keyring.Keyring }
 
-// Held stores in the keyring a client's report of its trusted roots. It blocks until etcd has the report. Errors are
-// those of Keyring.Held.
+// Held stores in the keyring a client's report of its trusted roots, and blocks until etcd has the report. If the roots
+// lack a root of the present bundle, the keyring remembers the report, or a quota is used up, Held stores nothing and
+// returns nil. Errors are those of Keyring.Held.
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
 	return h.ring.Held(ctx, held.Serial, held.Identity.String(), keyring.OriginOf(held.Credential), held.Roots, held.NotAfter)
 }
@@ -120,7 +121,7 @@ func certificateHooks() caserve.Hooks {
 	}
 }
 
-// gauges sets the CA's metrics; now is the time from which remaining lifetimes are computed.
+// gauges sets the CA's metrics. now is the time from which remaining lifetimes are computed.
 func (a *authority) gauges(now time.Time) {
 	k := a.ring.Stats()
 	obs.Sealed.Set(flag(k.Sealed))

@@ -38,8 +38,8 @@ type addresses struct {
 }
 
 // open binds the addresses at once, and returns the tasks that serve them with the services that the roles registered.
-// The function secure returns the TLS configuration of the secure address; if it returns nil, the address is off.
-// Errors name flags.
+// The function secure returns the TLS configuration of the secure address. If it returns nil, the address is off.
+// Errors: an address cannot be bound (the error names the flag), or the error of secure.
 func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
 	serves := p.config.has(roleXDS)
@@ -76,7 +76,8 @@ func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	}
 }
 
-// tlsOfFiles returns the TLS configuration for the certificate files of --tls-cert; nil without this flag.
+// tlsOfFiles returns the TLS configuration for the certificate files of --tls-cert; nil without this flag. The error
+// reports a file that cannot be read or used.
 func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	if c.tlsCert == "" {
 		log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
@@ -92,10 +93,11 @@ func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	return serving.ByFiles(c.tlsCert, c.tlsKey, clients)
 }
 
-// goAway is the time between GOAWAY and the end of the connections.
+// goAway is the maximum time between GOAWAY and the end of the connections.
 const goAway = 200 * time.Millisecond
 
-// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text.
+// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text. The
+// error is that of the binding.
 func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -127,10 +129,9 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	}}, nil
 }
 
-// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). For configuration streams
-// it returns 0: their messages are limited by ISTIO_GPRC_MAXRECVMSGSIZE alone. Certificate requests are limited by
-// the size of a CSR. The largest messages of other methods are lists of fingerprints of roots
-// (caserve.HoldersMethod).
+// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). For configuration streams it
+// returns 0, because only ISTIO_GPRC_MAXRECVMSGSIZE limits their messages. Certificate requests are limited by the size
+// of a CSR. The largest messages of other methods are lists of fingerprints of roots (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {
 	case strings.HasPrefix(method, "/envoy.service."):

@@ -29,8 +29,8 @@ import (
 var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
 // configurations adds the task that follows the cluster's webhook configurations, and returns the followed
-// configurations. It returns nil without a cluster, without a source of the mesh's roots, or without a role that
-// needs the configurations.
+// configurations. It returns nil without a cluster, without a source of the mesh's roots, or without a role that needs
+// the configurations. The error reports an invalid setting of the cluster.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
@@ -45,8 +45,8 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	return all, nil
 }
 
-// addAdmit adds role admit. It returns the webhook configurations of the cluster, which role ingest needs too; nil:
-// none are followed.
+// addAdmit adds role admit. It returns the webhook configurations of the cluster, which role ingest needs too. They are
+// nil if this process does not follow them (configurations).
 func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 	if err := a.addRoots(); err != nil {
 		return nil, err
@@ -59,7 +59,8 @@ func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 }
 
 // answerReviews adds the server of the webhooks, which answers admission reviews of the cluster's API servers. Every
-// replica answers, whether or not it leads.
+// replica answers, whether or not it leads. Errors: no certificate is configured, --https-addr cannot be bound, or a
+// part cannot be made.
 func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	conf, err := a.webhookTLS(all)
 	if err != nil {
@@ -89,7 +90,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
-			limits.Leave = min(time.Second, a.config.shutdown/10) // half of the default of place.Leaving.Margin, the end of a stop
+			limits.Leave = min(time.Second, a.config.shutdown/10) // half of the default of place.Leaving.Margin
 			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
@@ -104,8 +105,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 }
 
 // webhookTLS returns the webhooks' TLS configuration. With an operator's certificate the server presents this
-// certificate; the operator writes its root into the webhook configurations. Otherwise the server presents a
-// certificate of the mesh's CA, once the webhook configurations have the root of that CA.
+// certificate, and the operator writes its root into the webhook configurations. Otherwise the server presents a
+// certificate of the mesh's CA, once the webhook configurations have the root of that CA. The error reports a missing
+// or invalid certificate.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
 	case a.roots == nil && a.config.tlsCert == "":

@@ -24,7 +24,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// addAPI adds /api/v1. deliveries is nil without role xds. objects is nil without role ingest.
+// addAPI adds /api/v1. deliveries is nil without role xds. objects is nil without role ingest. The error is that of
+// proof.
 func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error {
 	c := a.config
 	conf := api.Config{Self: c.processName(), Zone: c.zone, Version: obs.Version, Rules: a.pages.Rules, Pages: a.pages, Objects: objects,
@@ -89,6 +90,7 @@ func (a *assembly) proof() (p ask.Proof, err error) {
 	return p, nil
 }
 
+// errNoCertificate is the reason why a process without a keyring and without --tls-cert has no certificate.
 var errNoCertificate = errors.New("the secure address is off: it needs role ca, --kek, or --tls-cert and --tls-key")
 
 // pagesOverHTTP returns the handler of /debug and /api/v1.

@@ -31,13 +31,14 @@ type apiServers struct {
 	known atomic.Pointer[map[netip.Addr]bool] // nil: not read yet
 }
 
-// has reports whether an address is known as an API server's.
+// has reports whether an address is known as the address of an API server. It returns false before the first successful
+// read.
 func (a *apiServers) has(addr netip.Addr) bool {
 	known := a.known.Load()
 	return known != nil && (*known)[addr.Unmap()]
 }
 
-// run updates the addresses until ctx ends. After an error the previous addresses stay in use.
+// run updates the addresses until ctx ends, and returns nil. After an error the previous addresses stay in use.
 func (a *apiServers) run(ctx context.Context) error {
 	failed := false
 	for {
@@ -52,6 +53,7 @@ func (a *apiServers) run(ctx context.Context) error {
 	}
 }
 
+// read reads the addresses once.
 func (a *apiServers) read(ctx context.Context) error {
 	var slice discoveryv1.EndpointSlice
 	if err := a.api.Do(ctx, http.MethodGet, apiServersPath, nil, &slice); err != nil {

@@ -60,8 +60,8 @@ type assembly struct {
 	questions *api.API // /api/v1
 	sums      api.Sums // of this replica's proxies
 	callers   *callers.Callers
-	api       *apiserver.Client // of the config cluster; nil: none is configured
-	clusters  *kube.Clusters    // API servers of other clusters; nil: none, or the process has no callers
+	api       *apiserver.Client // of the config cluster; nil: no API server is configured
+	clusters  *kube.Clusters    // API servers of other clusters; nil: no other clusters, or the process has no callers
 	roots     serving.Ring      // the mesh's roots: the keyring or its replacement; nil: unknown
 	serving   *serving.TLS      // this process's serving certificate
 
@@ -98,8 +98,8 @@ func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourc
 // returns their number.
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
-// assemble makes the roles of a process and their shared parts, and binds its addresses. Errors about invalid flags
-// name the flag.
+// assemble makes the roles of a process and their shared parts, and binds its addresses. Errors: an invalid flag, which
+// the error names, or a part that cannot be made.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry,
 		tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
@@ -139,7 +139,8 @@ func (a *assembly) followStore() {
 	a.add(spacePart(full))
 }
 
-// open binds the addresses, and adds their servers and the tasks for gauges, health and memory.
+// open binds the addresses, and adds their servers and the tasks for gauges, health and memory. The error reports an
+// address that cannot be bound, or an invalid TLS configuration.
 func (a *assembly) open() error {
 	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
@@ -292,8 +293,8 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*le
 }
 
 // addIngester adds role ingest, and returns the object that answers questions about objects. ring has the revocations
-// and the mesh's roots; nil: this process does not follow the keyring. hooks are the cluster's webhook configurations;
-// nil: none are followed.
+// and the mesh's roots. It is nil if this process does not follow the keyring. hooks are the cluster's webhook
+// configurations. They are nil if this process does not follow them.
 func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring,
 	hooks *webhooks.Configurations) (api.Objects, error) {
 	log := a.scoped(obs.ScopeIngest)

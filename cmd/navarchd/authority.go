@@ -61,9 +61,11 @@ func (c *config) renewals() int {
 }
 
 // newAuthority makes the keyring, the callers' authentication and the signing service. rooted reports whether
-// reports whether root-cert.pem was written. snapshot returns the known configuration. The elected ingester may lack
-// role ca. Therefore every process with role ca may end rotations and prune the journal; the transactions fail after
-// a concurrent change.
+// root-cert.pem was written. snapshot returns the known configuration. Errors: an invalid flag, or a part that cannot
+// be made.
+//
+// The elected ingester may lack role ca. Therefore every process with role ca may end rotations and prune the journal.
+// Transactions of such a process fail after a concurrent change.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
 	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
@@ -104,7 +106,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	return a, err
 }
 
-// callersConfig configures the authentication of callers. cluster has the facts about the cluster's tokens; revoked
+// callersConfig configures the authentication of callers. cluster has the facts about the cluster's tokens. revoked
 // reports the revocations that this process knows.
 func (c *config) callersConfig(snapshot func() *mirror.Snapshot,
 	cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
@@ -125,7 +127,8 @@ func (a *authority) peerIssued() *serving.PeerIssued {
 // peerName returns a DNS name in the serving certificate of each process of this control plane.
 func (c *config) peerName() string { return "istiod." + c.env.podNamespace + ".svc" }
 
-// controlPlane returns the identities of this control plane's processes.
+// controlPlane returns the identities of this control plane's processes, first that of this process. The error names
+// the variables and the flag of an invalid name.
 func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, err error) {
 	for _, account := range append([]string{c.env.account}, c.accounts...) {
 		id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", account)
@@ -156,6 +159,7 @@ func (c *config) believed() func() ([]*x509.Certificate, error) {
 	}
 }
 
+// servingNames returns the DNS names and IP addresses in this process's serving certificate.
 func (c *config) servingNames() []string {
 	names := issue.ServingNames(c.env.podNamespace, c.env.revision, c.env.customHost)
 	return append(names, "localhost", "127.0.0.1", "::1")
@@ -170,8 +174,8 @@ func (a *authority) compares() keyring.Clock {
 	return a.clock
 }
 
-// askPeers returns a function that asks the other replicas with role ca for the keyring that they remember; nil: no
-// replicas are named.
+// askPeers returns a function that requests the keyring that the other replicas with role ca remember. It returns nil
+// if no replicas are named (--ca-peers).
 func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	if len(c.caPeers) == 0 {
 		return nil
@@ -182,8 +186,8 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 }
 
 // part returns the role's part of the process: the keyring and, in role ca, the services that sign. This machine's
-// clock is compared with the API server's; api may be nil. secrets follows the Secrets with the mesh's CA, and may be
-// nil.
+// clock is compared with the API server's, unless api is nil. secrets follows the Secrets with the mesh's CA, and may
+// be nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},

@@ -32,7 +32,7 @@ type addressStatus struct {
 }
 
 // newAutomatic makes the leader of address assignment and its duties, without sending a request. api (of the config
-// cluster) and writes are nil if the configuration comes from files alone. Errors name flags.
+// cluster) and writes are nil if the configuration comes from files alone. The error names the flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
@@ -77,7 +77,7 @@ func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	s.writer.Want(status.Addresses(out))
 }
 
-// lead runs one term.
+// lead runs one term, until ctx ends.
 func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -85,7 +85,7 @@ func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = s.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of address assignment in this process's term.
 func (a *automatic) problems() (all []object.Problem) {
 	for _, p := range a.leader.Problems() {
 		all = append(all, problemOfAddresses(a.origin, p.Namespace, p.Name.Name, p.Message))
@@ -93,7 +93,7 @@ func (a *automatic) problems() (all []object.Problem) {
 	return all
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of writing statuses in this process's term.
 func (s *addressStatus) problems() (all []object.Problem) {
 	if why := s.lock.Unknown(); why != "" {
 		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces",
@@ -105,6 +105,7 @@ func (s *addressStatus) problems() (all []object.Problem) {
 	return all
 }
 
+// problemOfAddresses returns a warning about the automatic addresses of a ServiceEntry.
 func problemOfAddresses(of origin.Origin, namespace, name, message string) object.Problem {
 	return object.Problem{ID: object.ID{Origin: of, Group: status.ServiceEntries.Group,
 		Kind: status.ServiceEntries.Kind, Namespace: namespace, Name: name},

@@ -9,7 +9,7 @@ import (
 )
 
 // bootstrapPatches returns the resource type that agents request before they start Envoy. Proxies without patches get
-// an empty resource, so that their agents do not wait for patches.
+// an empty resource, so that their agents do not wait for patches. The error is that of encoding the empty resource.
 func bootstrapPatches() (serve.AgentType, error) {
 	none, err := serve.EncodeAgentResource(agentapi.BootstrapName, &structpb.Struct{})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// exceeding returns a function that compares previewed objects with tenants' budgets; nil: no budget is set. The
+// exceeding returns a function that compares previewed objects with tenants' budgets; nil if no budget is set. The
 // function uses this process's own flags. The leader decides by the leader's flags, which the chart sets to the same
 // values.
 func (c *config) exceeding(tenantOf func(namespace string) string) func([]ingest.Proposed, *mirror.Snapshot) []object.Problem {

@@ -18,9 +18,9 @@ import (
 type cutOff struct {
 	elector *lead.Elector
 	until   func() time.Time            // time up to which the cluster was read, by etcd (asof); zero: it was never read
-	reaches func(context.Context) error // nil: this process can list the cluster's objects
+	reaches func(context.Context) error // returns nil if this process can list the cluster's objects
 	log     *slog.Logger
-	after   time.Duration // a leader that is silent for this time is cut off: a healthy one reports about once a minute
+	after   time.Duration // a leader that is silent for this time is cut off; a healthy one reports about once a minute
 	every   time.Duration // interval of checks
 
 	epoch   kv.Epoch  // epoch of the leader; zero: nobody leads, or this process leads
@@ -40,8 +40,8 @@ const (
 )
 
 // silent reports whether the leader has been silent for so long that it may be cut off. The required time doubles with
-// each term that this process has ended since the last read: if no replica can read everything, leadership does not
-// circulate quickly.
+// each term that this process has ended since the last read. So leadership does not circulate quickly if no replica can
+// read everything.
 func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	if !until.Equal(c.read) {
 		c.read, c.since, c.ended = until, now, 0

@@ -169,6 +169,7 @@ func loopsOff(into *[]string) func(string) error {
 	}
 }
 
+// envOr returns the value of a variable, or otherwise if the variable is unset or empty.
 func envOr(name, otherwise string) string {
 	if v, ok := os.LookupEnv(name); ok && v != "" {
 		return v

@@ -107,6 +107,7 @@ func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge, Room: room}, nil
 }
 
+// flag returns the value of a metric for a condition: 1 or 0.
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -124,8 +125,8 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
-// awayProblems returns the entry of /debug/problems while etcd does not answer. If why is nil, etcd answers, and the
-// result is nil.
+// awayProblems returns the entry of /debug/problems while etcd does not answer. The argument why is the reason; nil:
+// etcd answers, and the result is nil.
 func awayProblems(why error) []inspect.Problem {
 	if why == nil {
 		return nil
@@ -134,7 +135,7 @@ func awayProblems(why error) []inspect.Problem {
 		Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
 }
 
-// spaceProblems returns the entry of /debug/problems about the size of etcd.
+// spaceProblems returns the entry of /debug/problems about the size of etcd; nil: etcd has space.
 func spaceProblems(s *kv.Space) []inspect.Problem {
 	text, full := s.Warning()
 	if text == "" {

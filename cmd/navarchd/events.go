@@ -105,7 +105,8 @@ func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 }
 
 // messages joins the problems of each object that is refused (severity error) or held back. Problems without an object
-// count for the control plane's namespace. Objects of sources other than the config cluster have no Events.
+// count for their namespace, else for the control plane's namespace. Objects of sources other than the config cluster
+// have no Events.
 func (w *warnings) messages(all []object.Problem) map[warned]string {
 	texts := map[warned][]string{}
 	for _, p := range all {

@@ -80,7 +80,7 @@ type config struct {
 	tlsKey         string
 	clientCA       string
 	sharedSources  []string
-	shared         []netip.Prefix // parsed from sharedSources by validate
+	shared         []netip.Prefix // validate parses these prefixes from sharedSources
 
 	trustDomain               string
 	renewAlone, renewMachines time.Duration // time since the last token for renewals by certificate; 0: unbounded
@@ -106,7 +106,7 @@ type config struct {
 	jwksCluster  bool
 }
 
-// aliases maps istiod's address and folder flags, as charts and scripts spell them, to ours.
+// aliases maps istiod's names of flags, which charts and scripts use, to navarchd's names.
 var aliases = map[string]string{
 	"httpAddr":         "http-addr",
 	"httpsAddr":        "https-addr",
@@ -309,8 +309,8 @@ func (c *config) debugNames() web.Hosts {
 	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr, c.monitoringAddr})...)
 }
 
-// advertised returns this replica's address for agents, and whether that address speaks TLS. An empty address is
-// unknown.
+// advertised returns this replica's address for agents, and whether agents use TLS at that address. The address is
+// empty if it is unknown.
 func (c *config) advertised() (address string, secure bool) {
 	secure = c.secureGRPCAddr != "" && (c.has(roleCA) || c.tlsCert != "" || c.hasKeyring())
 	listen := c.grpcAddr

@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring returns the handler of the monitoring address: /metrics, /version, /debug and /api/v1 at the paths that
-// istioctl and Kiali use, and the operators' pages, to which alerts link. asked serves /debug and /api/v1; nil:
-// neither is served (ENABLE_DEBUG_ON_HTTP=false).
+// monitoring returns the handler of the monitoring address. It serves /metrics, /version, /debug and /api/v1 at the
+// paths that istioctl and Kiali use, and the operators' pages, to which alerts link. asked is the handler of /debug and
+// /api/v1. If asked is nil (ENABLE_DEBUG_ON_HTTP=false), /debug and /api/v1 are not served.
 func monitoring(asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
@@ -26,7 +26,7 @@ func monitoring(asked http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		// the form that istioctl version and Kiali read (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
+		// istioctl version and Kiali read this form (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
 		_, _ = io.WriteString(w, obs.Version)
 	})
 	if asked != nil {
@@ -50,8 +50,9 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// public returns the handler of /ready, /version, /debug and /api/v1. /ready answers 503 with the error of ready, or
-// else 200 with the notes. asked is as in monitoring.
+// public returns the handler of /ready, /version, /debug and /api/v1. /ready answers 503 with the error of ready. If
+// ready returns nil, it answers 200 with "ok" and the notes. asked is the handler of /debug and /api/v1; nil: these are
+// not served.
 func public(ready func() error, notes func() []string, asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -40,16 +40,16 @@ type ingesterConfig struct {
 	seen      func() kv.Place // position up to which this process has read the chain of heads
 	tenants   *tenants.Tenants
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
-	api       *apiserver.Client                                            // of the config cluster; nil: none is configured
+	api       *apiserver.Client                                            // of the config cluster; nil: no such cluster
 	read      func() time.Time                                             // time up to which the config cluster was read, by any leader
 	// ring has the roots of the mesh; nil: this process does not follow the keyring
 	ring  *keyring.Keyring
-	hooks *webhooks.Configurations // of the cluster; nil: none are followed
+	hooks *webhooks.Configurations // webhook configurations of the cluster; nil: they are not followed
 }
 
-// ingester is role ingest: the leader's loop, the election, and the leader's duties. The constructor chooses sources
-// and duties by the configuration: the lists have no entries for absent sources and duties. Fields other than lists
-// are not nil.
+// ingester is role ingest: the leader's loop, the election, and the leader's duties. newIngester chooses sources and
+// duties by the configuration, so the lists have no entries for absent sources and duties. Fields other than lists are
+// not nil.
 type ingester struct {
 	log       *slog.Logger
 	store     *kv.Store
@@ -70,7 +70,7 @@ type ingester struct {
 	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role without sending a request. Errors name flags. An exception is the election's error for a
+// newIngester makes the role without sending a request. Errors name flags, except the error of the election for a
 // --leader-lease that is not a number of whole seconds.
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
@@ -133,8 +133,8 @@ func (i *ingester) expect(all []origin.Origin, known bool) {
 // burst only slowly.
 const objectsOfBurst = 10_000
 
-// countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects:
-// after a cluster is listed, writing its records lasts about a minute, and leaves as much garbage as listing it.
+// countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects.
+// After a cluster is listed, its records are written for about a minute, which leaves as much garbage as the list.
 func countWork(s ingest.Stats) memory.Counts {
 	return memory.Counts{Bursts: (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst, Edits: s.Normalised + s.Batches}
 }
@@ -150,13 +150,13 @@ func (i *ingester) part() part {
 		counts: []func() memory.Counts{func() memory.Counts { return countWork(i.loop.Stats()) }}}
 }
 
-// shown returns the role's part of /debug; commits returns this process's newest commits.
+// shown returns the role's part of /debug. The argument commits returns this process's newest commits.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
 	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems,
 		Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
 }
 
-// leader reads the present leader from etcd, and returns the page of the election. Errors are etcd's.
+// leader reads the present leader from etcd, and returns the content of the page /debug/leader. Errors are etcd's.
 func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	name, epoch, err := i.lead.Leader(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("held removals of the previous leader: %w", err)
 	}
-	defer i.forget() // after Lost: otherwise the forgotten objects would be removed from the store
+	defer i.forget() // runs after Lost: before it, the store would lose the forgotten objects
 	i.loop.Gained(epoch, held...)
 	defer i.loop.Lost()
 	term, stop := context.WithCancel(ctx)

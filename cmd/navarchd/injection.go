@@ -64,8 +64,8 @@ func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	return followed.In, nil
 }
 
-// warnUnread returns a function that logs an error of reading the API server under the given message. The function
-// ignores nil errors.
+// warnUnread returns a function that logs its argument, an error of reading the API server, with the message what. The
+// function ignores nil.
 func warnUnread(log *slog.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {

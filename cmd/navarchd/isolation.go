@@ -13,7 +13,7 @@ import (
 // isolated has the flags of the isolation of tenants.
 type isolated struct {
 	ranges, given []string
-	settings      normal.Isolation // set by read, which validate calls
+	settings      normal.Isolation // complete after read, which validate calls
 }
 
 func (i *isolated) bind(f *pflag.FlagSet) {

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// istiod's variables select the issuer of certificates: navarchd's CA (role ca), another CA beside navarchd, or signers
-// of Kubernetes. With signers of Kubernetes, role ca is the registration authority.
+// The environment variables of istiod select the issuer of certificates: navarchd's CA (role ca), another CA beside
+// navarchd, or signers of Kubernetes. With signers of Kubernetes, role ca is the registration authority: it
+// authenticates callers and forwards their requests.
 
 // kubernetesSigners is the only supported EXTERNAL_CA.
 const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"
 
-// readIssuers parses the variables that select the issuer; parse calls set for a variable that is set.
+// readIssuers parses the variables that select the issuer. The argument parse calls set if the named variable is set.
 func (e *environment) readIssuers(parse func(name string, set func(string) error)) {
 	parse("ENABLE_CA_SERVER", func(v string) error {
 		var on bool
@@ -46,11 +47,11 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 	})
 }
 
-// foreign reports whether keys outside of navarchd sign the certificates.
+// foreign reports whether another CA or signers of Kubernetes sign the certificates.
 func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
-// checkIssuers refuses settings by which this process would sign beside another CA, or by which the secure address
-// would lack a certificate of that CA.
+// checkIssuers refuses settings with which this process would sign beside another CA, and settings with which the
+// secure address would lack a certificate of the selected issuer.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	const other = "ENABLE_CA_SERVER=false says that another CA signs"
 	if c.env.otherCA && c.has(roleCA) {

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/source/remote"
 )
 
-// newAPIServer returns the API server of the config cluster; nil: the configuration comes from files alone.
+// newAPIServer returns a client of the config cluster's API server; nil: the configuration comes from files alone.
 func newAPIServer(c *config) (*apiserver.Client, error) {
 	if !c.kubernetes() {
 		return nil, nil
@@ -37,16 +37,16 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 // clusterFacts has the sources of facts about identities in clusters.
 type clusterFacts struct {
 	keys   attest.KeysConfig                               // source of the config cluster's issuer and keys
-	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: there are no other clusters
+	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: no other cluster is read
 	// reviewer verifies tokens that cannot be verified here (--token-review); nil: no reviews.
 	reviewer attest.Reviewer
-	gone     func(attest.Caller) error // fails if the caller's Pod or account was deleted; nil: deletions are unknown
+	gone     func(attest.Caller) error // an error if the caller's Pod or account was deleted; nil: deletions are unknown
 	// ca reads istiod's CA Secrets; nil: this process does not sign, or has a folder (--cacerts).
 	ca *istioca.Secrets
 }
 
-// clusterFacts returns the facts from the API server and from the records; records is nil if this process does not
-// follow them.
+// clusterFacts returns the facts from the API server and from the stored records. records is nil if this process does
+// not follow the stored records.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
 	if a.api != nil && a.config.has(roleCA) && a.config.hasKeyring() && a.config.caCerts == "" {
@@ -79,9 +79,9 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// foundKeys configures the issuer and keys of the config cluster's tokens, for use unless --token-issuer is set.
-// Issuer and keys come from the cluster's API server, and are saved in the state directory. Saved keys are ignored if
-// the config cluster's name or the address of its API server has changed.
+// foundKeys returns the source of the issuer and the keys of the config cluster's tokens. The source is used unless
+// --token-issuer is set. Issuer and keys come from the cluster's API server, and are saved in the state directory.
+// Saved keys are ignored if the config cluster's name or the address of its API server has changed.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	if api == nil {
 		return attest.KeysConfig{}
@@ -123,8 +123,8 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 }
 
 // authoriserOf returns the authoriser for private keys. The authoriser sends a request to the API server of the
-// service account's cluster. For a cluster without an API server (a folder), or one that is not known yet, it uses
-// the role bindings in the snapshot.
+// service account's cluster. If the configuration comes from files alone, or the service account's cluster is not known
+// yet, the authoriser uses the role bindings in the snapshot.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -140,13 +140,13 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 // reviewed sends access reviews to the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
-	of     func(cluster string) *kube.Access // of another cluster; nil: no Secret names it, or it is not known yet
+	of     func(cluster string) *kube.Access // of another cluster; returns nil for a cluster that is not known (yet)
 	others access.Authoriser                 // for service accounts of clusters for which of returns nil
 }
 
 // MayListSecrets implements access.Authoriser, by an access review at the API server of the service account's
-// cluster. For a cluster without an API server, or one that is not known yet, it uses the snapshot's bindings. Errors
-// are those of the request.
+// cluster. For another cluster that is not known (yet), it uses the role bindings in the snapshot. Errors are those of
+// the request.
 func (r reviewed) MayListSecrets(ctx context.Context, who view.Identity) (access.Answer, error) {
 	reviews := r.own
 	if who.Cluster != "" {

@@ -25,8 +25,8 @@ func (c *config) storeNamed() string {
 	return "etcd at " + strings.Join(c.etcd.Endpoints, ",")
 }
 
-// announceReady returns the task that logs when this process becomes ready. Before that it logs the missing part:
-// after 10 s, and then at growing intervals.
+// announceReady returns the task that logs a line when this process becomes ready. Until then the task logs the missing
+// part: after 10 s, and then at growing intervals.
 func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.Task {
 	return loop.Task{Name: "ready", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(50 * time.Millisecond)

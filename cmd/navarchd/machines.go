@@ -27,7 +27,7 @@ type registered struct {
 	log     *slog.Logger
 }
 
-// newRegistered makes the duties without sending a request; none if machines do not register themselves
+// newRegistered makes the duties without sending a request. nil: machines do not register themselves
 // (PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION). cluster and writes are nil if the configuration comes from files
 // alone. limit is shared by all writes to Kubernetes. Errors name flags.
 func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
@@ -56,21 +56,22 @@ type written struct {
 	origin origin.Origin
 }
 
-// begin discards the desired objects of an earlier term.
+// begin discards the target states of an earlier term.
 func (w written) begin() { w.writer.Want(nil) }
 
-// lead runs one term.
+// lead writes the WorkloadEntries to Kubernetes during one term, until ctx ends.
 func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = w.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// Want implements machines.WorkloadEntries: it replaces the desired WorkloadEntries and returns at once.
+// Want implements machines.WorkloadEntries: it replaces the target states of all entries, without waiting for writes.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
-// There implements machines.WorkloadEntries: it returns the WorkloadEntries that exist.
+// There implements machines.WorkloadEntries: it returns the existing WorkloadEntries of machines, and a channel that is
+// closed when they change.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
-// lead runs one term.
+// lead decides about the WorkloadEntries of machines during one term, until ctx ends.
 func (r *registered) lead(ctx context.Context, _ kv.Epoch) {
 	if err := r.leader.Run(ctx, r.store, r.entries()); err != nil && ctx.Err() == nil {
 		r.log.Error("machines are not registered while this process leads", obs.KeyError, err)

@@ -1,4 +1,5 @@
-// Command navarchd is the control plane: it reads configuration, stores it in etcd, and serves xDS to proxies.
+// Command navarchd is the control plane. It reads configuration, stores it in etcd, and serves xDS to proxies. It is
+// also the certificate authority and the server of the webhooks. Flags select its roles.
 //
 // Owns: the wiring of the loops.
 // Reads: flags and the environment.
@@ -23,7 +24,7 @@ func main() {
 		Use:     "navarchd",
 		Short:   "Control plane for Istio meshes: ingester and xDS replica",
 		Version: obs.Version,
-		// istiod's entry point is `pilot-discovery discovery`, which charts state.
+		// Charts start istiod with the arguments "pilot-discovery discovery".
 		ValidArgs: []string{"discovery"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

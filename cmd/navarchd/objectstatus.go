@@ -51,8 +51,8 @@ type settler interface {
 	Settled() bool
 }
 
-// newObjectStatus makes the duty without sending a request. from is the origin of the objects. limit is shared by all
-// writes to Kubernetes. Errors name flags.
+// newObjectStatus makes the duty without sending a request. from is the origin of the objects. All writes to Kubernetes
+// share limit. Errors name flags.
 func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
 	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{},
 		origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
@@ -135,7 +135,7 @@ type term struct {
 	replicas []string
 	before   uint64 // number of objects emitted before the last update
 	stored   uint64 // number of objects in the store
-	asked    int64
+	asked    int64  // newest revision that await has requested the replicas' answers about
 
 	last struct { // inputs of the last reports
 		taken    uint64
@@ -158,7 +158,7 @@ func (t *term) takeFleet(fleet member.Fleet) {
 	}
 }
 
-// update sets the desired statuses if an input has changed or a status is due. It does nothing while an input is
+// update sets the target statuses if an input has changed or a status is due. It sets nothing while an input is
 // unknown.
 func (t *term) update(ctx context.Context, now time.Time) {
 	t.settle(ctx)
@@ -206,8 +206,8 @@ func same[E comparable](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// settle determines whether the objects emitted before the last update are in the store, and at which revision. When
-// they are, the ingester has also compared these objects with each other.
+// settle determines whether the objects emitted before the last update are in the store, and at which revision. If they
+// are in the store, the ingester has also compared these objects with each other.
 func (t *term) settle(ctx context.Context) {
 	taken := t.before
 	t.mu.Lock()
@@ -269,10 +269,10 @@ func (s *objectStatus) problems() (all []object.Problem) {
 	return all
 }
 
-// refusals returns the objects that proxies of this replica refuse. An object counts if its version is withheld from
-// all proxies with one planned configuration, which takes refusals of a quorum of identities. It also counts if a
-// proxy in the object's namespace refused it. One identity thus cannot affect the status of objects in other
-// namespaces.
+// refusals returns the objects that proxies of this replica refuse. An object counts if a version made of it is
+// withheld from all proxies with one planned configuration, which requires refusals of a quorum of identities. It also
+// counts if a proxy in the object's namespace refused the version. One identity thus cannot affect the status of
+// objects in other namespaces.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
 	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {
@@ -281,8 +281,8 @@ func (r *replica) refusals() (all []acknowledged.Refusal) {
 	return all
 }
 
-// blamed returns the likely causes of withheld versions: the first object of each version. A version that is withheld
-// from one identity counts only if its first object is in the identity's namespace.
+// blamed returns the likely cause of each withheld version: the first object that the version is made of. A version
+// that is withheld from one identity counts only if this object is in the identity's namespace.
 func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	for _, w := range all {
 		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
@@ -292,8 +292,8 @@ func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	return out
 }
 
-// culprits returns the likely cause of each refusal: the first object of the refused version. Refusals by proxies
-// outside of that object's namespace are left out.
+// culprits returns the likely cause of each refusal: the first object that the refused version is made of. Refusals by
+// proxies outside of this object's namespace are left out.
 func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	out := []acknowledged.Refusal{}
 	for _, r := range all {

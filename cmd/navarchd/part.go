@@ -20,7 +20,7 @@ type part struct {
 	notes  []func() []string             // remarks for operators about a ready process
 	gauges []func(time.Time)             // set the metrics of loops; called by one goroutine
 	leave  []func(context.Context)       // hand over to other processes while everything still runs
-	counts []func() memory.Counts        // work so far, by which cmd/navarchd/memory schedules garbage collections
+	counts []func() memory.Counts        // work so far, for cmd/navarchd/memory
 }
 
 // add appends another part to p.
@@ -32,7 +32,7 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing returns the error of the first failed readiness check; nil: no check failed, and the process is ready.
+// missing returns the error of the first failed readiness check; nil: the process is ready.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {

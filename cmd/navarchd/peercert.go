@@ -39,8 +39,9 @@ func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmi
 func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
 
 // addRoots gives a process with role admit alone a serving certificate that a peer with role ca signs. It does nothing
-// for processes with a keyring or an operator's certificate. The process trusts the roots of --peer-roots, or else of
-// the ConfigMap istio-ca-root-cert: a writer of that ConfigMap can change webhook configurations anyway.
+// for processes with a keyring or an operator's certificate. The process trusts the roots of --peer-roots. Without the
+// flag it trusts the roots in the ConfigMap istio-ca-root-cert, since a writer of this ConfigMap can change webhook
+// configurations anyway.
 func (a *assembly) addRoots() (err error) {
 	c := a.config
 	if !c.admitsAlone() || c.hasKeyring() || c.tlsCert != "" {
@@ -112,15 +113,15 @@ func (m rootMap) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
 	m.use(all[m.key].Object)
 }
 
-// Observe implements status.Seen. Other objects than the ConfigMap are ignored.
+// Observe implements status.Seen. It ignores other ConfigMaps.
 func (m rootMap) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	if k == m.key {
 		m.use(f.Object)
 	}
 }
 
-// use adopts the ConfigMap's roots. For nil (no ConfigMap), or one without valid roots, the previous roots stay in
-// use.
+// use adopts the roots in a ConfigMap. If there is nil, which means that the ConfigMap does not exist, or if its roots
+// are missing or invalid, the previous roots stay in use.
 func (m rootMap) use(there *corev1.ConfigMap) {
 	if there == nil {
 		return

@@ -25,7 +25,7 @@ type kubernetesWriter struct {
 	log      *slog.Logger
 
 	promoted atomic.Bool
-	nobody   atomic.Bool // no revision is promoted
+	nobody   atomic.Bool // while this process leads: no revision is promoted
 }
 
 // newKubernetesWriter makes the duty without sending a request. changed is called, by any goroutine, when the result
@@ -43,8 +43,8 @@ func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, cha
 // for concurrent use.
 func (w *kubernetesWriter) Promoted() bool { return w.promoted.Load() }
 
-// Until returns the time until which this process may certainly write (status.Config). Errors: lead.ErrNotLeading if
-// it may not write, or etcd's.
+// Until returns the time until which this process may certainly write, for status.Config.Until. Errors:
+// lead.ErrNotLeading if it may not write, and errors of etcd or ctx.
 func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	if !w.Promoted() {
 		return time.Time{}, lead.ErrNotLeading

@@ -9,8 +9,8 @@ import (
 )
 
 // ready returns an error while proxies cannot use this process because of its certificates. A process that could not
-// unseal the keyring since its start has no certificate for its secure address. If the process has no other gRPC
-// address, it is not ready.
+// unseal the keyring since its start may have no certificate for its secure address. If the process has no other gRPC
+// address, it is not ready without this certificate. It is also not ready while rootsReady returns an error.
 func (a *authority) ready() error {
 	if a.config.speaksGRPC() && a.config.grpcAddr == "" && a.config.secureGRPCAddr != "" {
 		if _, err := a.serving.Under(a.ring.State()); err != nil {
@@ -20,7 +20,7 @@ func (a *authority) ready() error {
 	return a.rootsReady()
 }
 
-// sealed returns a note for operators while this replica cannot sign; nil: it can, or has no secure address.
+// sealed returns a note for operators while this replica cannot sign. nil: it can sign, or has no secure gRPC address.
 func (a *authority) sealed() []string {
 	if a.config.secureGRPCAddr == "" || !a.config.speaksGRPC() {
 		return nil

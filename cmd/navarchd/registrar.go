@@ -66,8 +66,8 @@ func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	return read(normal.SignerCertificates(s.Mesh().Spec, signer)), read(normal.CACertificates(s.Mesh().Spec))
 }
 
-// signerKnown returns a note for operators while the default signer has no root; nil: it has one, or no default signer
-// is set.
+// signerKnown returns a note for operators while the default signer has no root. nil: the default signer has a root, or
+// no default signer is set.
 func (a *assembly) signerKnown() []string {
 	signer := a.config.env.signer
 	if signer == "" {
@@ -90,8 +90,8 @@ func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(
 // RevokedSerial returns false, because only the other CA revokes serial numbers.
 func (d deniedAlone) RevokedSerial(string) bool { return false }
 
-// elsewhere is the source of authorities for caserve.RegisterPlain, which tells callers in plain text that certificates
-// require TLS.
+// elsewhere is the source of authorities for caserve.RegisterPlain. The service of caserve.RegisterPlain reports to
+// callers in plain text that certificates require TLS.
 type elsewhere struct{}
 
 // Current returns an empty authority, never nil, without an error.

@@ -47,9 +47,9 @@ type replicaConfig struct {
 	mirror    *mirror.Mirror
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
-	api       *apiserver.Client // of the config cluster; nil: none is configured
-	clusters  *kube.Clusters    // API servers of other clusters; nil: none are followed
-	agents    []serve.AgentType // resource types for agents, in addition to those that newServer adds
+	api       *apiserver.Client // of the config cluster; nil: no API server is configured
+	clusters  *kube.Clusters    // API servers of other clusters; nil: no other cluster is followed
+	agents    []serve.AgentType // resource types for agents; newServer adds further types
 	answers   []serve.Answer    // responses for tools
 	telemetry *telemetry
 	crashes   *crash.Log
@@ -74,7 +74,7 @@ type replica struct {
 	// deliveries counts the acknowledgements of each plan.
 	deliveries *ledger.Ledger
 	more       part                                   // optional parts: machines that register themselves
-	refused    atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused, as of the last check
+	refused    atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused at the last check
 }
 
 // newReplica makes the role. Errors name flags.
@@ -179,8 +179,8 @@ func (r *replica) publishing(p plan.Publication) {
 	r.deliveries.Begin(ledger.Plan{Lane: lane, First: p.First, Last: p.Last, Since: p.Since, Objects: p.Objects(), Views: p.Views()})
 }
 
-// planned returns a function that the planner calls once the streams of a plan are notified. It ends the plan's
-// record in the ledger, and then calls next.
+// planned returns a function that the planner calls once the streams of a plan are notified. The function ends the
+// publication of the plan in the ledger, and then calls next.
 func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func(int64, plan.Path, time.Time, int, int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		r.deliveries.Seal(r.planner.Notified())
@@ -188,9 +188,9 @@ func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func
 	}
 }
 
-// waitingRequests bounds the bytes of requests that wait for their stream's admission. Each credential may have four
-// requests of the largest size, or 16 MiB if that is more. The total is unbounded, because after a restart each proxy
-// of a fleet waits with its whole state.
+// waitingRequests bounds the bytes of requests that wait for their stream's admission. The bound of each credential is
+// four requests of the largest size, and at least 16 MiB. The total is unbounded, because after a restart each proxy of
+// a fleet waits with its whole state.
 func (c *config) waitingRequests() budget.Limits {
 	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
@@ -234,7 +234,8 @@ func (r *replica) part() part {
 	return all
 }
 
-// alarm returns the store's fault as a note for operators, while the replica serves its last state; nil: no fault.
+// alarm returns the store's fault as a note for operators; nil: the store has no fault. During a fault the replica
+// serves its last state.
 func (r *replica) alarm() []string {
 	if alarm := r.mirror.Status().Alarm; alarm != nil {
 		return []string{alarm.Error()}
@@ -242,7 +243,8 @@ func (r *replica) alarm() []string {
 	return nil
 }
 
-// countBuilds returns a function that sets the gauges of the pool's content, and counts the builds since its last call.
+// countBuilds returns a function that sets the gauges of the pool's content, and counts the builds since the function's
+// last call.
 func (r *replica) countBuilds() func(time.Time) {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	return func(time.Time) {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// statedFlags lists the flags that were set, as --name=value. Values that look like credentials are replaced (cut.Cut).
+// statedFlags lists the flags that were set, as --name=value. cut.Cut replaces values that look like credentials.
 func statedFlags(flags *pflag.FlagSet) (all []string) {
 	flags.Visit(func(f *pflag.Flag) {
 		value := cut.String(f.Value.String())
@@ -26,7 +26,7 @@ func statedFlags(flags *pflag.FlagSet) (all []string) {
 }
 
 // stated lists the variables that are set in the environment and that this process reads, as NAME=value, sorted.
-// Values that look like credentials are replaced (cut.Cut).
+// cut.Cut replaces values that look like credentials.
 func (e *environment) stated(lookup func(string) (string, bool)) (all []string) {
 	for name := range e.reads {
 		value, set := lookup(name)

@@ -29,8 +29,8 @@ func (r right) String() string {
 	return strings.TrimSpace(r.verb + " " + strings.TrimSuffix(r.resource+"/"+r.subresource, "/") + " " + r.name)
 }
 
-// mustWrite lists one right for each kind of object that a leader with this configuration writes to Kubernetes. Empty:
-// it writes nothing.
+// mustWrite lists one right for each kind of object that a leader with this configuration writes to Kubernetes. The
+// list is empty if such a leader writes nothing.
 func mustWrite(c ingesterConfig) (all []right) {
 	if c.config.writeRootCerts && !c.config.env.foreign() && c.ring != nil {
 		all = append(all, right{"update", "", "configmaps", "", status.RootCertName})
@@ -50,8 +50,8 @@ func mustWrite(c ingesterConfig) (all []right) {
 }
 
 // writeRights checks a leader's own rights at the API server. A leader that may write nothing ends its term if another
-// candidate waits. Otherwise a Deployment left behind by an installation, whose service account has lost its rights,
-// would lead as long as it runs.
+// candidate waits. Otherwise the Deployment of a former installation, whose service account has lost its rights, would
+// lead as long as it runs.
 type writeRights struct {
 	api     *apiserver.Client
 	must    []right                             // not empty
@@ -61,7 +61,7 @@ type writeRights struct {
 	every   time.Duration // interval of requests to the API server
 	after   time.Duration // time for which everything must be refused
 
-	refused atomic.Pointer[string] // why everything is refused; nil: something is allowed, or not known yet
+	refused atomic.Pointer[string] // why everything is refused; nil: something is allowed, or this is not known yet
 	gaveUp  int                    // consecutive terms that ended with errUnfit; used by one term at a time
 }
 
@@ -71,15 +71,15 @@ const (
 	rightsAtMost = time.Hour
 )
 
-// errUnfit is the reason for a leader to end its term.
+// errUnfit is the reason for which a leader without rights ends its term.
 var errUnfit = errors.New("the API server refuses everything that a leader must write")
 
-// fit checks the rights during one term. It returns an error that matches errUnfit when the leader has to end its
-// term, else the context's error. After each consecutive term that ended with errUnfit the wait doubles, up to an
-// hour, so that leadership does not circulate if no replica has the rights.
+// fit checks the rights during one term. It returns an error that matches errUnfit when the leader has to end its term,
+// else the context's error. The wait before errUnfit doubles with each consecutive term that ended with errUnfit, up to
+// an hour. So leadership does not circulate if no replica has the rights.
 func (w *writeRights) fit(ctx context.Context) error {
 	defer w.refused.Store(nil)
-	var since time.Time // time since which everything is refused; zero: not everything is
+	var since time.Time // time since which everything is refused; zero: something is allowed, or this is not known yet
 	for loop.Pause(ctx, w.every) == nil {
 		why, known := w.ask(ctx)
 		switch {
@@ -143,7 +143,7 @@ func (w *writeRights) problems() []object.Problem {
 		Message: errUnfit.Error() + ": " + *why + " (deploy/docs/kubernetes.md, Rights)"}}
 }
 
-// rightsDuty returns the duty of checking rights; empty: nothing is written.
+// rightsDuty returns the duty of checking rights; nil: a leader writes nothing to Kubernetes.
 func (i *ingester) rightsDuty(c ingesterConfig, of origin.Origin) []duty {
 	must := mustWrite(c)
 	if len(must) == 0 {

@@ -30,19 +30,19 @@ type content struct {
 	name string
 	text func(*keyring.State) string // empty: there is nothing to write
 	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
-	must bool // every mesh needs the ConfigMap: a process that cannot make the text reports a problem
+	must bool // every mesh needs the ConfigMap, so a process that cannot make the text reports a problem
 }
 
-// The two kinds of ConfigMaps: one for the roots, and one for revocation lists, which is written only if the user
-// supplies lists.
+// The two kinds of ConfigMaps. One is for the roots, and one for revocation lists. ConfigMaps with lists are written
+// only if the user supplies lists.
 var (
 	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) },
 		status.RootCerts, true}
 	ofLists = content{status.ListsName, listsOf, status.Lists, false}
 )
 
-// listsOf returns the user's revocation lists, and the keyring's own lists for the issuers of which the user has no
-// list. Verifiers need a list of every issuer. Empty: the user has no lists.
+// listsOf returns the user's revocation lists, and the keyring's own lists for issuers without a list of the user.
+// Verifiers need a list of every issuer. The result is empty if the user has no lists.
 func listsOf(s *keyring.State) string {
 	if len(s.Lists) == 0 {
 		return ""
@@ -70,7 +70,7 @@ type rootCerts struct {
 	origin     origin.Origin
 	log        *slog.Logger
 
-	unknown atomic.Pointer[string] // why nothing can be written; nil: there is no obstacle
+	unknown atomic.Pointer[string] // why this process cannot make the text; nil: it can, or this is not known yet
 }
 
 // newRootCerts returns the leader's duty to write the ConfigMaps, without sending a request. ring is nil if this
@@ -89,7 +89,7 @@ func newRootCerts(of content, c *config, cluster *kube.Source,
 	return duty{lead: r.lead, problems: r.problems}, nil
 }
 
-// leadWithoutKeyring runs one term without a keyring: it writes nothing, and reports the reason as a problem.
+// leadWithoutKeyring runs one term without a keyring. It writes nothing, and reports the reason as a problem.
 func (r *rootCerts) leadWithoutKeyring(ctx context.Context, _ kv.Epoch) {
 	r.cannot("this process does not follow the keyring (--kek)")
 	<-ctx.Done()
@@ -111,8 +111,8 @@ func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 	<-wanted
 }
 
-// follow sets the wanted ConfigMaps as the keyring and the namespaces change. While the keyring is sealed, nothing is
-// wanted. needed is closed once there is something to write.
+// follow sets the wanted ConfigMaps whenever the keyring or the namespaces change. While the keyring is sealed, no
+// ConfigMap is wanted. needed is closed once there is something to write.
 func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	need := sync.OnceFunc(func() { close(needed) })
 	defer r.unknown.Store(nil)

@@ -28,7 +28,8 @@ func run(ctx context.Context, c *config, log *slog.Logger) error {
 	return err
 }
 
-// within runs f. After ctx has ended it waits for f no longer than grace.
+// within runs f and returns its error. After ctx has ended it waits for f no longer than grace; then it returns an
+// error of its own.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -85,7 +86,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 // pageLimits are the limits of the HTTP addresses. Most paths have smaller bounds (bounded).
 var pageLimits = web.Limits{Body: debug.MaxPlanBody}
 
-// listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1; ready
+// listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1. ready
 // and notes provide the content of /ready. Errors name flags.
 func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
@@ -112,7 +113,8 @@ func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() 
 	}, nil
 }
 
-// listenControlZ opens the address for changing log levels. As with istiod, a failure to open it is not fatal.
+// listenControlZ opens the address for changing log levels, and returns the task that serves it; nil: the address is
+// not set or cannot be opened. As with istiod, a failure to open the address is only logged.
 func listenControlZ(c *config, log *slog.Logger) []loop.Task {
 	if c.ctrlzAddr == "" {
 		return nil
@@ -128,7 +130,7 @@ func listenControlZ(c *config, log *slog.Logger) []loop.Task {
 	}}}
 }
 
-// processName returns this process's name in the election and on debug pages.
+// processName returns this process's name in the election, in the fleet and on debug pages.
 func (c *config) processName() string {
 	if c.env.podName != "" {
 		return c.env.podName

@@ -28,9 +28,9 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check that nothing was ever sealed: etcd has no keyring, no MAC key, which
-// exists once a Secret was sealed, and no kubeconfig of another cluster. If something was sealed, the missing key file was lost or is not mounted yet, and
-// a fresh key could not open what was sealed.
+// nothingSealed returns a check that returns an error if something was sealed before. Then etcd has a keyring, a sealed
+// kubeconfig of another cluster, or the MAC key, which exists once a Secret was sealed. The missing key file was then
+// lost or is not mounted yet, and a fresh key could not open the sealed blobs.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
 		for _, folder := range []string{"keys/", "sealing/", "clusters/named/"} {

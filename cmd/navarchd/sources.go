@@ -33,7 +33,7 @@ import (
 // sources are the sources of configuration.
 type sources struct {
 	folder   *files.Source    // nil: no folder
-	cluster  *kube.Source     // the config cluster; nil: none in Kubernetes
+	cluster  *kube.Source     // the config cluster; nil: no configuration comes from Kubernetes
 	clusters *remote.Clusters // other clusters that Secrets of the config cluster name; nil without the config cluster
 }
 
@@ -68,8 +68,8 @@ func (s sources) refer(all []object.Reference) {
 	s.clusters.Refer(all)
 }
 
-// remotes configures the discovery of other clusters. The leader finds them, and stores their credentials, sealed;
-// other processes read the credentials from the store. With a nil sealer the leader stores no credentials.
+// remotes configures the discovery of other clusters. The leader finds these clusters, and stores their credentials in
+// sealed form. Other processes read the credentials from the store. With a nil sealer the leader stores no credentials.
 func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) remote.Config {
 	others := remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles,
 		Store: store, Log: log}
@@ -105,8 +105,8 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 	return all
 }
 
-// normal returns the options by which objects become records. In Kubernetes the mesh configuration is that of this
-// process's namespace and revision.
+// normal returns the options by which objects become records. With Kubernetes, the options select the mesh
+// configuration of this process's namespace and revision.
 func (c *config) normal() normal.Options {
 	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers,
 		ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
@@ -145,8 +145,8 @@ func (s sources) origins(c *config) (all []origin.Origin) {
 	return append(all, jwks.Origin())
 }
 
-// readUntil returns, by cluster, the time up to which this process has read the cluster as leader. nil: the config
-// cluster was not read.
+// readUntil returns, by cluster, the time up to which this process has read the cluster as leader. It returns nil if
+// the config cluster was not read.
 func (s sources) readUntil() map[string]asof.Read {
 	until, everywhere := s.cluster.ReadUntil()
 	if until.IsZero() {
@@ -189,7 +189,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 }
 
-// sourceProblems returns the problems of sources and duties, at most as many as ingest.Bounded keeps.
+// sourceProblems returns the problems of sources and duties, within the bounds of ingest.Bounded.
 func (i *ingester) sourceProblems() []object.Problem {
 	var all []object.Problem
 	for _, problems := range i.problems {

@@ -52,8 +52,8 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	return s, err
 }
 
-// find returns an object of the config cluster, or else of the folder, as the ingester has read it; nil: the ingester
-// has not read it. Errors are the context's.
+// find returns an object of the config cluster, or else of the folder, as the ingester has read it. found is nil if the
+// ingester has not read such an object. Errors are the context's.
 func (i *ingester) find(ctx context.Context, q api.StoredQuestion) (id object.ID, found *object.Object, err error) {
 	var ids []object.ID
 	for _, source := range []string{origin.Kube, origin.Files} {

@@ -27,14 +27,14 @@ type telemetry struct {
 	tracer  *obs.Tracer // nil: no tracing
 }
 
-// newTelemetry makes empty records; with --otlp-endpoint they include traces.
+// newTelemetry makes empty records. With --otlp-endpoint, changes are also traced. The error names the flag.
 func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
 	t = &telemetry{changes: changes.NewLog(log)}
 	t.tracer, err = newTracer(ctx, c, log)
 	return t, err
 }
 
-// part returns the tasks; without a store there are no changes to trace.
+// part returns the tasks. Without a store there are no changes to trace.
 func (t *telemetry) part(store *kv.Store) part {
 	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.Run}}}
 	if t.tracer != nil && store != nil {
@@ -43,7 +43,8 @@ func (t *telemetry) part(store *kv.Store) part {
 	return added
 }
 
-// newTracer returns nil without --otlp-endpoint. It does not wait for the collector.
+// newTracer returns a tracer that sends spans to --otlp-endpoint, or nil without this flag. It does not wait for the
+// collector. The error names the flag.
 func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, error) {
 	if c.otlp == "" {
 		return nil, nil
@@ -74,7 +75,7 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = tracer.Close(grace) // the collector may be away: the error handler has logged it
+		_ = tracer.Close(grace) // the collector may be away; the error handler logs this
 		return ctx.Err()
 	}}
 }
@@ -89,8 +90,8 @@ func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.B
 	}
 }
 
-// tracePlans returns the function that the planner calls after each plan. That function reports the plan to the log,
-// and to the tracer if there is one.
+// tracePlans returns the function that the planner calls after each plan. The function reports the plan to log, and to
+// tracer unless tracer is nil.
 func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		log.Planned(revision, path, moved)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// validate reads the environment, sets defaults, and checks the configuration. The error joins all findings; each names
-// the invalid flag or variable.
+// validate reads the environment, sets defaults, and checks the configuration. The error joins all findings. Each
+// finding names the invalid flag or variable.
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -60,8 +60,8 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkCredentials verifies that the secure address can authenticate its callers. If this process could verify no kind
-// of credential, it would have to serve all callers, or refuse all.
+// checkCredentials verifies that the secure address can authenticate its callers. A process that can verify no kind of
+// credential would have to serve all callers, or to refuse all callers.
 func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
 		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are" +
@@ -146,7 +146,7 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	}
 }
 
-// prefixes parses addresses and ranges of addresses.
+// prefixes parses addresses and ranges of addresses. An address becomes the range with only this address.
 func prefixes(texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		one, err := netip.ParsePrefix(text)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Parsers of environment variables (environment.read). Each function returns a parser that stores the value in the
-// variable to which the argument points. An error leaves the variable unchanged.
+// The functions below return parsers of environment variables (environment.read). A parser stores the value in the
+// variable to which the argument into points. An error leaves the variable unchanged.
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
@@ -52,7 +52,7 @@ func boolean(into *bool) func(string) error {
 	}
 }
 
-// addressRange parses a range of at least 16 IP addresses; bits is the length of an address (32 or 128).
+// addressRange parses a range of at least 16 IP addresses. bits is the length of an address: 32 or 128.
 func addressRange(into *netip.Prefix, bits int) func(string) error {
 	return func(v string) error {
 		p, err := netip.ParsePrefix(v)

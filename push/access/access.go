@@ -2,14 +2,14 @@
 // which knows the service accounts that may list the Secrets of a namespace. It also finds the objects that make a
 // workload use a Secret. The certificates of CAs are public, and need no right.
 //
-// Owns: the answers of the authoriser (Memory: one goroutine).  Reads: snapshots.  Never: a proxy's own statements; a
-// clock; a socket.
+// Owns: the answers of the authoriser (Memory: one goroutine).
+// Reads: snapshots.
+// Never: uses a proxy's own statements, a clock or a socket.
 //
-// Goroutines outside of the plan loop query the authoriser (Authoriser) about service accounts. If a Kubernetes cluster
-// is served, the authoriser is the cluster's API server, by SubjectAccessReview. Otherwise the RoleBindings and
-// ClusterRoleBindings of the snapshot decide. These are records of kind SecretReader, which store/normal joins with
-// their roles; a change of one leads to new queries. cmd/navarchd/kubernetes.go chooses the authoriser. Answers are
-// kept in memory, so a process that starts while the authoriser is away knows no answer.
+// Goroutines outside of the plan loop query the authoriser (Authoriser) about service accounts. If navarchd has an API
+// server for a service account's cluster, this API server decides, by SubjectAccessReview. Otherwise the RoleBindings
+// and ClusterRoleBindings of the snapshot decide (Snapshots). store/normal joins them with their roles to records of
+// kind SecretReader. Answers are kept in memory, so a process that starts while the authoriser is away knows no answer.
 package access
 
 import (
@@ -27,7 +27,7 @@ import (
 // Implementations must be safe for concurrent use.
 type Authoriser interface {
 	// MayListSecrets returns the right of a service account. It may block until ctx ends. An error means that the right
-	// is not known now.
+	// is not known now; the Answer is then not to be used.
 	MayListSecrets(ctx context.Context, who view.Identity) (Answer, error)
 }
 
@@ -38,19 +38,19 @@ type Answer struct {
 }
 
 // Snapshots is an Authoriser that reads RoleBindings and ClusterRoleBindings from a snapshot, by the rules of
-// Kubernetes' RBAC (https://kubernetes.io/docs/reference/access-authn-authz/rbac/). It never blocks, and returns no
-// errors.
+// Kubernetes' RBAC (https://kubernetes.io/docs/reference/access-authn-authz/rbac/).
 type Snapshots struct {
-	Current func() *mirror.Snapshot // returns the newest snapshot
+	Current func() *mirror.Snapshot // returns the newest snapshot, not nil; must be safe for concurrent use
 }
 
-// MayListSecrets implements Authoriser.
+// MayListSecrets implements Authoriser. The answer is that of Granted for the newest snapshot. It does not block, and
+// the error is always nil.
 func (s Snapshots) MayListSecrets(_ context.Context, who view.Identity) (Answer, error) {
 	return Granted(s.Current(), who), nil
 }
 
-// Granted returns the right that the bindings of a snapshot grant to an identity. As in Istio, only bindings of the
-// identity's own cluster count, even for a Secret of the config cluster (istio:
+// Granted returns the right of an identity to list the Secrets of its own namespace, by the bindings of a snapshot. As
+// in Istio, only bindings of the identity's own cluster count, even for a Secret of the config cluster (istio:
 // pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func Granted(s *mirror.Snapshot, who view.Identity) Answer {
 	subjects := []string{who.Namespace + "/" + who.Account, who.Namespace + "/*", "*/*"}

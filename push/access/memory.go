@@ -10,23 +10,22 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Settings are the times for which answers are valid.
+// Settings are the times for which answers are valid. All times count from the beginning of the answer's query.
 type Settings struct {
-	Yes time.Duration // time after which a positive answer is queried again; 0: DefaultYes
-	No  time.Duration // time after which a negative answer is queried again; 0: DefaultNo
-	// Away is the time for which the last positive answer is used while the authoriser fails, from its query; 0:
-	// DefaultAway.
+	Yes time.Duration // time after which a positive answer is queried again; 0 or less: DefaultYes
+	No  time.Duration // time after which a negative answer is queried again; 0 or less: DefaultNo
+	// Away is the time for which the last positive answer is used while queries fail; 0 or less: DefaultAway.
 	Away time.Duration
 }
 
-// These are the default settings.
+// The default settings (Settings).
 const (
 	DefaultYes  = 5 * time.Minute
 	DefaultNo   = time.Minute
 	DefaultAway = 24 * time.Hour
 )
 
-// These are the pauses before a failed query is repeated. Each further failure doubles the pause.
+// Pauses before a failed query is repeated. Each further failure doubles the pause.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
@@ -34,13 +33,15 @@ const (
 
 // Standing is the right of one identity at one time. It is comparable.
 type Standing struct {
-	Known   bool   // false before the first answer, and while an outdated answer is queried again
+	// Known is false until the first query has ended, and once the last answer is outdated, until a further query has
+	// ended.
+	Known   bool
 	Allowed bool   // true only if Known is true
-	Why     string // reason of a refusal, for operators
+	Why     string // reason of a refusal, for operators; empty if Known is false or Allowed is true
 }
 
-// Memory stores the answers of an authoriser, one for each identity. It has no clock: the caller passes the time. It is
-// not safe for concurrent use.
+// Memory stores the answers of an authoriser, one for each identity. Make it with NewMemory. The caller passes the
+// present time to its methods. It is not safe for concurrent use.
 type Memory struct {
 	settings Settings
 	answers  map[view.Identity]*state
@@ -70,9 +71,9 @@ func NewMemory(s Settings) *Memory {
 	return &Memory{settings: s, answers: map[view.Identity]*state{}}
 }
 
-// Standing returns the right of an identity at the time now. An answer that is still valid by the Settings is the
-// right. Otherwise the right is unknown until a query has ended. If that query failed, the right is known: allowed
-// while the last answer was positive and is younger than Settings.Away, and else refused.
+// Standing returns the right of an identity at the time now. While an answer is younger than Settings.Yes or
+// Settings.No, it is the right. Otherwise the right is unknown until a further query has ended. If this query failed,
+// the identity is allowed if its last answer is positive and younger than Settings.Away, and refused otherwise.
 func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	r := m.answers[who]
 	if r == nil {
@@ -102,10 +103,11 @@ func (m *Memory) validity(r *state) time.Duration {
 	return m.settings.No
 }
 
-// Queries returns those of the wanted identities about which the authoriser must be queried now, sorted. The caller
-// must call Answered or Failed for each; until then these identities are not returned again. wait is the time after
-// which Queries may return further identities, at most an hour. Queries also drops outdated answers of identities
-// that are not wanted.
+// Queries returns the wanted identities about which the authoriser must be queried now, sorted; nil: no query is due.
+// The caller must call Answered or Failed for each returned identity. Until then Queries does not return the identity
+// again. wait is the time after which Queries may return further identities, at most an hour.
+//
+// Queries also drops outdated answers of identities that are not wanted. It drops positive answers after Settings.Away.
 func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}
@@ -148,16 +150,17 @@ func (m *Memory) due(r *state) time.Time {
 	return r.at.Add(m.validity(r))
 }
 
-// Doubt makes the next Queries return an identity, because its right may have changed. Until the next answer, the
-// present answer is used. If a query about the identity is running, the identity is queried again after it. For an
-// identity that Queries has not seen, nothing happens.
+// Doubt makes the next Queries return an identity if it is wanted, because its right may have changed. Until the next
+// answer, the present answer remains in use. If a query about the identity is running, Queries returns the identity
+// again after this query has ended. For an identity without an answer or a query, Doubt does nothing.
 func (m *Memory) Doubt(who view.Identity) {
 	if r := m.answers[who]; r != nil {
 		r.doubted = true
 	}
 }
 
-// Answered stores the answer of a query. The answer is valid from the time at which the query began.
+// Answered stores the answer of a query about an identity that Queries returned. The age of the answer counts from the
+// time at which the query began, or from now if no query is running. For an unknown identity, Answered does nothing.
 func (m *Memory) Answered(who view.Identity, a Answer, now time.Time) {
 	if r := m.answers[who]; r != nil {
 		*r = state{answer: a, at: r.inFlight, doubted: r.doubted}
@@ -167,7 +170,8 @@ func (m *Memory) Answered(who view.Identity, a Answer, now time.Time) {
 	}
 }
 
-// Failed records that a query failed with err at the time now. The last answer stays.
+// Failed records that a query failed with err at the time now. The last answer stays. The query is repeated after a
+// pause of 1 s, which doubles with each further failure, up to a minute. For an unknown identity, Failed does nothing.
 func (m *Memory) Failed(who view.Identity, err error, now time.Time) {
 	if r := m.answers[who]; r != nil {
 		r.failures, r.failed, r.err, r.inFlight = r.failures+1, now, err, time.Time{}

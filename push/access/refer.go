@@ -21,9 +21,13 @@ type Reference struct {
 	Name      string
 }
 
-// References returns a sequence of the Secrets whose private keys a record makes workloads use. Secrets may repeat. It
-// reads Gateways (credentialName and credentialNames of servers that terminate TLS), DestinationRules (credentialName),
-// and EnvoyFilters (strings in the values of patches that are names of Secrets). For other kinds it yields nothing.
+// References returns a sequence of the Secrets whose private keys a record makes workloads use. Secrets may repeat. The
+// sequence has the names that ParseName parses in these places:
+//   - Gateways: credentialName and credentialNames of servers with the TLS mode SIMPLE, MUTUAL or OPTIONAL_MUTUAL
+//   - DestinationRules: credentialName
+//   - EnvoyFilters: strings in the values of patches that begin with kubernetes:// or kubernetes-gateway://
+//
+// For other kinds the sequence is empty.
 func References(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		for name := range namesIn(r) {
@@ -34,9 +38,9 @@ func References(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. It is in the
-// namespace of the record. ok is false if the record is of another kind, applies to no workload, or its module is
-// fetched without credentials; ref is not to be used then.
+// PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. Both are
+// records of kind model.TrafficExtension. The Secret is in the namespace of the record. ok is false if the record is of
+// another kind, applies to no workload, or its module is fetched without credentials. Then ref is not to be used.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
 	if !is || len(Selectors(r)) == 0 {
@@ -46,7 +50,7 @@ func PullSecret(r model.Record) (ref Reference, ok bool) {
 	return Reference{e.Key.Namespace, wasm.GetImagePullSecret()}, extension.Registry(wasm) != ""
 }
 
-// AllReferences returns a sequence of the Secrets of PullSecret and References.
+// AllReferences returns a sequence of the Secret of PullSecret, if there is one, and the Secrets of References.
 func AllReferences(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		if ref, ok := PullSecret(r); ok && !yield(ref) {
@@ -60,9 +64,9 @@ func AllReferences(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// ParseName parses the name of a Secret in one of these forms: NAME, as in credentialName, NAMESPACE/NAME, both also
-// behind model.SecretCredential, and NAMESPACE/NAME behind model.GatewaySecretCredential. ok is false for other names;
-// ref is not to be used then.
+// ParseName parses the name of a Secret, as in credentialName. The forms are NAME and NAMESPACE/NAME, both also behind
+// model.SecretCredential. Behind model.GatewaySecretCredential only NAMESPACE/NAME is a name. ok is false for other
+// texts. Then ref is not to be used.
 func ParseName(name string) (ref Reference, ok bool) {
 	rest, qualified := strings.CutPrefix(name, model.GatewaySecretCredential)
 	if !qualified {
@@ -163,10 +167,11 @@ func reaches(r model.Record, root, namespace string) (ok bool) {
 	return ok
 }
 
-// Selectors returns the workload selectors of a record of a kind that may refer to Secrets. The record applies to a
-// workload if one of the selectors matches the workload's labels. An empty selector matches all workloads. For a record
-// with targetRefs, the result has a selector for each Gateway among the targets, and no selector for targets of other
-// kinds. For records of other kinds the result has no meaning.
+// Selectors returns the workload selectors of a Gateway, DestinationRule, EnvoyFilter or TrafficExtension. The record
+// applies to a workload if one of the selectors matches the workload's labels. An empty or nil selector matches all
+// workloads. For a record with targetRefs, the result has a selector for each Gateway of the Gateway API among the
+// targets. It is nil if all targets are of other kinds. For records of other kinds the result has no meaning. The maps
+// may be those of the record and must not be changed.
 func Selectors(r model.Record) []map[string]string {
 	var selector map[string]string
 	var targets []*typev1.PolicyTargetReference
@@ -190,14 +195,15 @@ func Selectors(r model.Record) []map[string]string {
 	return all
 }
 
-// Selected reports whether one of a record's selectors matches one of the sets of labels.
+// Selected reports whether one of a record's selectors matches one of the sets of labels. It returns false without a
+// selector or without a set.
 func Selected(selectors, sets []map[string]string) bool {
 	return slices.ContainsFunc(selectors, func(selector map[string]string) bool {
 		return slices.ContainsFunc(sets, func(set map[string]string) bool { return model.Matches(selector, set) })
 	})
 }
 
-// SelectsAll reports whether one of a record's selectors is empty, and so matches all workloads.
+// SelectsAll reports whether one of a record's selectors is empty. An empty selector matches all workloads.
 func SelectsAll(selectors []map[string]string) bool {
 	return slices.ContainsFunc(selectors, func(selector map[string]string) bool { return len(selector) == 0 })
 }
@@ -207,16 +213,19 @@ type Use uint8
 
 // The values of Use.
 const (
-	Unreferred Use = iota // no object that applies to the workload's namespace refers to the Secret
-	Unselected            // some objects refer to it, but select other workloads
-	Unlabelled            // some objects refer to it and select by labels, but the workload's labels are not known
-	Referred              // an object that selects the workload refers to it
+	Unreferred Use = iota // no object that applies to the identity's namespace refers to the Secret
+	Unselected            // some objects refer to the Secret, but select other workloads
+	Unlabelled            // some objects refer to the Secret and select by labels, but the workloads' labels are unknown
+	Referred              // an object that selects a workload of the identity refers to the Secret
 )
 
-// UseOf returns the use of a Secret by the workloads of an identity. The Secret is in the identity's namespace.
-// candidates are the records that may refer to it, and root is the mesh's root namespace. labels returns the sets of
-// labels of the identity's workloads in the configuration, not those that proxies state; empty: unknown. labels is
-// called only if a selector decides, and may be called several times.
+// UseOf returns the use of a Secret by the workloads of an identity. secret is the name of a Secret in the identity's
+// namespace. candidates are the records that may refer to the Secret; records that do not refer to it are ignored. root
+// is the mesh's root namespace. UseOf considers only References, not PullSecret.
+//
+// labels returns the sets of labels of the identity's workloads; an empty result means that they are unknown. The
+// labels must come from the configuration, not from proxies. labels is called only if a selector decides, and may be
+// called several times.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {

@@ -15,13 +15,14 @@ import (
 const authorities = model.AuthoritiesSuffix
 
 // ConfigMap parses the name of a ConfigMap with CAs, configmap://NAMESPACE/NAME. ok is false for other and for
-// malformed names; ref is not to be used then.
+// malformed names. Then ref is not to be used.
 func ConfigMap(name string) (ref Reference, ok bool) {
 	namespace, short, is := model.ConfigMapOf(name)
 	return Reference{namespace, short}, is && short != ""
 }
 
-// SecretUse is a Secret or ConfigMap that a record makes workloads use, with or without its private key.
+// SecretUse is a Secret or ConfigMap that a record makes workloads use, for its private key, its CAs or its
+// credentials.
 type SecretUse struct {
 	Namespace string            // namespace of the workloads; empty: all namespaces
 	Name      string            // name of the Secret or ConfigMap
@@ -29,7 +30,7 @@ type SecretUse struct {
 	Of        string            // namespace of the Secret or ConfigMap; empty: the workload's namespace
 	ConfigMap bool              // Name is the name of a ConfigMap
 	Gateways  bool              // only the workloads in Namespace that Gateways select
-	Field     string            // field of the record that contains the name; empty for an EnvoyFilter
+	Field     string            // path of the field with the name; empty for EnvoyFilters and TrafficExtensions
 }
 
 // uses collects the SecretUses of one record.
@@ -38,7 +39,8 @@ type uses struct {
 	of  SecretUse // template of the elements: Namespace, Selector and Gateways
 }
 
-// add adds a Secret, or a ConfigMap, by its name in a field.
+// add adds a Secret, or a ConfigMap, by its name in a field. It ignores a Secret of another namespace than the
+// workloads' namespace.
 func (u *uses) add(field, name string) {
 	one := u.of
 	one.Field = field
@@ -69,10 +71,13 @@ func (u *uses) addPair(field, name string) {
 	}
 }
 
-// SecretUses returns the Secrets and ConfigMaps that may be needed so that a record takes effect. They may repeat. They
-// are those of References and PullSecret, and those with CAs: caCertCredentialName, and NAME-cacert beside the Secret
-// NAME of a client or a mutual server. For NAME-cacert the result also has NAME, which may contain the CAs. root is the
-// mesh's root namespace.
+// SecretUses returns the Secrets and ConfigMaps that may be needed so that a record takes effect. They may repeat. root
+// is the mesh's root namespace. For kinds that do not refer to Secrets, the result is nil.
+//
+// The result has the Secrets of References and PullSecret, and the Secrets and ConfigMaps with CAs. The latter are
+// those in caCertCredentialName. Without this field they are NAME-cacert beside the Secret NAME of a client, or of a
+// server that verifies clients. For NAME-cacert the result also has NAME, which may contain the CAs. Secrets that the
+// workloads cannot use, because they are in another namespace, are left out.
 func SecretUses(r model.Record, root string) (all []SecretUse) {
 	for _, selector := range Selectors(r) {
 		u := &uses{of: SecretUse{Namespace: r.Meta().Key.Namespace, Selector: selector}}

@@ -1,10 +1,12 @@
-// Package acknowledged tells the leader which revision of the store all proxies have acknowledged, and because of which
-// objects proxies refuse configuration. The leader writes one revision to etcd as a question (awaited/). Each replica
-// writes its answer (acknowledged/, under a lease) when all of its streams have acknowledged that revision. So the
-// number of writes depends on the leader's questions, and not on proxies or endpoints that come and go.
+// Package acknowledged reports to the leader the revision of the store that all proxies have acknowledged, and the
+// objects because of which proxies refuse configuration. The leader writes one revision to etcd as a question
+// (awaited/). Each replica writes an answer (acknowledged/, under a lease) with the newest asked revision that all its
+// streams have acknowledged. So the number of writes depends on the leader's questions and on refusals. It does not
+// depend on proxies or endpoints that come and go.
 //
-// Owns: this replica's answer in acknowledged/; at the leader awaited/, and the content of all answers.  Reads: both,
-// etcd through store/kv.  Never: reports on single proxies; decides on the consequences.
+// Owns: this replica's answer in acknowledged/; at the leader awaited/, and the content of all answers.
+// Reads: both folders of etcd, through store/kv.
+// Never: reports on single proxies; decides on the consequences.
 //
 // # One question
 //
@@ -13,12 +15,11 @@
 // the revision of the ingester's last write. The leader's question is that revision.
 //
 // A replica waits until its plan has notified the streams of the revision. Then it records the streams that are not up
-// to date at that moment (serve.Unsettled), and answers when all of these are up to date. So the answer does not wait
-// for streams that join later, or for later changes.
+// to date at that moment (serve.Unsettled). When all these streams are up to date, the replica has reached the revision
+// that its plan had notified. So the answer does not wait for streams that join later, or for later changes.
 //
 // Answers have the epoch of the leader's question, because revisions begin again when etcd is restored. A leader
-// without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers. A version that is withheld
-// from one identity alone counts as refused only for objects of the identity's own namespace.
+// without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers.
 package acknowledged
 
 import (
@@ -32,20 +33,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are paths in etcd: the folder of the answers, and the folder and path of the question.
+// Paths in etcd: the folder of the answers, and the folder and path of the question.
 const (
 	folder  = "acknowledged/"
 	awaited = "awaited/"
 	path    = awaited + "revision"
 )
 
-// These are times of writes.
+// Times of writes.
 const (
 	lease     = time.Minute     // life of an answer after its replica has ended
 	writeTime = 5 * time.Second // limit of one write
 )
 
-// These limit one replica's answer, because users control the objects, and proxies the texts.
+// Limits of one replica's answer. They are needed because users control the objects, and proxies the texts.
 const (
 	maxRefusals = 200       // number of objects
 	maxText     = 256       // bytes of a text; longer texts are truncated
@@ -56,7 +57,7 @@ const (
 // Refusal is an object because of which proxies refuse configuration.
 type Refusal struct {
 	Object model.Key
-	Text   string // the error of one of the proxies
+	Text   string // the error of one of the proxies; in Answers at most 256 bytes
 }
 
 // question is the leader's question. Its epoch distinguishes answers to different leaders, because revisions begin
@@ -68,7 +69,7 @@ type question struct {
 
 // answer is the answer of a replica.
 type answer struct {
-	question               // its revision is the one that was reached, which may be newer than that of the leader's question
+	question               // epoch of the leader's question, and the reached revision, which may be older or newer
 	Replica  string        `json:"replica"`
 	Refused  []refusalJSON `json:"refused,omitempty"`
 }
@@ -97,8 +98,8 @@ func entries(refused []Refusal) (all []refusalJSON) {
 // truncate cuts a text to maxText bytes of valid UTF-8.
 func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// decode decodes another replica's answer, within the same limits. It leaves out objects of a kind that this build does
-// not know. It fails if the answer is too long or does not decode.
+// decode decodes another replica's answer, within the limits of answers. It leaves out objects of a kind that this
+// build does not know. It fails if the answer is too long or does not decode.
 func decode(raw []byte) (a answer, refused []Refusal, err error) {
 	if len(raw) > maxEncoded {
 		return a, nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)

@@ -17,35 +17,35 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Collector reads the answers of all replicas, at the leader. Its methods may be called from any goroutine, except
-// Await, which one goroutine calls.
+// Collector reads the answers of all replicas, at the leader. Make it with NewCollector. Now is safe for concurrent
+// use. Calls of Run must not overlap, and calls of Await must not overlap.
 type Collector struct {
 	log   *slog.Logger
 	now   atomic.Pointer[Answers]
 	asked question
 }
 
-// Answers are the answers of all replicas at one time. They are immutable.
+// Answers are the answers of all replicas at one time. They are immutable, so their users must not change them.
 type Answers struct {
 	// revisions has the revision of each replica's answer to the present leader, by the replica's name. If several
 	// processes have the same name, it is the newest revision.
 	revisions map[string]int64
-	// Refused lists the objects that make proxies refuse configuration, each once, sorted by object. It includes the
-	// refusals in answers to earlier leaders.
+	// Refused lists the objects because of which proxies refuse configuration, each once, sorted by object. It includes
+	// the refusals in answers to earlier leaders.
 	Refused []Refusal
 }
 
-// NewCollector returns a Collector without answers. log nil: slog.Default().
+// NewCollector returns a Collector without answers. A nil log means slog.Default().
 func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: cmp.Or(log, slog.Default())}
 }
 
-// Now returns the current answers, or nil while Run has not read them or does not run.
+// Now returns the current answers. It returns nil before Run has read the answers, and after Run has ended.
 func (c *Collector) Now() *Answers { return c.now.Load() }
 
 // Acknowledged returns the newest revision that all of the named replicas have acknowledged. It is 0 if a replica has
 // not answered the present leader, and math.MaxInt64 without replicas. waiting names the replicas that have not
-// acknowledged the revision upTo, in the order of the argument.
+// acknowledged the revision upTo, in the order of the argument; nil: all have. a must not be nil.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {
@@ -58,8 +58,8 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 }
 
 // Run follows the answers in store until ctx ends. Then it drops the answers, and returns nil. epoch is that of the
-// present leader: revisions count only from answers to its questions. The error means that store cannot follow the
-// folder, which is a fault of this build.
+// present leader; only revisions in answers to its questions count. An error means that store cannot follow the folder,
+// which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) er
 	return nil
 }
 
-// read returns the answers in a folder. It takes revisions only from answers to the leader of the epoch, and refusals
-// from all answers. An answer that does not decode is logged and left out.
+// read returns the answers in a folder. It uses revisions only of answers to the leader of the epoch, and refusals of
+// all answers. An answer that does not decode is logged and left out.
 func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	out, refused := &Answers{revisions: map[string]int64{}}, map[model.Key]string{}
 	for _, blob := range f.Blobs {
@@ -99,9 +99,9 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	return out
 }
 
-// Await writes a revision as the leader's question. It does not wait for answers. If this Collector has written the
-// same or a newer revision in the epoch before, Await writes nothing. The error is that of kv.Store.ChangeFenced, such
-// as kv.ErrDeposed, or a timeout after 5 s.
+// Await writes a revision as the leader's question. It does not wait for answers. If this Collector has already written
+// this or a newer revision in the epoch, Await writes nothing. The error is that of kv.Store.ChangeFenced, such as
+// kv.ErrDeposed, a timeout after 5 s, or the end of ctx.
 func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
 	q := question{epoch.Revision, revision}
 	if c.asked.Epoch == q.Epoch && c.asked.Revision >= revision {
@@ -120,9 +120,9 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 }
 
 // Withdraw deletes the question of an earlier leader, so that replicas delete their answers. It is for a leader that
-// asks no questions. If there is no question, it writes nothing. It repeats failed writes until the question is
-// deleted, the epoch is deposed, or ctx ends, and then returns nil. log nil: slog.Default(). The error means that store
-// cannot follow the folder.
+// asks no questions. If there is no question, it writes nothing. It logs and repeats failed writes until the question
+// is deleted, another leader has replaced the epoch, or ctx ends, and then returns nil. A nil log means slog.Default().
+// An error means that store cannot follow the folder, which is a fault of this build.
 func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

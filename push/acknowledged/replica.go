@@ -12,28 +12,31 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config holds the settings of a replica's Loop. Run's goroutine calls the functions.
+// Config holds the settings of a replica's Loop. Name and the functions are required. Run's goroutine calls the
+// functions.
 type Config struct {
 	Name string // name of the replica in the fleet
 	// Notified returns the revision up to which the plan has notified every stream of its changes.
 	Notified func() int64
-	// Unsettled records the streams that have not acknowledged their current configuration. left returns how many of
-	// these streams are still unsettled. Streams that have ended, or whose client has refused a part, count as settled.
+	// Unsettled records the streams that have not acknowledged their current configuration. left returns the number of
+	// the recorded streams that are still unsettled. Streams that have ended, or whose client has refused a part, count
+	// as settled.
 	Unsettled func() (left func() int)
-	// Refused returns the objects because of which proxies refuse configuration now.
+	// Refused returns the objects because of which proxies refuse configuration now. An answer has at most 200 of them.
 	Refused func() []Refusal
-	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at every fourth
-	// check.
+	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at the first of every
+	// four checks.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Loop writes the answers of one replica. While etcd is away, the written answer stays until its lease expires.
+// Loop writes the answers of one replica. Make it with New. If this process ends without deleting the answer, the
+// answer stays for a minute, until its lease expires.
 type Loop struct {
 	cfg   Config
 	path  string // path of this process's answer
 	blobs *kv.Leased
-	wrote []byte // the answer in etcd; nil: none
+	wrote []byte // the answer in etcd; nil: no answer
 
 	asked   question   // the leader's question
 	reached question   // epoch of the question, and the newest revision at which all recorded streams have settled
@@ -43,7 +46,8 @@ type Loop struct {
 	ticks   int // number of checks since the question
 }
 
-// New returns the Loop of a replica. It sends no request.
+// New returns the Loop of a replica. It sends no request. Each Loop has a path of its own in etcd, even with equal
+// names.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = 250 * time.Millisecond
@@ -55,7 +59,8 @@ func New(cfg Config) *Loop {
 }
 
 // Run answers the leader's questions in store until ctx ends, and then deletes the answer and returns nil. Failed
-// writes are logged and repeated. The error means that store cannot follow the folder of questions.
+// writes are logged and repeated. An error means that store cannot follow the folder of questions, which is a fault of
+// this build. Calls must not overlap.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	questions, err := store.Follow(ctx, awaited)
 	if err != nil {

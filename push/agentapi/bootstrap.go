@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// BootstrapURL is the type that an agent requests before it starts Envoy. Every proxy has one resource of it, with the
-// name BootstrapName. It has the patches of EnvoyFilters to the proxy's bootstrap; there may be none.
+// BootstrapURL is the type URL of a resource that an agent requests before it starts Envoy. Every proxy has one
+// resource of this type. The resource has the patches of EnvoyFilters to the proxy's bootstrap; its list may be empty.
+// BootstrapName is the name of the resource.
 const (
 	BootstrapURL  = "navarch.io/bootstrap"
 	BootstrapName = "bootstrap"
@@ -17,21 +18,21 @@ const (
 
 // BootstrapPatch is one patch of an EnvoyFilter to the bootstrap.
 type BootstrapPatch struct {
-	From string // the EnvoyFilter and the field of the patch, for messages
-	// Merge is the JSON, with protobuf's field names, that the agent merges into the bootstrap. Objects are merged
-	// field by field, but objects with "@type" are replaced. Lists are appended. null removes a field.
+	From string // names the EnvoyFilter and the field of the patch, for messages
+	// Merge is the JSON object, with protobuf's field names, that the agent merges into the bootstrap. Objects are
+	// merged field by field, but objects with "@type" are replaced. Lists are appended. null removes a field.
 	Merge map[string]any
 }
 
-// These are the field names of the Struct.
+// Field names of the Struct.
 const (
 	bootstrapPatches = "patches"
 	bootstrapFrom    = "from"
 	bootstrapMerge   = "merge"
 )
 
-// EncodeBootstrap encodes the body of the resource. It fails if a value of Merge is not of a type that JSON has, or a
-// string is not valid UTF-8.
+// EncodeBootstrap encodes the body of the resource, in the order of patches. It fails if structpb.NewValue does not
+// accept a value within a Merge, or if a string is not valid UTF-8.
 func EncodeBootstrap(patches []BootstrapPatch) (*structpb.Struct, error) {
 	list := make([]any, 0, len(patches))
 	for _, p := range patches {
@@ -40,8 +41,8 @@ func EncodeBootstrap(patches []BootstrapPatch) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{bootstrapPatches: list})
 }
 
-// DecodeBootstrap decodes the body of the resource; nil: there are no patches. It fails if the body is not a Struct, or
-// if a patch has no object to merge.
+// DecodeBootstrap decodes the body of the resource. The result is nil if there are no patches. DecodeBootstrap fails if
+// the body is not a Struct, or if a patch has no object to merge.
 func DecodeBootstrap(body *anypb.Any) ([]BootstrapPatch, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {

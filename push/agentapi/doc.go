@@ -3,20 +3,20 @@
 //
 // # Resources
 //
-// An agent subscribes to these types by name, on the delta stream that it forwards for Envoy, after Envoy's first
-// request. The responses are for the agent and are not forwarded to Envoy. Requests, nonces, ACK and NACK are those of
-// delta xDS.
+// An agent subscribes to these types on the delta stream that it forwards for Envoy, after Envoy's first request. The
+// responses are for the agent, which does not forward them to Envoy. Requests, nonces, ACK and NACK are those of delta
+// xDS.
 //
-//	type URL                                                   name       body                      Go type
-//	navarch.io/owner                                           owner      google.protobuf.Struct    Owner
-//	...transport_sockets.tls.v3.CertificateValidationContext   ROOTCA     the type of the URL       Trust
-//	navarch.io/bootstrap                                       bootstrap  google.protobuf.Struct    BootstrapPatch (list)
-//	...istio.networking.nds.v1.NameTable                       (empty)    istio's pkg/dns/proto     Name (list)
+//	type URL                                                  name       body                    Go type
+//	navarch.io/owner                                          owner      google.protobuf.Struct  Owner
+//	...transport_sockets.tls.v3.CertificateValidationContext  ROOTCA     the type of the URL     Trust
+//	navarch.io/bootstrap                                      bootstrap  google.protobuf.Struct  BootstrapPatch (list)
+//	...istio.networking.nds.v1.NameTable                      (empty)    istio's pkg/dns/proto   Name (list)
 //
-// The name table has an empty name: agents request it by a wildcard, as Istio's agents do. The owner may also be the
-// type of a stream's first request: the agent then moves its Envoy to that replica after the stream is admitted. The
-// bootstrap may be the only type on a stream, which the agent opens before it starts Envoy, and closes after the
-// response.
+// The name table has an empty name, because agents request it by a wildcard, as Istio's agents do. The owner may also
+// be the type of a stream's first request. The agent then moves its Envoy to the stream's replica after the stream is
+// admitted. The bootstrap may be the only type on a stream. The agent opens such a stream before it starts Envoy, and
+// closes it after the response.
 //
 // # Metadata of a stream
 //
@@ -26,21 +26,22 @@
 //	navarch-behind     trailer of a stream that is refused because the replica is behind: the replica's revision
 //
 // The field system_version_info of every delta response has the revision of the store from which the response was made,
-// in decimal. For an agent that understands places, a space and a place follow. A place is a position in the sequence
-// of all writes of leaders; this one is the position of the newest state that the replica has read. The agent stores
-// the highest revision and the last place that any replica has sent, and states them on its next stream.
+// in decimal. For an agent that understands places, a space and a place may follow. A place is a position in the
+// sequence of all writes of leaders. The place in a response is the position of the newest state that the replica has
+// read. The agent states the newest revision and place on its next stream (MinRevision).
 //
 // An invalid header counts as absent. An invalid message is an error, because of which the agent refuses the response.
 //
-// Owns: nothing; values are immutable.  Reads: nothing.  Never: a stream, a connection, the snapshot.
+// Owns: nothing.
+// Reads: its arguments only.
+// Never: uses a stream, a connection or the snapshot.
 //
 // # Agent resources in the server
 //
-// Each client has one resource of each of these types. Clients with equal resources share the encoded bytes. A resource
-// is sent when it changes, and counts against the stream's credit. For push/delta these types are dynamic types, with
-// the nonces, ACKs, NACKs, credit and resume of all other types.
+// Each client has at most one resource of each of these types. Clients with equal resources share the encoded bytes. A
+// resource is sent when it changes, and counts against the stream's credit. In push/delta these types have the nonces,
+// ACKs, NACKs, credit and resume of all other types.
 //
 // The mesh's trust is such a type (push/trust). Roots and revocation lists are always sent together, so a replica that
-// cannot unseal the keyring sends neither. ca/agent keeps the newest list of each issuer. It reports that it holds a
-// root only when it also has the root's list.
+// has not unsealed the keyring sends neither.
 package agentapi

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// These are types that agents request, and the name of the one resource of each.
+// OwnerURL and TrustURL are types that agents request. Each type has one resource, with the name OwnerName or
+// TrustName. The body of OwnerURL is a google.protobuf.Struct.
 const (
 	OwnerURL  = "navarch.io/owner"
 	OwnerName = "owner"
@@ -21,7 +22,7 @@ const (
 
 // Owner names the replica that a proxy belongs to.
 type Owner struct {
-	Address string // host:port; empty: the agent keeps its connection
+	Address string // host:port of the owner; empty: the agent keeps its connection
 	Self    bool   // the replica that sends the message is the owner
 }
 
@@ -31,15 +32,15 @@ const (
 	ownerSelf    = "self"
 )
 
-// Encode encodes the body of the resource.
+// Encode encodes the body of the resource. It does not validate the address.
 func (o Owner) Encode() *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		ownerAddress: structpb.NewStringValue(o.Address), ownerSelf: structpb.NewBoolValue(o.Self),
 	}}
 }
 
-// DecodeOwner decodes the body of the resource; absent fields are zero. It fails if the body is not a Struct, or if the
-// address is neither empty nor host:port.
+// DecodeOwner decodes the body of the resource; absent fields are zero. It fails if the body is nil or not a valid
+// Struct, or if the address is neither empty nor host:port. The port may be any text that is not empty.
 func DecodeOwner(body *anypb.Any) (Owner, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {
@@ -55,18 +56,18 @@ func DecodeOwner(body *anypb.Any) (Owner, error) {
 	return o, nil
 }
 
-// Trust holds the roots and revocation lists by which certificates of the mesh are verified. They are sent together, so
-// that an agent never has a root without the existing revocation lists of its certificates.
+// Trust holds the roots and revocation lists with which certificates of the mesh are verified. Both are sent together,
+// so an agent never has a root without the existing revocation lists of the root's certificates.
 type Trust struct {
 	Roots []byte // certificates, PEM
 	Lists []byte // certificate revocation lists of leaf certificates, PEM; empty: no lists
 }
 
-// Encode encodes the body of the resource.
+// Encode encodes the body of the resource. The result refers to the bytes of t.
 func (t Trust) Encode() *tlsv3.CertificateValidationContext {
 	m := &tlsv3.CertificateValidationContext{TrustedCa: inline(t.Roots)}
 	if len(t.Lists) > 0 {
-		// There are lists only of leaf certificates, and none of the issuers of intermediate certificates.
+		// The CA issues lists only for leaf certificates, not for intermediate certificates.
 		m.Crl, m.OnlyVerifyLeafCertCrl = inline(t.Lists), true
 	}
 	return m
@@ -77,7 +78,7 @@ func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
-// DecodeTrust decodes the body of the resource; absent parts are nil. It fails if the body is not a
+// DecodeTrust decodes the body of the resource; absent parts are nil. It fails if the body is nil or not a valid
 // CertificateValidationContext. It does not validate the roots and lists.
 func DecodeTrust(body *anypb.Any) (Trust, error) {
 	var m tlsv3.CertificateValidationContext

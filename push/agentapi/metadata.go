@@ -16,12 +16,12 @@ const (
 	behindTrailer  = "navarch-behind"
 )
 
-// MinRevision is the newest state of which a proxy was sent configuration by any replica. A replica must not send the
-// proxy configuration of an older state.
+// MinRevision identifies the newest state from which any replica has sent configuration to a proxy. A replica must not
+// send the proxy configuration from an older state.
 type MinRevision struct {
 	Store    string // name of the store; empty: unknown
-	Revision int64  // 0: the proxy was sent no configuration
-	// Place is the position of that state in the sequence of all writes of leaders, an opaque text. Unlike revisions,
+	Revision int64  // revision of the state in that store; 0: unknown, or no configuration was sent
+	// Place is the position of the state in the sequence of all writes of leaders, as an opaque text. Unlike revisions,
 	// places do not begin again when etcd is restored. Empty: unknown.
 	Place string
 }
@@ -29,8 +29,9 @@ type MinRevision struct {
 // maxPlace is the maximum length of an accepted place in bytes.
 const maxPlace = 64
 
-// Encode adds m to the metadata of a stream that is about to be opened. The place is added even if it is empty, because
-// the header requests places from the replica (AppendVersion). Without a revision nothing else is added.
+// Encode sets the headers of m in the metadata of a stream that is about to be opened. The place is set even if it is
+// empty, because its header requests places from the replica (AppendVersion). Revision and store are set only if the
+// revision is more than 0, the store also only if its name is known.
 func (m MinRevision) Encode(md metadata.MD) {
 	md.Set(placeHeader, m.Place)
 	if m.Revision <= 0 {
@@ -42,9 +43,10 @@ func (m MinRevision) Encode(md metadata.MD) {
 	}
 }
 
-// DecodeMinRevision decodes the metadata of a stream from the stream's context. An invalid revision, or a place that is
-// too long, counts as absent. The values are the client's statements; a false one only delays the client's own stream.
-// places reports whether the client understands places in system_version_info.
+// DecodeMinRevision decodes the metadata of an incoming stream from the stream's context. A place of more than 64 bytes
+// counts as absent, and so does a header that was sent repeatedly. Without a valid revision above 0, Store is empty and
+// Revision is 0. The values are unverified statements of the client. places reports whether the client understands
+// places in system_version_info.
 func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	header := metadata.ValueFromIncomingContext(ctx, placeHeader)
 	if place := single(header); len(place) <= maxPlace {
@@ -64,7 +66,8 @@ func EncodeStore(md metadata.MD, store string) {
 	}
 }
 
-// DecodeStore returns the name of a replica's store from the headers of a stream, or "" if they do not name one.
+// DecodeStore returns the name of a replica's store from the headers of a stream, or "" if they do not name exactly
+// one.
 func DecodeStore(header metadata.MD) string { return single(header.Get(storeHeader)) }
 
 // EncodeBehind returns the trailer of a stream that a replica refuses because the replica is behind the client's
@@ -74,13 +77,14 @@ func EncodeBehind(revision int64) metadata.MD {
 }
 
 // DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason,
-// or the revision is not valid.
+// or if the text is not a revision of at least 0. The revision is then 0.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }
 
-// AppendVersion appends the text of system_version_info to b, and returns the result. The text has the revision and,
-// unless it is empty, the place. The place must be empty for a client that does not understand places.
+// AppendVersion appends the text of system_version_info to b, and returns the result. The text is the revision in
+// decimal. A space and the place follow if the place is not empty. The place must be empty for a client that does not
+// understand places.
 func AppendVersion(b []byte, revision int64, place string) []byte {
 	b = strconv.AppendInt(b, revision, 10)
 	if place != "" {
@@ -89,7 +93,9 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 	return b
 }
 
-// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send.
+// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send. It is
+// also false for a negative revision, and for a place of more than 64 bytes. If ok is false, revision and place are
+// zero.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	number, place, _ := strings.Cut(text, " ")
 	revision, ok = decodeRevision(number)
@@ -99,7 +105,7 @@ func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	return revision, place, true
 }
 
-// encodeRevision returns the header's text of a revision.
+// encodeRevision returns the text of a revision in a header.
 func encodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
 // decodeRevision parses a text of encodeRevision. It returns false for other texts.
@@ -111,7 +117,8 @@ func decodeRevision(text string) (revision int64, ok bool) {
 	return revision, true
 }
 
-// single returns the value of a header that was sent once. If it was sent never or repeatedly, it returns "".
+// single returns the value of a header that was sent once. For a header that was sent never or repeatedly, it returns
+// "".
 func single(values []string) string {
 	if len(values) == 1 {
 		return values[0]

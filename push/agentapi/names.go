@@ -14,18 +14,18 @@ import (
 // answer DNS queries. Its one resource has an empty name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
 const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
-// RegistryKubernetes is the Name.Registry of Kubernetes Services. Agents also resolve their short names. Names of other
-// registries have no short form.
+// RegistryKubernetes is the Name.Registry of Kubernetes Services and their Pods. Agents also resolve the short names of
+// these hosts. Hosts of other registries have no short name.
 const RegistryKubernetes = "Kubernetes"
 
-// Name holds the DNS records of one host. The Shortname of a Pod with the host name db-0 is "db-0.db" for the Service
-// db.
+// Name holds the DNS records of one host. The Shortname of a Pod with the host name db-0 is "db-0.db" for the headless
+// Service db. The comments below state the form that navarchd sends.
 type Name struct {
 	Host      string       // in lower case, without a trailing dot; may begin with "*."
 	Addresses []netip.Addr // at least one
 	Registry  string       // RegistryKubernetes, or another registry name of istiod
-	Shortname string       // Service: its name; Pod of a headless one: HOSTNAME.SERVICE; only for RegistryKubernetes
-	Namespace string       // namespace of the Service; only for RegistryKubernetes
+	Shortname string       // name of the Service, or HOSTNAME.SERVICE for a Pod; empty for other registries
+	Namespace string       // namespace of the Service; empty for other registries
 }
 
 // These are the field numbers of NameTable and NameInfo.
@@ -40,7 +40,7 @@ const (
 )
 
 // AppendName appends the encoding of a name to b, and returns the result. An encoded table is the concatenation of
-// encoded names. The name is not validated; empty fields are left out.
+// encoded names. The name is not validated, and its empty fields are left out.
 func AppendName(b []byte, n Name) []byte {
 	var info []byte
 	for _, a := range n.Addresses {
@@ -64,10 +64,10 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// DecodeNames decodes the body of a name table. The result is nil if the table has no names. Host, Shortname and
-// Namespace are lower-cased, and Host loses one trailing dot. IPv4-mapped IPv6 addresses become IPv4 addresses. It
-// leaves out invalid addresses, and names without a host or without any valid address. It ignores unknown fields. It
-// fails if the body is nil, is of another type, or does not decode.
+// DecodeNames decodes the body of a name table, in the table's order. Host, Shortname and Namespace are lower-cased,
+// and Host loses one trailing dot. IPv4-mapped IPv6 addresses become IPv4 addresses. DecodeNames leaves out invalid
+// addresses, and names without a host or without any valid address. The result is nil if no name remains. Unknown
+// fields are ignored. DecodeNames fails if the body is nil, has another type, or does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
 		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())
@@ -91,7 +91,7 @@ func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	return names, nil
 }
 
-// decodeEntry decodes a field of an entry: the host, or the information on it.
+// decodeEntry decodes one field of an entry: the host, or the information about the host.
 func (n *Name) decodeEntry(number protowire.Number, value []byte) error {
 	switch number {
 	case entryHost:
@@ -102,7 +102,7 @@ func (n *Name) decodeEntry(number protowire.Number, value []byte) error {
 	return nil
 }
 
-// decodeInfo decodes a field of NameInfo.
+// decodeInfo decodes one field of NameInfo. It ignores invalid addresses.
 func (n *Name) decodeInfo(number protowire.Number, value []byte) error {
 	switch number {
 	case infoIPs:

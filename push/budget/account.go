@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity if they are out of date and the function matters returns
-// true for the account. It must be called without the lock.
+// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true for the
+// account. The caller must not hold the lock.
 func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -44,7 +44,7 @@ func (l *Ledger) credential(h Holder) *credential {
 	return c
 }
 
-// most returns the limit of an identity's streams. Proven streams of light credentials may exceed it.
+// most returns the limit of an identity's streams. Streams may exceed it while all credentials are light (loser).
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
 // proven reports whether a holder's streams are proven.
@@ -54,7 +54,8 @@ func (a *account) proven(h Holder) bool {
 }
 
 // loser returns the stream that must end so that e may enter, or nil if no stream must end. The error means that e must
-// not enter.
+// not enter. While all credentials are light, e may enter above the limit. If e is not proven, this holds only while
+// the streams of credentials without a Pod are within the limit.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -74,7 +75,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	case greedy == nil:
 		return nil, nil // all credentials are light
 	case c.streams.Len()+1 >= greedy.streams.Len():
-		// With e, the credential would have the most streams itself, and the two credentials would displace each other.
+		// With e, c would have at least as many streams as greedy, and the two credentials would displace each other.
 		if loser = a.newestUnproven(c); proven && loser != nil {
 			return loser, nil
 		}
@@ -141,7 +142,7 @@ func (e *Entry) join(node string) (oldest *Entry) {
 	return oldest
 }
 
-// remove ends the count of a stream. Its bytes of names stay counted until it leaves.
+// remove ends the count of a stream. The stream's bytes of names and messages stay counted until Leave or drop.
 func (e *Entry) remove() {
 	if e.place == nil {
 		return
@@ -167,7 +168,7 @@ func (e *Entry) remove() {
 }
 
 // spend implements Spend. One credential may use 1/4 of its identity's bytes. All credentials without a Pod may use
-// 3/4 together; only a proven stream may exceed these 3/4.
+// 3/4 together, and only a proven stream may exceed these 3/4.
 func (e *Entry) spend(bytes int) (granted int) {
 	l, c := e.ledger, e.credential
 	a, free := c.account, l.cfg.NamesFree
@@ -193,7 +194,7 @@ func (e *Entry) spend(bytes int) (granted int) {
 
 // pace limits the rate of events: a burst at once, and one more in each period.
 type pace struct {
-	used  int
+	used  int       // events that count against the burst
 	since time.Time // the time up to which used was reduced
 }
 

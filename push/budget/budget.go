@@ -5,16 +5,16 @@
 // forged. A token and the certificates that are issued for it count as one credential. If several proxies share a
 // credential, node IDs distinguish them, but these are unverified.
 //
-// A credential is called light while it has no more streams than one proxy needs (Limits.Workload). Other callers can
-// never end the streams of a light credential. The limits of an identity apply to credentials that are not light, and
-// to credentials without a Pod. These limits grow with the number of the identity's known workloads (Config.Workloads).
-// They have a minimum, because Pods without a Service are not known.
+// A credential is called light while it has no more streams than one proxy needs (Limits.Workload). A new stream of
+// another credential never ends the streams of a light credential. Other credentials can end them only by too many
+// bytes of messages (Entry.Hold). Most limits of an identity grow with the number of its known workloads
+// (Config.Workloads). These limits have a minimum, because Pods without a Service are not known.
 //
-// A stream is called proven if its token is bound to a Pod, or if its connection comes from the address of a known
-// workload. A stream that is not proven can neither displace a proven stream nor cause its refusal.
+// A stream is called proven if its credential is bound to a Pod, or if its connection comes from the address of a known
+// workload. If a new stream needs the place of another stream, the credential with the most streams loses one. This is
+// the credential's newest stream that is not proven, if it has such a stream.
 //
-// Owns: the counts.  Reads: nothing.  Never: ends a stream while its lock is held; trusts a node's statements about
-// itself.
+// Owns: the counts.  Reads: Config.Workloads.  Never: ends a stream while its lock is held.
 package budget
 
 import (
@@ -29,7 +29,7 @@ import (
 // Limits are the limits of all counts. In each field a value of 0 or less means the default.
 type Limits struct {
 	Workload int // most streams of a workload, and of a light credential; 0: 8, because reconnecting streams overlap
-	Least    int // streams of an identity; proven streams of light credentials may exceed it; 0: 1,024
+	Least    int // most streams of an identity without known workloads (see Ledger.Enter for exceptions); 0: 1,024
 	PerKnown int // added to Least for each known workload; 0: 4
 
 	Names         int // bytes for subscribed names without a resource (Entry.Spend) of an identity's streams; 0: 32 MiB
@@ -51,9 +51,10 @@ type Limits struct {
 // Config holds the settings of a Ledger. The zero Config is valid.
 type Config struct {
 	Limits
-	// Workloads returns the addresses of an identity's known workloads. The result must not change afterwards.
-	// Workloads is called at most once in ten seconds for an identity, when the identity uses a good part of a limit or
-	// has connections that are not proven. No lock is held during the call. nil: no workload is known.
+	// Workloads returns the addresses of an identity's known workloads. Each address counts as one workload. The result
+	// must not change afterwards. While an identity has streams, Workloads is called for it at most once in ten
+	// seconds. It is called only if the identity uses a good part of a limit, or has connections that are not proven.
+	// It may be called from any goroutine, and the ledger's lock is not held. nil: no workload is known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	Now       func() time.Time // nil: time.Now
 }
@@ -68,10 +69,11 @@ type Holder struct {
 	From       netip.Addr // address of the connection's peer; zero: unknown
 }
 
-// ErrExhausted means that a limit is reached. All errors of this package match it (errors.Is).
+// ErrExhausted means that a limit is reached, or that the stream has ended. All errors of this package match it
+// (errors.Is).
 var ErrExhausted = errors.New("as much as this identity may have")
 
-// errNewer is the error with which a workload's oldest stream ends when the workload has too many.
+// errNewer is the error with which a workload's oldest stream ends when the workload has too many streams.
 var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
 
 // errDisplaced is the error with which a stream ends because its credential has the most streams of the identity.
@@ -85,7 +87,7 @@ const (
 	blamesEvery            = time.Second / 4
 	blamesShare            = 4                // a credential may use 1/4 of that pace, streams that are not proven 3/4 together
 	knownFor               = 10 * time.Second // life of a result of Config.Workloads
-	forgetAfter            = time.Minute      // life of a credential without streams; its paces are unused by then
+	forgetAfter            = time.Minute      // life of a credential without streams; by then its bursts are available again
 )
 
 // Ledger holds the counts of all identities. It is safe for concurrent use.
@@ -132,8 +134,8 @@ type credential struct {
 	idleAt    time.Time
 }
 
-// Entry is one stream or connection that a Ledger counts; both are called streams below. Its methods may be called from
-// any goroutine. The methods of a nil Entry permit everything and count nothing.
+// Entry is one stream or connection that a Ledger counts. Both are called streams in this package. The methods of an
+// Entry may be called from any goroutine. The methods of a nil Entry permit everything and count nothing.
 type Entry struct {
 	ledger     *Ledger
 	credential *credential
@@ -147,7 +149,7 @@ type Entry struct {
 	dropped    bool          // messages are no longer counted
 }
 
-// New returns an empty Ledger. Zero fields of c mean the defaults.
+// New returns an empty Ledger. Limits of 0 or less and nil functions in c mean the defaults.
 func New(c Config) *Ledger {
 	for _, n := range []struct {
 		value *int
@@ -168,14 +170,16 @@ func New(c Config) *Ledger {
 	return &Ledger{cfg: c, accounts: map[string]*account{}}
 }
 
-// Enter counts a stream of a holder until Entry.Leave. It fails if the identity may have no more streams; the error
-// matches ErrExhausted and states the identity's number of streams. Enter may instead end another stream of the
-// identity to make room. If h.Pod is set and the credential has more than Limits.Workload streams, its oldest stream
-// ends.
+// Enter counts a stream of a holder until Entry.Leave. It fails if the identity may have no more streams. The error
+// then matches ErrExhausted and states the identity's number of streams, and the Entry is nil. Enter may instead end
+// another stream of the identity to make room. While all credentials of the identity are light, a proven stream may
+// enter above the limit. A stream that is not proven may then enter only if fewer streams than the limit belong to
+// credentials without a Pod. If h.Pod is set and the credential now has more than Limits.Workload streams, its oldest
+// stream ends.
 //
-// If the stream must end, the ledger calls the function end once with the reason, which matches ErrExhausted. The
-// call may come from any goroutine, and no lock is held. The caller of Enter must then close the stream and still
-// call Leave. The function must not be nil.
+// If the new stream must end later, the ledger calls the function end once with the reason, which matches ErrExhausted.
+// The call may come from any goroutine, even before Enter returns or after Leave. The ledger's lock is not held. The
+// caller of Enter must then close the stream and still call Leave. The function must not be nil.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	l.refreshKnown(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
@@ -208,9 +212,8 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 }
 
 // Node sets the node ID of the stream, which identifies the workload within the credential. If the workload then has
-// more than Limits.Workload streams, its oldest stream ends. So a client that reconnects is never refused because of
-// its own old connections. Node has no effect for a credential of a Pod, after a previous call, or after the stream
-// ended.
+// more than Limits.Workload streams, its oldest stream ends. So old streams of a client that reconnects do not
+// accumulate. Node has no effect for a credential of a Pod, after a previous call, or after the stream ended.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return
@@ -223,7 +226,8 @@ func (e *Entry) Node(id string) {
 	}
 }
 
-// Leave ends all counts of the stream. Further calls have no effect.
+// Leave ends the counts of the stream, of its bytes of names (Spend) and of its bytes of messages (Hold). A request of
+// Ask counts until its function done is called. Further calls of Leave have no effect.
 func (e *Entry) Leave() {
 	if e == nil {
 		return
@@ -235,9 +239,11 @@ func (e *Entry) Leave() {
 	e.drop()
 }
 
-// Spend requests bytes for subscribed names without a resource, and returns how many are granted, from 0 to bytes. A
-// negative number of bytes releases bytes; the result is then the negative number that is released. If the stream has
-// ended, no bytes are granted.
+// Spend requests bytes for subscribed names without a resource, and returns the number of granted bytes, from 0 to
+// bytes. Bytes up to Limits.NamesFree per stream are always granted. One credential may use a quarter of its identity's
+// further bytes, and the streams that are not proven may use three quarters together. A negative number releases bytes
+// that were granted, and the result is the negative number of released bytes. If the stream has ended, no bytes are
+// granted, and a negative number is returned as it is.
 func (e *Entry) Spend(bytes int) (granted int) {
 	if e == nil {
 		return bytes
@@ -247,14 +253,15 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.place == nil {
-		return min(bytes, 0) // the stream is ending, and its bytes were released
+		return min(bytes, 0) // the stream is ending, and Leave releases its bytes
 	}
 	return e.spend(bytes)
 }
 
-// Join returns nil if the configuration of the stream's proxy may be planned at present. Otherwise the error matches
-// ErrExhausted. A credential may join 16 times at once, then once in 2 s. Further joins count for the identity, which
-// may have as many in 30 s as it may have streams. A stream that has ended may not join, and is not counted.
+// Join returns nil, and counts the join, if the configuration of the stream's proxy may be planned now. Otherwise the
+// error matches ErrExhausted: the stream has ended, or there were too many joins. A credential may join 16 times at
+// once, then once in 2 s. Further joins count for the identity. In 30 s the identity may have as many of these joins as
+// it may have streams. A refused join is not counted.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil
@@ -276,8 +283,8 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask counts one request of a tool until done is called. It fails if Limits.Asks requests of the identity are in
-// progress; the error matches ErrExhausted, and done is nil. Further calls of done have no effect.
+// Ask counts one request of a tool (istioctl) until done is called. It fails if Limits.Asks requests of the identity
+// are in progress. The error then matches ErrExhausted, and done is nil. Further calls of done have no effect.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil
@@ -298,7 +305,8 @@ func (e *Entry) Ask() (done func(), err error) {
 
 // Blame reports whether the objects that caused a resource may be looked up, after the proxy refused the resource. If
 // so, it counts the look-up. An identity may have 64 look-ups at once, then 4 per second. One credential may use a
-// quarter of that, so that one Pod does not use up the pace of its service account.
+// quarter of these look-ups, so that one Pod does not use up the look-ups of its service account. Streams that are not
+// proven may use three quarters of the identity's look-ups together.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -316,8 +324,8 @@ func (e *Entry) Blame() bool {
 	return c.blames.allow(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.allow(now, blamesBurst, blamesEvery)
 }
 
-// Tick removes credentials that have had no streams for a minute. The caller calls it about every second. The cost
-// grows with the number of removed credentials.
+// Tick removes credentials that have had no streams for a minute. The owner of the Ledger must call it regularly, for
+// example every second. The cost grows only with the number of removed credentials.
 func (l *Ledger) Tick() {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -336,15 +344,16 @@ func (l *Ledger) Tick() {
 	}
 }
 
-// Held returns the bytes of kept messages of all identities (Entry.Hold).
+// Held returns the bytes of messages that all identities hold now (Entry.Hold).
 func (l *Ledger) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// Count returns an identity's numbers of streams, of credentials (including those whose streams ended recently), and of
-// bytes of names beyond Limits.NamesFree. For an unknown identity all are 0.
+// Count returns an identity's number of streams, its number of credentials, and its bytes of names beyond
+// Limits.NamesFree. Credentials without streams are included until Tick removes them. For an unknown identity all
+// results are 0.
 func (l *Ledger) Count(identity string) (streams, credentials, names int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

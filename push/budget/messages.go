@@ -2,15 +2,17 @@ package budget
 
 import "fmt"
 
-// ErrMessages is the error with which a connection or stream ends because it has the most bytes of incomplete or
-// waiting messages (Entry.Hold). It matches ErrExhausted.
+// ErrMessages is the error with which a connection or stream ends because it has the most bytes of messages
+// (Entry.Hold). It matches ErrExhausted.
 var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
 
-// Hold counts bytes of kept messages; negative bytes are released. A replica has two ledgers. The ledger of
-// connections counts incomplete messages; the ledger of streams counts messages that wait to be handled. If a
-// credential, an identity or the ledger exceeds its limit, the entry with the most bytes of that credential, identity
-// or ledger ends: its end function is called with ErrMessages. That entry may be e. Entries that have ended, and a
-// nil entry, count nothing.
+// Hold counts bytes of messages that a replica keeps in memory. Negative bytes are released. An Entry of a connection
+// counts incomplete messages, and an Entry of a stream counts requests in progress.
+//
+// If added bytes exceed the limit of e's credential, of its identity, or of the ledger, one entry ends. It is the entry
+// with the most bytes of that credential, identity or ledger, and may be e. The ledger calls the entry's end function
+// with ErrMessages. An entry counts nothing after its Leave, or after it ended with ErrMessages. A nil entry never
+// counts.
 func (e *Entry) Hold(bytes int) {
 	if e == nil {
 		return
@@ -45,13 +47,14 @@ func (e *Entry) hold(bytes int) {
 	}
 }
 
-// drop releases all messages of a connection, and counts no further ones.
+// drop releases all bytes of messages of an entry. Further messages of the entry are not counted.
 func (e *Entry) drop() {
 	e.hold(-e.held)
 	e.dropped = true
 }
 
-// largest returns the entry that must end because of e's messages; nil if no bound is exceeded.
+// largest returns the entry that must end because of e's messages. It returns nil if no limit is exceeded, or if all
+// entries with messages have ended already.
 func (l *Ledger) largest(e *Entry) (most *Entry) {
 	c := e.credential
 	a := c.account

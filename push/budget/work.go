@@ -2,14 +2,14 @@ package budget
 
 import "time"
 
-// workBurst is the time of unused work that a credential or an identity may use at once, because clients begin with
-// large requests.
+// workBurst is the time whose work a credential or an identity may use at once, because clients begin with large
+// requests.
 const workBurst = 25 * time.Second
 
 // Work counts the cost of handling frames of a connection, in units of about 1 µs. It returns the time for which the
-// connection must not be read; 0: it may be read. The units count for the credential (Limits.Work). Units of
-// connections that are not proven also count for the identity (Limits.WorkInAll), so that many credentials are of no
-// use to a caller. The work of up to 25 s may be used at once. Work does not block.
+// caller must not read the connection; 0: the caller may read on. The units count for the credential (Limits.Work).
+// Units of connections that are not proven also count for the identity (Limits.WorkInAll), so a caller gains nothing
+// by many credentials. An unused credential may use the work of 25 s at once. Work does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0
@@ -27,7 +27,8 @@ func (e *Entry) Work(units int) (wait time.Duration) {
 	return wait
 }
 
-// reserve counts units, and returns the time until all counted units are within rate per second and the burst.
+// reserve counts units, and returns the time until all counted units are within the burst. rate is the number of units
+// per second.
 func (p *pace) reserve(now time.Time, units, rate int) time.Duration {
 	every := time.Second / time.Duration(rate)
 	burst := int(workBurst / every)

@@ -15,12 +15,12 @@ type Kind uint8
 // The kinds of events.
 const (
 	Acked   Kind = iota // the client accepted a response
-	Nacked              // the client refused a resource; Name is empty while the resource is not known
-	Expired             // the client sent a nonce of no response in flight
+	Nacked              // the client refused a resource or, if Name is empty, a response
+	Expired             // the request's nonce belongs to no response in flight
 )
 
 // Report is an event that the caller may count, log or act on. A NACK makes one Report for each refused resource that
-// is known, or one without a Name.
+// is known and still subscribed. If no refused resource is known, a NACK makes one Report without a Name.
 type Report struct {
 	Kind     Kind
 	Type     xds.Type

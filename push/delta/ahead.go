@@ -11,7 +11,7 @@ import (
 // are warm.
 type ahead struct {
 	t      xds.Type
-	before *xds.Resource // the last version that names no open cluster; nil: none
+	before *xds.Resource // the last version that names no open cluster; nil: no such version is known
 	sent   *xds.Resource
 }
 
@@ -50,7 +50,8 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	}
 }
 
-// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to CDS.
+// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to CDS,
+// and does nothing while other responses of CDS are unanswered or must be sent again.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return
@@ -105,7 +106,8 @@ func (s *State) unusable(removed []string) {
 	}
 }
 
-// unnamed reports whether a cluster was never acknowledged, and certainly no resource that was sent names it.
+// unnamed reports whether the client has never acknowledged a cluster, and certainly no resource that was sent names
+// the cluster.
 func (s *State) unnamed(cluster string) bool {
 	cds := &s.types[xds.Cluster]
 	if s.lost || s.claims || !xds.MayName(cluster) {

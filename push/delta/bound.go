@@ -22,12 +22,13 @@ const (
 	// from Kubernetes' names have less than 1,000 bytes.
 	maxName = 4096
 	// fewNames and fewBytes bound the number and total length of a stream's unknown names of one type. If there are
-	// more resources of the type, their number and length are the bounds. The bound of all names, known and unknown, is
-	// three times as high, because names stay subscribed after their resource is removed.
+	// more resources of the type, their number and length are the bounds. The number of all names, known and unknown,
+	// has three times the bound, because names stay subscribed after their resource is removed.
 	fewNames = 4096
 	fewBytes = 1 << 20
 	// manyClaims is the number of unknown names that a resuming client may claim of a type with a wildcard
-	// subscription. It is high because claimed resources that no longer exist must be removed.
+	// subscription. If the type has more resources, their number is the bound. The bound is high because claimed
+	// resources that no longer exist must be removed.
 	manyClaims = 1 << 16
 	// costUnknown is the approximate cost in bytes of an unknown name besides its length: its override, its placeholder
 	// and its elements in lists.
@@ -39,13 +40,14 @@ const (
 // maxNonce is the maximum length of a reported nonce in bytes. Nonces of this server are shorter.
 const maxNonce = 64
 
-// unknown counts the names of one type that had no resource when they were requested.
+// unknown counts the names of one type that had no resource when they were requested or last counted.
 type unknown struct {
 	names int
-	bytes int // cost of the names
+	bytes int // cost of the names (see cost)
 }
 
-// cost returns the cost in bytes of an unknown name with a length. Names of dynamic types are few and cost nothing.
+// cost returns the cost in bytes of an unknown name with the given length. Names of dynamic types are few and cost
+// nothing.
 func cost(t xds.Type, length int) int {
 	if isDynamic(t) {
 		return 0
@@ -53,13 +55,15 @@ func cost(t xds.Type, length int) int {
 	return length + costUnknown
 }
 
-// LeftOut returns the number of requested names that were left out so far: they are neither kept nor answered.
+// LeftOut returns how many requested or claimed names were left out so far. Such names are neither kept nor answered. A
+// name counts again whenever a request with it is processed and the name is left out.
 func (s *State) LeftOut() int { return int(s.leftOut) }
 
 // Again reports whether the client must reconnect, because names that were left out may have resources by now. On its
 // next stream Envoy repeats its subscriptions and lists the resources that it has. For a type with a wildcard
-// subscription, the client must reconnect after all other resources were acknowledged. For another type, it must
-// reconnect after resources of the type were added or removed. The call is cheap.
+// subscription, the client must reconnect once no response of the type is in flight and no claim is unanswered. For
+// another type, it must reconnect if resources of the type were added or removed since names were left out. The call is
+// cheap if no name was left out.
 func (s *State) Again() bool {
 	if s.leftOut == 0 {
 		return false
@@ -87,8 +91,9 @@ func (ty *typed) claimed() bool {
 	return false
 }
 
-// admit returns the names for which there is room, and charges the unknown ones among them to the granted bytes
-// (pay). If there is room for all names, it returns the list itself. Names that are kept already need no room.
+// admit returns the names for which there is room, and charges the unknown ones among them to the granted bytes (pay).
+// If there is room for all names, it returns the list itself. The result always contains the names that are kept
+// already.
 func (s *State) admit(t xds.Type, names []string) []string {
 	ty, stack := s.typed(t), s.stack(t)
 	room := s.room(t, names)
@@ -127,12 +132,13 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// Of one request, at most manyTimes the bound of unknown names are examined one by one. The bound of all kept names
-// is lower.
+// manyTimes, multiplied by the bound of unknown names, is the maximum number of names of one request that admit
+// examines. The bound of all kept names is lower.
 const manyTimes = 6
 
 // shorten removes names from a request that lists far more names than may be kept, before names are copied. A request
-// may have hundreds of thousands of names. admit examines the remaining names one by one.
+// may have hundreds of thousands of names. admit examines the remaining names one by one. For Envoy's types, shorten
+// also removes names from Unsubscribe that the stream does not keep.
 func (s *State) shorten(r Request) Request {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	most := max(fewNames, stack.Sum().Names.Len)
@@ -155,7 +161,8 @@ func (s *State) shorten(r Request) Request {
 	return r
 }
 
-// shortenAsked shortens r.Subscribe to the first manyTimes*most names, of which at most `most` are unknown.
+// shortenAsked shortens r.Subscribe to at most manyTimes*most names. The parameter most is the maximum number of
+// unknown names among them.
 func (s *State) shortenAsked(r *Request, most int) {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	var left []string
@@ -245,8 +252,9 @@ func lengths(names []string) (n int) {
 	return n
 }
 
-// admitClaim reports whether there is room for a claimed name (doc.go) that has no resource, of a type with a
-// wildcard subscription. If so, it charges the name to the granted bytes (pay). most is the bound of unknown names.
+// admitClaim reports whether there is room for a claimed name (doc.go) that has no resource. The type has a wildcard
+// subscription. If there is room for a new name, admitClaim charges it to the granted bytes (pay). most is the bound of
+// unknown names.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := s.typed(t)
 	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
@@ -258,14 +266,16 @@ func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	return false
 }
 
-// cut records that relevant names of a type were left out, and the sum of the type's present resources.
+// cut records that relevant names of a type were left out, and the sum of the type's resources at the first call. It
+// does nothing for dynamic types.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
 	}
 }
 
-// pay counts one more unknown name of a type. It returns false if the granted bytes do not suffice.
+// pay counts one more unknown name of a type. With Config.Paid, it returns false and counts nothing if the granted
+// bytes do not suffice.
 func (s *State) pay(t xds.Type, length int) bool {
 	cost := cost(t, length)
 	if s.cfg.Paid && cost > 0 && s.used+cost > s.granted {
@@ -314,8 +324,9 @@ func (s *State) recounted(t xds.Type, now unknown) {
 	*u = now
 }
 
-// Cost returns an upper bound of the bytes that the caller must Grant before Request. With these bytes all unknown
-// names of the request can be kept. The result is 0 for nearly all requests, and without Config.Paid.
+// Cost returns the number of bytes that the caller should Grant before Request, so that unknown names of the request
+// can be kept. A result other than 0 is at least 8 KiB and may exceed the need. Cost returns 0 if the granted bytes
+// suffice, for dynamic types, and without Config.Paid.
 func (s *State) Cost(r Request) (bytes int) {
 	if !s.cfg.Paid || r.Type >= xds.NumTypes {
 		return 0
@@ -365,7 +376,8 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant adds bytes to the memory that the stream may use for unknown names.
+// Grant adds bytes to the memory that the stream may use for unknown names. It has no effect on streams without
+// Config.Paid.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
 // Surplus withdraws all granted bytes that are unused, and returns their number. If this number is at most 16 KiB, or
@@ -379,7 +391,8 @@ func (s *State) Surplus() (bytes int) {
 	return unused
 }
 
-// useLess recounts the unknown names of a type if many counted names may have ceased to be unknown.
+// useLess recounts the unknown names of a type with a wildcard subscription, if many counted names may have a resource
+// now.
 func (s *State) useLess(t xds.Type) {
 	if ty := s.typed(t); ty.all && 2*len(ty.overrides) <= ty.unknown.names {
 		s.recount(t)

@@ -14,16 +14,17 @@ import (
 // order is the order of responses, make before break
 // (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations). A cluster
 // precedes its endpoints and certificates, and all of these precede resources that name the cluster. The configuration
-// of a filter precedes the listeners that name it, so that a listener never runs a filter with an old configuration at
-// a new place.
+// of a filter precedes the listeners that name it. So a listener never runs a filter with an old configuration at a new
+// place.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
-// Next returns the next response to send. It returns false if there is no response, or none may be sent now. The
-// response counts as in flight, so the caller must send it or end the stream.
+// Next returns the next response to send. It returns false if there is no response, or if no response may be sent now.
+// A returned response counts as in flight, so the caller must send it or end the stream.
 func (s *State) Next() (Reply, bool) { return s.next(false) }
 
-// Urgent returns the next response, as Next does, but only with changes that do not wait for configuration. These are
-// endpoints of unchanged clusters, answers to subscriptions, and dynamic types. Other changes are left for Next.
+// Urgent returns the next response, as Next does, but only with changes that do not wait for configuration. Such
+// changes are answers to subscriptions, dynamic types, and endpoints of the fast path (manifest.Set.FastHosts).
+// Endpoints of a cluster that must itself be sent, and all other changes, are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
 // next returns the next response: of dynamic types first, then in the order of types. If urgent is set, it returns
@@ -63,7 +64,8 @@ type change struct {
 	removed []string
 }
 
-// compose makes the next response of one type. It returns false if nothing is left to send, or it may not be sent now.
+// compose makes the next response of one type. It returns false if nothing is left to send, or if no response of the
+// type may be sent now.
 func (s *State) compose(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if !ty.subscribed {
@@ -129,7 +131,7 @@ func (ty *typed) keep(c *change, resent []string) []string {
 	return resent
 }
 
-// retries adds the next part of a refused response to c, and returns the names in this part that have overrides.
+// retries adds the next part of a refused response to c, and returns the names of this part that are sent.
 func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	for len(ty.retry) > 0 && c.empty() {
@@ -143,8 +145,8 @@ func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// answerFirst adds the answer to the first names of a type to c. Only missing resources become overrides, because a
-// joining proxy may name thousands of resources here.
+// answerFirst adds the answer to the first names of a type to c. Only resources that are missing or may not be sent yet
+// become overrides, because a joining proxy may name thousands of resources here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -199,8 +201,8 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	return v == set || v == remove
 }
 
-// dependenciesDue reports whether responses of a type are needed so that a response with clusters can be acknowledged:
-// Envoy acknowledges new clusters only when they have their endpoints and certificates.
+// dependenciesDue reports whether the client may need responses of a type before it acknowledges a response with
+// clusters. Envoy acknowledges new clusters only when they have their endpoints and certificates.
 func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
@@ -211,9 +213,9 @@ func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
-// sends returns the decision of decideOn, restricted while Urgent runs. Then only newly requested endpoints and those
-// of the fast path are sent. Endpoints of a cluster that is about to change are not sent, because the cluster must
-// come first.
+// sends returns the decision of decideOn, with restrictions for endpoints while Urgent runs. Then it returns hold,
+// except for endpoints that must be answered and for endpoints of the fast path. Endpoints of a cluster that is about
+// to change are not sent either, because the cluster must come first.
 func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
@@ -240,7 +242,7 @@ func (s *State) changes(cluster string) bool {
 }
 
 // gather decides about the overrides that the function pick selects, and adds the results to c. It returns the names
-// that are sent.
+// that are sent, in any order.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {

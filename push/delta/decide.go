@@ -26,7 +26,8 @@ func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource
 	return s.decideOn(t, name, o, s.stack(t).Get(name))
 }
 
-// decideOn returns the same as decide. want is the target's resource of the name; nil: the target lacks it.
+// decideOn returns the result of decide. want is the target's resource of the name; nil: the target has no such
+// resource.
 func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
 	switch {
@@ -111,8 +112,8 @@ func (s *State) mayRemove(cluster string) bool {
 		s.drained(xds.Listener, cluster) && s.drained(xds.Route, cluster) && s.released(cluster) && s.listenersHaveSecrets()
 }
 
-// released reports the same as drained for configurations of filters. It returns true if no such configuration exists
-// and the client has not subscribed to them.
+// released returns the result of drained for configurations of filters. It returns true if no such configuration exists
+// and the client has not subscribed to the type.
 func (s *State) released(cluster string) bool {
 	if s.types[xds.Extension].subscribed || s.target.Types[xds.Extension].Len() > 0 {
 		return s.drained(xds.Extension, cluster)
@@ -158,8 +159,8 @@ func (s *State) restOf(t xds.Type) rest {
 			return rest{known: true, moving: true}
 		}
 		if o.refused != "" && o.have == nil && s.claims {
-			// The version that the client has instead may be of an earlier stream on which it refused a part of the
-			// same response.
+			// The client may have another version instead, from a response of an earlier stream that it refused in
+			// part.
 			return rest{known: true, moving: true}
 		}
 		if o.have != nil && !o.placeholder {
@@ -170,8 +171,8 @@ func (s *State) restOf(t xds.Type) rest {
 	return r
 }
 
-// listenerNeeds reports whether a listener of the target requests a route. Until the client has the route, Envoy keeps
-// an old version of the listener.
+// listenerNeeds reports whether a listener of the target needs a route configuration. Until the client has this route
+// configuration, Envoy keeps an old version of the listener.
 func (s *State) listenerNeeds(route string) bool {
 	for l := range s.target.Types[xds.Listener].All() {
 		if slices.Contains(l.Needs, xds.Ref{Type: xds.Route, Name: route}) {

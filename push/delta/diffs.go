@@ -6,16 +6,17 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// Diffs caches differences between stacks for one to two seconds, so that streams share the work. All streams of a
-// variant change from the same old stack to the same new one, and the variants of a scope share a layer of their
-// stacks. The zero Diffs is ready for use, and a nil Diffs caches nothing. It is safe for concurrent use.
+// Diffs caches differences between stacks, so that streams share the work. All streams of a variant change from one old
+// stack to one new stack, and the variants of a scope share a layer of their stacks. A difference is dropped when it
+// was not used for one to two intervals of Tick, or when the cache is full. The zero Diffs is ready for use. As
+// Config.Diffs, a nil Diffs caches nothing. A Diffs is safe for concurrent use.
 type Diffs struct {
 	mu     sync.Mutex // no other lock is acquired while it is held
 	stacks memory[manifest.Stack]
 	layers memory[*manifest.Manifest]
 }
 
-// between returns the result of manifest.Diff, which is shared and read-only.
+// between returns the result of manifest.Diff, from the cache if possible. The result is shared and read-only.
 func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	if d == nil {
 		return manifest.Diff(old, new)
@@ -44,8 +45,8 @@ func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new
 	return made
 }
 
-// Tick drops differences that were not used since the last Tick, because they keep old resources alive. The caller must
-// call it about every second. Unlike lookups, it does not accept a nil Diffs.
+// Tick drops the differences that were neither added nor used since the last Tick, because they keep old resources
+// alive. Call it about every second. It panics for a nil Diffs.
 func (d *Diffs) Tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +69,8 @@ type remembered struct {
 	idle bool // unused since the last tick
 }
 
-// maxRemembered is the maximum size of a memory. It corresponds to a few megabytes. A single difference may exceed it.
+// maxRemembered is the maximum size of a memory, in the unit of remembered.size. It corresponds to a few megabytes. A
+// single difference may exceed it.
 const maxRemembered = 1 << 16
 
 // size returns the number of names that differ, plus 8 for the pair itself.

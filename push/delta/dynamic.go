@@ -14,11 +14,11 @@ import (
 //   - A first request without names requests any resource. A first request with names requests the resources with these
 //     names. Later requests may change the subscription.
 //   - No resource depends on them, so they are sent before all others, within the credit.
-//   - A client accepts or refuses a whole response. After a refusal it keeps its previous resource, and the refused
-//     version is not sent again until the client accepts another version or requests the type again.
-//   - If there is no resource, a state-of-the-world stream gets no response, as Istio's agents expect.
+//   - A client accepts or refuses a whole response. After a refusal it keeps its previous resource. The refused version
+//     is not sent again until the client accepts another version or subscribes again.
+//   - A state-of-the-world stream gets no response to a subscription without a resource, as Istio's agents expect.
 
-// MaxDynamic is the maximum number of dynamic types.
+// MaxDynamic is the maximum number of dynamic types of a State.
 const MaxDynamic = 8
 
 // These bound the memory that a client can cause with a dynamic type.
@@ -27,7 +27,7 @@ const (
 	maxDynamicName  = 256 // length of a name in bytes
 )
 
-// Dynamic returns the xds.Type for the type URL Config.Dynamic[i].
+// Dynamic returns the xds.Type for the type URL Config.Dynamic[i]. The index i begins at 0.
 func Dynamic(i int) xds.Type { return xds.Unknown + 1 + xds.Type(i) }
 
 // isDynamic reports whether a type is dynamic.
@@ -40,16 +40,17 @@ type dynamic struct {
 	refused string // the version that the client refused last and that is not sent again
 }
 
-// Offer sets the client's newest resource of a dynamic type. The stack must contain at most one resource. Offer has no
-// effect before Open or the first request of the type.
+// Offer sets the client's newest resource of a dynamic type. The stack must contain at most one resource; the zero
+// Stack means that there is no resource. Offer has no effect before Open or the first request of the type, and for
+// types that are not dynamic.
 func (s *State) Offer(t xds.Type, resource manifest.Stack) {
 	if d := s.dynamicOf(t); d != nil {
 		d.target = resource
 	}
 }
 
-// Open prepares the state for the first request of a dynamic type, so that Offer has an effect. Repeated calls do
-// nothing. It returns false if Config.Dynamic does not have the type.
+// Open prepares the state for the first request of a dynamic type, so that Offer has an effect. Repeated calls change
+// nothing. Open returns false if Config.Dynamic does not have the type, otherwise true.
 func (s *State) Open(t xds.Type) bool {
 	i := int(t) - int(Dynamic(0))
 	if i < 0 || i >= len(s.cfg.Dynamic) {
@@ -102,7 +103,8 @@ func (s *State) InFlightResource(t xds.Type) bool {
 }
 
 // Refused returns the version of a dynamic type that the client refused last. It returns "" if the client has refused
-// none, or has since accepted another version or requested the type again.
+// no version, or has since accepted another version or subscribed again. In state of the world, only a request with a
+// new name is a new subscription. Refused returns "" also for types that are not dynamic.
 func (s *State) Refused(t xds.Type) string {
 	if d := s.dynamicOf(t); d != nil {
 		return d.refused

@@ -4,28 +4,30 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Resumed is the value of Info.Sent and Info.Acked for a resumed type without responses. The client has listed the
-// resources that it holds, and has been sent nothing since.
+// Resumed is the value of Info.Sent for a type that the client resumed, while no response was made. The client has
+// listed the resources that it has. If the type is also synced (Info.Synced), Info.Acked has this value too.
 const Resumed = "resumed"
 
 // Info describes the state of one type, for debugging.
 type Info struct {
-	Subscribed bool
+	Subscribed bool // the client has requested the type, or is sent clusters without a request (EndResume)
 	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that
-	// it requests. Refused and withheld versions do not count.
+	// it requests. Refused and withheld versions, names that were left out, and resources whose content is not known
+	// yet do not count. After a new set of resources, Synced may be false until Next has returned false.
 	Synced        bool
 	All           bool              // the subscription has the wildcard
-	Names         int               // number of names in the subscription
-	Sent, Acked   string            // nonce of the last response and of the last ACK, or Resumed; empty: none
-	SentRevision  int64             // the store's revision of the last response
-	AckedRevision int64             // the store's revision of the last ACK
+	Names         int               // number of names in the subscription; with a wildcard for Envoy's types, most do not count
+	Sent, Acked   string            // nonces of the newest response and the newest accepted one, or Resumed; empty: none
+	SentRevision  int64             // the store's revision of the last response, or of a later set without changes; 0: none
+	AckedRevision int64             // SentRevision of the newest response with an ACK or NACK, or of a later set; 0: none
 	InFlight      int               // number of unacknowledged responses
-	Overrides     int               // number of names with a state of their own
-	Refused       map[string]string // maps names to refused versions that the newest set has
+	Overrides     int               // number of names whose state differs from the stacks that streams share
+	Refused       map[string]string // maps names to versions that Quarantined returns; nil without such versions
 }
 
-// Info describes one type; the zero Info for a dynamic type that was not requested. The cost does not grow with the
-// number of the client's resources, because the status of a fleet describes all clients.
+// Info describes one type. It returns the zero Info for a dynamic type that was neither opened nor requested. The cost
+// grows with the number of overrides but not with the number of the client's resources, because the status of a fleet
+// describes all clients.
 func (s *State) Info(t xds.Type) Info {
 	ty := s.typed(t)
 	if ty == nil {
@@ -90,7 +92,8 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 }
 
 // Good returns the version of a resource that the client has; responses in flight count as accepted. It returns "" if
-// the client lacks the resource or the version is unknown. t must not be a dynamic type.
+// the client lacks the resource or the version is unknown. The client must subscribe to the resource (Asks); for other
+// resources the result has no meaning. t must not be a dynamic type.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -100,8 +103,10 @@ func (s *State) Good(t xds.Type, name string) string {
 	return ""
 }
 
-// Acknowledged returns the version of a resource that the client acknowledged last. It returns "" if the client has
-// acknowledged none, or if a response with the resource is in flight. t must not be a dynamic type.
+// Acknowledged returns the version of a resource that the client acknowledged last, or listed when it resumed. It
+// returns "" if there is no such version, or if the client may have another version. While a newer version is in
+// flight, the result is the previous version or "". The client must subscribe to the resource (Asks); for other
+// resources the result has no meaning. t must not be a dynamic type.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)
@@ -111,8 +116,8 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 	return o.have.Version
 }
 
-// Quarantined returns the newest version of a resource if the client has refused this version, so that it is not sent.
-// It returns "" otherwise.
+// Quarantined returns the newest version of a resource if this version is not sent, because the client has refused the
+// version or a cluster that it names. It returns "" otherwise, and for dynamic types (Refused).
 func (s *State) Quarantined(t xds.Type, name string) string {
 	ty := s.typed(t)
 	if ty == nil {

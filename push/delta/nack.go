@@ -11,9 +11,10 @@ import (
 // maxScan is the number of bytes of Envoy's message that are searched for names.
 const maxScan = 64 << 10
 
-// refuse processes a NACK of a response. The resources of the response do not count as held, but Envoy may have applied
-// some of them. If Envoy's message names the refused resource, its version is put into quarantine. The other resources
-// of the response are sent again, in two halves if the refused resource is not known.
+// refuse processes a NACK of a response. The client keeps its previous versions, but Envoy may have applied some
+// resources of the response. If Envoy's message names the refused resource, the version of this resource is put into
+// quarantine. The other resources of the response are sent again, in two halves if the refused resource is not known. A
+// response without resources counts as accepted.
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
@@ -91,7 +92,8 @@ func (ty *typed) unanswered(name string, f flight, before manifest.Stack) overri
 }
 
 // groups returns the names that are sent again, in groups for separate responses. The argument rest has the resources
-// that were not refused by name. They are one group, or two if halve is set. The removals belong to the first group.
+// that were not refused by name. These names are one group, or two if halve is set. The removals belong to the first
+// group.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {
@@ -195,8 +197,8 @@ func routeNames(text string, is func(string) bool) (names []string) {
 	}
 }
 
-// excerpt shortens Envoy's message to maxText bytes: its beginning and its end, because the reason may follow a printed
-// resource. For a secret it removes everything that may be content of the secret.
+// excerpt shortens Envoy's message to maxText bytes. It keeps the beginning and the end, because the reason may follow
+// a printed resource. For a secret it removes everything that may be content of the secret.
 func excerpt(t xds.Type, text string) string {
 	if t == xds.Secret {
 		if i := strings.LastIndex(text, ": Proto constraint"); i >= 0 {

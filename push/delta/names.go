@@ -24,7 +24,8 @@ type Names struct {
 	recent *lru.Cache[manifest.NameSum, intern.Weak[string]]
 }
 
-// found returns the recent list with a sum. It returns false if no recent list has it.
+// found returns the recent list whose names have the given sum. It returns false if there is no such list, or if the
+// list was collected as garbage.
 func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 	n.once.Do(func() {
 		n.recent, _ = lru.New[manifest.NameSum, intern.Weak[string]](maxRecent) // fails only for a size below 1
@@ -33,7 +34,7 @@ func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 	return weak.List()
 }
 
-// sorted interns a sorted list without repetitions.
+// sorted interns a list, which must be sorted and without repetitions.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
 
 // intern returns the sorted list of the requested names without the wildcard, and the list's sum. requested may be in
@@ -54,7 +55,7 @@ func (n *Names) intern(requested iter.Seq[string], asked manifest.NameSum) (inte
 	return names, asked
 }
 
-// Collect returns copies of names, sorted and without repetitions. For nil it returns nil.
+// Collect returns copies of names, sorted and without repetitions. For nil and for an empty sequence it returns nil.
 func Collect(names iter.Seq[string]) []string {
 	if names == nil {
 		return nil

@@ -25,8 +25,8 @@ func visit(b []byte, what string, do func(protowire.Number, []byte) error) error
 	return err
 }
 
-// walk does the same as visit for a message in pieces. It changes the slice pieces. whole is the message in pieces that
-// contain only whole fields.
+// walk calls do, as visit does, for a message in pieces. It changes the slice pieces. whole is the message in pieces
+// that contain only whole fields. If walk returns an error, whole ends before the field with the error.
 func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error) (whole [][]byte, err error) {
 	whole = make([][]byte, 0, 2*len(pieces))
 	for len(pieces) > 0 {
@@ -71,8 +71,8 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 // errCut is the error for a message whose last field is incomplete.
 var errCut = errors.New("it ends inside of a field")
 
-// bridge returns the pieces with the first field joined into one piece. If the field does not begin with its length (a
-// group, which this protocol does not use), it joins all pieces.
+// bridge returns the pieces with the first field joined into one piece. If the field is not length-delimited or is
+// malformed, it joins all pieces. It returns errCut if the message ends inside of the field.
 func bridge(pieces [][]byte) ([][]byte, error) {
 	size, there := fieldSize(pieces), 0
 	for _, p := range pieces {
@@ -96,7 +96,7 @@ func bridge(pieces [][]byte) ([][]byte, error) {
 }
 
 // fieldSize returns the size in bytes, with the tag, of the length-delimited field at the beginning of the pieces. It
-// returns 0 for other fields.
+// returns 0 for other fields and for a malformed field.
 func fieldSize(pieces [][]byte) int {
 	head := make([]byte, 0, 2*10) // two varints
 	for _, p := range pieces {

@@ -10,17 +10,17 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Request is a request of the client. Its strings and sequences must be valid until State.Request returns, which keeps
-// copies. A nil sequence is empty. Sequences may be iterated several times.
+// Request is a request of the client. Its strings and sequences must be valid until State.Request returns.
+// State.Request keeps only copies of strings. A nil sequence is empty. Sequences may be iterated several times.
 type Request struct {
-	Type        xds.Type
+	Type        xds.Type                  // one of Envoy's types, or a dynamic type (Dynamic)
 	Nonce       string                    // nonce of the response that the request answers; empty: none
 	Subscribe   iter.Seq[string]          // names to subscribe; in state of the world all names of the subscription
 	Unsubscribe iter.Seq[string]          // only in delta
-	Initial     iter.Seq2[string, string] // names and versions that a resuming client has; only in delta
+	Initial     iter.Seq2[string, string] // names and versions that a resuming client has; only in the first delta request
 	Version     string                    // version_info; only in state of the world
 	Failed      bool                      // the request is a NACK
-	Error       string                    // message of a NACK
+	Error       string                    // message of a NACK; not always valid UTF-8
 
 	// digest computes the fields below; ParseDelta and ParseSotW compute them while they parse.
 	digested   bool
@@ -57,8 +57,9 @@ func (r *Request) ask(name string) {
 // wildcard is the name that subscribes to all resources of a type.
 const wildcard = "*"
 
-// Request applies a request to the state. It appends the reports of an ACK or NACK to out and returns out. A request
-// of an unknown type has no effect. After a request, Next may have a response.
+// Request applies a request to the state. It appends the reports of an ACK or NACK to out and returns out. If the nonce
+// is not that of a response in flight, the report has the kind Expired, and the subscriptions of the request still
+// apply. A request of an unknown type has no effect. After a request, Next may have a response.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
@@ -144,8 +145,8 @@ func (s *State) endWarming() {
 	}
 }
 
-// firstNames returns the names of a first request for which there is room, and their sum. With a wildcard subscription
-// it returns all names, and subscribe examines them.
+// firstNames returns the names of a first request for which there is room, and their sum. For a wildcard subscription
+// it returns all names, and subscribe examines their number later.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
 	names, sum := s.cfg.Names.intern(r.Subscribe, r.asked)
 	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
@@ -230,7 +231,7 @@ func sumOf(names []string) (sum manifest.NameSum) {
 	return sum
 }
 
-// except adds overrides for the claimed names and versions that differ from the stack.
+// except adds overrides for the claimed names and versions that differ from the stack, as far as there is room.
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
@@ -331,7 +332,8 @@ func (s *State) unsubscribe(t xds.Type, names []string) {
 	ty.names = s.cfg.Names.sorted(left...)
 }
 
-// replaceNames replaces the names of the subscription, because a state-of-the-world request lists all names.
+// replaceNames replaces the names of the subscription, because a state-of-the-world request lists all names. It has no
+// effect on a wildcard subscription.
 func (s *State) replaceNames(t xds.Type, names []string) {
 	ty := s.typed(t)
 	if ty.all {

@@ -90,8 +90,9 @@ func setVersion(sorted []*xds.Resource) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Holding returns the client's resources of a type, sorted by name; nil if the type was not requested. Responses in
-// flight count as accepted. The slice belongs to the caller, the resources are read-only.
+// Holding returns the client's resources of a type, sorted by name; nil if the client does not subscribe to the type.
+// Responses in flight count as accepted. Resources whose version is unknown are missing. The slice belongs to the
+// caller. The resources are read-only.
 func (s *State) Holding(t xds.Type) []*xds.Resource {
 	if ty := s.typed(t); ty != nil {
 		return ty.holding()

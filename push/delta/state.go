@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Credit is the default of Config.Credit. It is below gRPC's write quota of 64 KiB per stream, so that SendMsg does not
-// block.
+// Credit is the default of Config.Credit in bytes. It is below gRPC's write quota of 64 KiB per stream, so that SendMsg
+// does not block.
 const Credit = 60 << 10
 
 // maxFlights is the maximum number of unacknowledged responses of one type. Only clusters, and dependencies that are
@@ -22,10 +22,10 @@ const maxFlights = 128
 type Config struct {
 	// Dynamic are the type URLs of the dynamic types (dynamic.go); at most MaxDynamic.
 	Dynamic []string
-	// Credit is the maximum number of sent bytes that the client may not have read. From there on, no further responses
-	// are sent. 0: the constant Credit.
+	// Credit is a number of bytes. While the client may have this many sent bytes or more unread, no further responses
+	// are sent except those with Reply.Due. One response may be longer than the credit. 0: the constant Credit.
 	Credit int
-	// SotW makes a state-of-the-world stream.
+	// SotW selects the state-of-the-world form of the protocol; false: the delta form.
 	SotW bool
 	// Paid requires grants for the memory of names without a resource (Cost, Grant, Surplus).
 	Paid bool
@@ -126,17 +126,18 @@ type flight struct {
 
 // Reply is a response to send.
 type Reply struct {
-	Type     xds.Type
+	Type     xds.Type        // may be a dynamic type
 	URL      string          // type URL
 	Set      []*xds.Resource // sorted by name; in state of the world all resources of CDS, LDS and dynamic types; read-only
-	Removed  []string        // names of removed resources, sorted; nil for state of the world
-	Nonce    string
-	Version  string          // hash of Set; only for state of the world
-	Encoded  mem.BufferSlice // Set, encoded by xds.Pack; not for state of the world
-	Size     int             // size on the wire in bytes, with framing
+	Removed  []string        // names of removed resources, sorted, read-only; nil for state of the world
+	Nonce    string          // decimal number; later responses have higher numbers
+	Version  string          // hash of Set; empty in delta, and for a dynamic type with an empty Set
+	Encoded  mem.BufferSlice // Set, encoded by xds.Pack in any order; the pieces are read-only; nil for state of the world
+	Size     int             // upper bound of the size on the wire in bytes, with framing
 	Revision int64           // the store's revision of the target
-	// Due means that the response exceeds the credit, so that sending it may block. It contains dependencies of
-	// clusters that the client does not acknowledge without them.
+	// Due means that the response is sent although the credit is used up or an earlier response of the type is
+	// unacknowledged. So sending may block. The response contains dependencies of clusters that the client does not
+	// acknowledge without them.
 	Due bool
 }
 
@@ -152,23 +153,23 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target sets the newest set for the client, not nil: Next sends the differences from then on. State keeps the set and
-// does not change it.
+// Target sets the newest set for the client, not nil. From then on, Next returns the differences. State keeps the set
+// and does not change it.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
 // Withhold sets a function that reports whether a version must not be sent to the client. nil: no version is withheld.
-// Next and Urgent call the function for versions that the client does not have.
+// Methods of State may call the function at any time, so it must not call State.
 func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
 
 // withholds reports whether a version must not be sent.
 func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
 
-// Aims reports whether the target is the given set or has the same content.
+// Aims reports whether the target is the given set, or has equal stacks for all of Envoy's types.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
 // Took reports whether the client has acknowledged or refused all configuration that it subscribes to in the newest
-// set. Endpoints, removals that wait, and dynamic types do not count. Clusters whose ACK may wait until other clusters
-// are warm (overtaken) do not count either.
+// set. Withheld versions, endpoints, removals that wait, and dynamic types do not count. Clusters whose ACK may wait
+// until other clusters are warm (overtaken) do not count either. Took may be false until Next has returned false.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -189,8 +190,8 @@ func (s *State) outstanding(t xds.Type) bool {
 	return len(flights) > 0 && !s.overtaken(t, &flights[len(flights)-1])
 }
 
-// overtaken reports whether a response with clusters is unanswered although later listeners or routes were answered.
-// That means that a cluster is warming.
+// overtaken reports whether a response with clusters is unanswered although later listeners or routes were
+// acknowledged. In this case a cluster is warming.
 func (s *State) overtaken(t xds.Type, f *flight) bool {
 	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
 }
@@ -220,8 +221,9 @@ func (s *State) Settled() bool {
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
 // EndResume states that a resuming client has had the time to request all types of which it has resources. From then
-// on, removals of clusters do not wait for types that it has not requested. If the client has requested listeners and
-// endpoints but no clusters, it is an Envoy that warms a cluster, and Next sends clusters without a request.
+// on, removals of clusters do not wait for types that it has not requested. A client that has requested all listeners
+// and some endpoints, but no clusters, is an Envoy that warms a cluster. To such a client Next sends all clusters
+// without a request.
 func (s *State) EndResume() {
 	s.resumeOver = true
 	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
@@ -251,7 +253,8 @@ func (ty *typed) idle(stack manifest.Stack) bool {
 	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
 }
 
-// InFlight returns the number of unacknowledged responses of a type; 0 for a type that was not requested.
+// InFlight returns the number of responses of a type that the client has neither acknowledged nor refused. It returns 0
+// for a type that was not requested.
 func (s *State) InFlight(t xds.Type) int {
 	if ty := s.typed(t); ty != nil {
 		return len(ty.flights)
@@ -259,16 +262,17 @@ func (s *State) InFlight(t xds.Type) int {
 	return 0
 }
 
-// Subscribed reports whether a type was requested on the stream.
+// Subscribed reports whether a type was requested on the stream, or clusters are sent without a request (EndResume).
 func (s *State) Subscribed(t xds.Type) bool {
 	ty := s.typed(t)
 	return ty != nil && ty.subscribed
 }
 
-// Unacked returns the size on the wire, in bytes, of all unacknowledged responses.
+// Unacked returns the sum of Reply.Size, in bytes, of all responses that the client has neither acknowledged nor
+// refused.
 func (s *State) Unacked() int { return s.unacked }
 
-// typed returns the state of a type; nil for a dynamic type that was never requested.
+// typed returns the state of a type; nil for a dynamic type that was neither opened nor requested.
 func (s *State) typed(t xds.Type) *typed {
 	if t < xds.NumTypes {
 		return &s.types[t]

@@ -11,11 +11,12 @@ import (
 // half a second to send the listener or route within two seconds.
 const Patience = 1500 * time.Millisecond
 
-// Tick sets the current time, which State uses for waits and ages. A time before that of the last call has no effect.
+// Tick sets the current time, which State uses for waits and ages. A time before the latest time of earlier calls has
+// no effect.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
 // Wake returns the time at which Next must be called even if there are no other events. At this time the first resource
-// that waits for clusters has waited for Patience. Wake returns false if no resource waits.
+// that waits for clusters has waited for Patience. If no resource waits, Wake returns false and a time without meaning.
 func (s *State) Wake() (at time.Time, ok bool) {
 	var first int64
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
@@ -81,7 +82,7 @@ func (s *State) openClusters() map[string]bool {
 	return open
 }
 
-// warmBehind reports whether a sent cluster is warm when the client reads the next response. That is so if its
+// warmBehind reports whether a sent cluster is warm when the client reads the next response. A cluster is warm if its
 // assignment was sent after it, the client has its secrets, and it needs nothing else. It returns false for nil.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {

@@ -10,16 +10,16 @@ import (
 
 // Warming describes why a client does not answer responses with clusters, for debugging.
 type Warming struct {
-	// Since is the time at which the oldest unanswered response with clusters was sent. It is zero if the client does
-	// not warm clusters: there is no such response, or it is less than a second old. Refusals of this response and of
-	// newer responses are not visible yet.
+	// Since is the time at which the oldest unanswered response with clusters was sent. Since is zero if there is no
+	// such response, if the response is less than a second old, or if State.MayWarm returns false. Refusals of this
+	// response and of newer responses with clusters are not visible yet.
 	Since time.Time
 	// Clusters are the names of the clusters that may be warming, sorted, at most 20. More is the number of further
-	// ones.
+	// clusters that may be warming.
 	Clusters []string
 	More     int
 	// NotRequested means that the client has not requested clusters on this stream but is sent clusters (EndResume). An
-	// Envoy that reconnects while a cluster warms does not request them.
+	// Envoy that reconnects while a cluster warms does not request clusters.
 	NotRequested bool
 }
 
@@ -29,8 +29,8 @@ const (
 	maxSuspects  = 20 // length of Warming.Clusters
 )
 
-// Warming reports whether the client warms clusters at the time now, and which clusters these may be. If the client
-// warms none, all fields except NotRequested are zero. The cost grows with the number of clusters in flight.
+// Warming reports whether the client warms clusters at the time now, and which clusters may be warming. If Since is
+// zero, Clusters is nil and More is 0. NotRequested does not depend on Since.
 func (s *State) Warming(now time.Time) (w Warming) {
 	cds := &s.types[xds.Cluster]
 	w.NotRequested = s.assumed

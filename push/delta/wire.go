@@ -17,7 +17,7 @@ import (
 // raw message is unchanged.
 type Message struct {
 	Request
-	TypeURL string // Request.Type is xds.Unknown for a type that is not Envoy's: the caller sets dynamic types
+	TypeURL string // for a URL that is not Envoy's, Request.Type is xds.Unknown, and the caller sets a dynamic type
 	Node    []byte // an encoded core.v3.Node, not validated; nil: the request has no node
 }
 
@@ -29,8 +29,9 @@ const (
 )
 
 // ParseDelta parses a DeltaDiscoveryRequest. raw contains the message in pieces. ParseDelta may change the slice raw,
-// but not the bytes. A missing list of the result is nil. Unknown fields are skipped. It returns an error if the
-// message is malformed, or if a string other than Error is not UTF-8; the Message then is incomplete.
+// but not the bytes. A list that the message does not have is nil in the result. Unknown fields are skipped. ParseDelta
+// returns an error if the message is malformed, or if the type URL, the nonce, a name or a version is not UTF-8. With
+// an error, the Message is incomplete.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: the list exists
@@ -85,8 +86,8 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW parses a state-of-the-world DiscoveryRequest, as ParseDelta does, with the same errors. Subscribe of the
-// result is never nil.
+// ParseSotW parses a state-of-the-world DiscoveryRequest as ParseDelta does, with errors in the same cases. In the
+// result, Subscribe is never nil, and Unsubscribe and Initial are always nil.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {

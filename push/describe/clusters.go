@@ -31,7 +31,7 @@ func clusterSpec(spec any) (cluster.Outbound, bool) {
 	return cluster.Outbound{}, false
 }
 
-// subjectOf returns the Fact.Subject for a cluster of a host: its port and subset.
+// subjectOf returns the Fact.Subject for a cluster of a host. It has the cluster's port and subset.
 func subjectOf(c cluster.Outbound) string {
 	if c.Subset != "" {
 		return fmt.Sprintf("port %d subset %s", c.Port, c.Subset)
@@ -39,7 +39,8 @@ func subjectOf(c cluster.Outbound) string {
 	return fmt.Sprintf("port %d", c.Port)
 }
 
-// policyOf lists the merged traffic policy of each cluster of a host, with the field that each setting comes from.
+// policyOf lists the merged traffic policy and the patches of each cluster of a host, with the field that each setting
+// comes from.
 func policyOf(of plan.HostOrigins) (out Section) {
 	out.Name = "policy, merged"
 	defer func() { out.Facts = grouped(out.Facts) }()
@@ -68,7 +69,7 @@ func policyOf(of plan.HostOrigins) (out Section) {
 			if !setting.set {
 				continue
 			}
-			if text := brief(setting.m); text != "{}" { // of tls, DISABLE: the fact above says it
+			if text := brief(setting.m); text != "{}" { // "{}": mode DISABLE, which the first fact states
 				out.Facts = append(out.Facts, Fact{subject, setting.name + " " + text, []string{setting.at.String()}})
 			}
 		}

@@ -1,11 +1,12 @@
 // Package describe describes a Pod, workload, service, gateway, host or route: the configuration that proxies have for
-// it, and the Kubernetes object that causes each fact. It takes these facts from the plan, the computed configuration
-// of all connected proxies. A view is the part of the plan that proxies with equal inputs share. The scope of a proxy
-// is the set of hosts that it may use.
+// it, and the Kubernetes object that causes each fact. The facts come from the plan, which is the computed
+// configuration of the proxies, and from the snapshot of all records. A view is the part of the plan that proxies with
+// equal inputs share. The scope of a proxy is the set of hosts that it may use.
 //
 // Owns: nothing.
-// Reads: a plan (Source), the snapshot at which it was made, the planned resources.
-// Never: decides anything of its own; names an object, unless it is visible to the caller or affects a visible proxy.
+// Reads: a plan (Source), a snapshot of all records, the planned resources.
+// Never: decides anything of its own; names an object that neither is visible to the caller nor affects a visible
+// proxy.
 package describe
 
 import (
@@ -36,22 +37,23 @@ const (
 // Query selects a subject, and the extent of its description.
 type Query struct {
 	Noun string // one of Nouns
-	// Namespace is the namespace of the subject. For a host it completes a short name, and may be empty: then each
-	// client's own namespace completes the name.
+	// Namespace is the namespace of the subject. It may be empty only for a host. It also completes the name of a host
+	// if the name has no dot. If it is empty, each client's own namespace completes the name.
 	Namespace string
-	Name      string
-	// Host is only for a Pod or workload: the client's host that is described in full; empty: a line for each host.
+	Name      string // name of the subject, not empty; for a host, a full name or a short one
+	// Host is only for a Pod or workload. It is the host that is described in full, as the proxy reaches the host. If
+	// it is empty, the description has a line for each host.
 	Host string
-	// From limits the described clients to one proxy, NAME.NAMESPACE; empty: all visible clients. It must be empty for
-	// a Pod or workload.
+	// From limits the described clients to one proxy. It is NAME.NAMESPACE or the proxy's node id; empty: all visible
+	// clients. It must be empty for a Pod or workload.
 	From  string
-	Limit int // maximum number of listed hosts of a proxy; 0: DefaultHosts
+	Limit int // maximum number of listed hosts of a Pod's or workload's proxy, up to MaxHosts; 0: DefaultHosts
 }
 
 // Bounds of a description.
 const (
-	DefaultHosts = 30
-	MaxHosts     = 500
+	DefaultHosts = 30  // listed hosts of a proxy for a zero Query.Limit
+	MaxHosts     = 500 // largest valid Query.Limit, and number of hosts of a proxy that the description of a Gateway reads
 	maxText      = 253 // length of a name, in bytes
 	maxViews     = 200 // views of clients that are read
 	maxServers   = 200 // views of workloads that are read
@@ -61,7 +63,10 @@ const (
 	maxFacts     = 200 // facts of one section
 )
 
-// Check returns nil for a valid query. Otherwise the error names the first invalid parameter and the accepted values.
+// Check returns nil for a valid query. Otherwise the error describes the first fault. The noun may be unknown, or the
+// name empty. The namespace may be empty although the subject is not a host. Host or From may be set for a noun that
+// excludes the field. A text may be too long: Name, Namespace and Host may have 253 bytes, and From 507. Limit may be
+// negative or above MaxHosts.
 func (q Query) Check() error {
 	switch {
 	case !slices.Contains(Nouns, q.Noun):
@@ -84,67 +89,73 @@ func (q Query) Check() error {
 
 // Part is a description by the proxies of one replica, or the merged description of several (Merge).
 type Part struct {
-	// Objects are the objects with the query's name. Groups describe proxies, sorted by side, then by proxies.
+	// Objects are the objects with the query's name. For a workload, the list of its Pods is one more. For a host,
+	// Objects is empty.
 	Objects []Object `json:"objects,omitempty"`
-	Groups  []Group  `json:"groups,omitempty"`
-	// More contains sentences for humans: what a bound leaves out. In an empty Part it names objects with the same name
-	// in other namespaces.
+	// Groups describe proxies. They are sorted by side (Itself, Inbound, Outbound), then by the names in Proxies.
+	Groups []Group `json:"groups,omitempty"`
+	// More contains sentences for humans. They state the number of things that a bound leaves out. In an empty Part
+	// they name objects with the query's name in other namespaces.
 	More []string `json:"more,omitempty"`
 }
 
 // Object is an object with the query's name, or the list of a workload's Pods.
 type Object struct {
-	Object string `json:"object"` // "Kind namespace/name"
+	Object string `json:"object"` // model.Key.String, such as "Service shop/cart"; for the list, "Pods of namespace/name"
 	Facts  []Fact `json:"facts"`
 }
 
 // Group contains facts that hold for all of its proxies.
 type Group struct {
 	Side     string    `json:"side"`              // Itself, Inbound or Outbound
-	Gateway  bool      `json:"gateway,omitempty"` // its proxies are gateways
-	Proxies  []string  `json:"proxies"`           // NAME.NAMESPACE of the first 10, sorted
-	Total    int       `json:"total"`             // number of all proxies of the group
-	Sections []Section `json:"sections"`          // never empty
+	Gateway  bool      `json:"gateway,omitempty"` // true: all proxies are gateways; false: no proxy is a gateway
+	Proxies  []string  `json:"proxies"`           // NAME.NAMESPACE of at most 10 proxies, sorted
+	Total    int       `json:"total"`             // number of all proxies of the group; of merged groups, the sum
+	Sections []Section `json:"sections"`          // at least one; Of makes no section without facts
 }
 
 // The sides of a Group.
 const (
 	Itself   = "proxy"    // identity of the proxy
-	Inbound  = "inbound"  // treatment of requests to the proxy's workload
-	Outbound = "outbound" // treatment of requests of the proxy's workload; for a gateway, of all requests
+	Inbound  = "inbound"  // treatment of requests to the proxy's workload; for a gateway, to its own Pod
+	Outbound = "outbound" // treatment of requests of the proxy's workload; for a gateway, of all forwarded requests
 )
 
-// Section is a named list of facts. It has at most 200 facts, and a further one with the number of those left out.
+// Section is a named list of facts. It has at most 200 facts. If more facts are known, one further Fact with the
+// subject "..." states the number of those left out.
 type Section struct {
-	Name  string `json:"name"`
+	Name  string `json:"name"` // heading for humans, such as "services"
 	Facts []Fact `json:"facts"`
 }
 
 // Fact is one line of a description, for humans.
 type Fact struct {
-	Subject string `json:"subject"`
+	Subject string `json:"subject"` // the part of the described thing, such as "port 80"
 	Text    string `json:"text"`
-	// By are the objects that cause the fact, as "Kind namespace/name" and, if known, " field". Empty: the fact is a
-	// default.
+	// By are the objects that cause the fact. Each is written as model.Place.String does: "Kind namespace/name", and if
+	// known a space and the field. Empty: no object causes the fact, as for a default.
 	By []string `json:"by,omitempty"`
 }
 
-// Empty reports whether the Part has neither objects nor groups: nothing is known of the subject.
+// Empty reports whether the Part has neither objects nor groups. More may still have sentences.
 func (p Part) Empty() bool { return len(p.Objects)+len(p.Groups) == 0 }
 
 // Source is a plan. *plan.Planner and *plan.Loop implement it.
 type Source interface {
-	// Seen returns the views of the proxies for which selects returns true, each with these proxies.
+	// Seen returns the views of the proxies for which selects returns true, each with these proxies. selects may
+	// run in another goroutine, before Seen returns.
 	Seen(selects func(view.Node, view.View) bool) []plan.Seen
 	// Origins returns the objects that determine the configuration of a view, except for hosts. It returns false if all
-	// proxies of the view have disconnected.
+	// proxies of s have disconnected.
 	Origins(s plan.Seen) (plan.Origins, bool)
 	// HostOrigins returns the objects that determine how the proxies of a view reach hosts, in the order of names.
-	// Hosts that the proxies do not have are left out.
+	// Hosts that the proxies do not have are left out. The result is nil if all proxies of s have disconnected.
 	HostOrigins(s plan.Seen, names []string) []plan.HostOrigins
-	// ScopeHosts returns the hosts of a view's scope, sorted.
+	// ScopeHosts returns the hosts of a view's scope, sorted by name. The result is nil if all proxies of s have
+	// disconnected.
 	ScopeHosts(s plan.Seen) []plan.HostName
-	// ServedHosts returns the hosts of all virtual hosts of a gateway's view, sorted.
+	// ServedHosts returns the hosts of all virtual hosts of a view, sorted, each once. The result is nil if all proxies
+	// of s have disconnected.
 	ServedHosts(s plan.Seen) []string
 }
 
@@ -157,9 +168,11 @@ type describer struct {
 	out      Part
 }
 
-// Of describes a subject as far as the caller may see it. Visible are the proxies and objects of namespaces for which
-// sees returns true, and the objects that affect visible proxies. snapshot contains the records at which the plan was
-// made; nil: no records. For an unknown subject it returns an empty Part. Errors are those of Query.Check.
+// Of describes a subject as far as the caller may see it. The caller sees the proxies and objects of namespaces for
+// which sees returns true, and the objects that affect visible proxies. snapshot contains the records by which objects
+// are described; nil: no records. For an unknown subject, Part.Empty is true and Part.More may name objects of other
+// namespaces. Part is zero for a subject, except a host, in a namespace that the caller does not see. The error is that
+// of Query.Check.
 func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace string) bool) (Part, error) {
 	if err := q.Check(); err != nil {
 		return Part{}, err
@@ -181,7 +194,7 @@ func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace str
 	return d.out, nil
 }
 
-// suggest adds visible objects of other namespaces with the query's name to Part.More.
+// suggest adds visible objects of other namespaces with the query's name to Part.More, up to maxNames sentences.
 func (d *describer) suggest() {
 	kinds := map[string][]model.Kind{Pod: {model.KindWorkload}, Service: {model.KindService, model.KindServiceEntry},
 		Gateway: {model.KindGateway}, Route: {model.KindVirtualService}}
@@ -279,10 +292,10 @@ func named[R model.Record](d *describer, kinds ...model.Kind) (all []R) {
 	return all
 }
 
-// at returns "Kind namespace/name field" for an object; an empty field is left out.
+// at returns "Kind namespace/name field" for an object, without the last space if the field is empty.
 func at(key model.Key, field string) string { return model.Place{Key: key, Field: field}.String() }
 
-// Unknown returns the message for a query whose description is empty.
+// Unknown returns the message for a valid query whose description is empty.
 func (q Query) Unknown() string {
 	switch {
 	case q.Noun == Host && q.From != "":

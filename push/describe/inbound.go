@@ -96,8 +96,8 @@ func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 	return out
 }
 
-// deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port; for port 0,
-// those that set the mode of all ports that no policy names. Its result is nil if no PeerAuthentication applies.
+// deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port. Port 0 stands
+// for all ports that no policy names. The function returns nil if no PeerAuthentication sets the mode.
 func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string {
 	var peers []*model.Policy
 	for _, key := range w.Peers.All() {
@@ -233,7 +233,7 @@ func matchOf(m *networkingv1.EnvoyFilter_EnvoyConfigObjectMatch) string {
 	return brief(rest)
 }
 
-// telemetryOf lists the Telemetries of a proxy: a later one overrides an earlier one.
+// telemetryOf lists the Telemetries of a proxy. A later Telemetry overrides an earlier one.
 func telemetryOf(o plan.Origins) Section {
 	out := Section{Name: "Telemetry, the last one wins"}
 	for _, t := range o.Telemetries {

@@ -7,8 +7,10 @@ import (
 	"strings"
 )
 
-// Merge merges the parts of several replicas. Objects with the same name and equal texts of More appear once. Groups of
-// one side with equal facts become one. It does not change parts; the result shares their sections.
+// Merge merges the parts of several replicas. If several parts have an object, the result has it once, with the facts
+// of the first part. Objects are sorted by Object. Equal texts of More appear once. Groups with equal Side, Gateway and
+// Sections become one Group, and their totals are added up. Merge does not change parts. The result shares facts and
+// sections with the parts.
 func Merge(parts []Part) (out Part) {
 	for _, p := range parts {
 		for _, o := range p.Objects {
@@ -31,8 +33,8 @@ func Merge(parts []Part) (out Part) {
 // sides are the sides of groups in the order of output.
 var sides = []string{Itself, Inbound, Outbound}
 
-// join merges groups of one side with equal facts, gateways apart from other proxies, and sorts by side, then by
-// proxies. Each result names at most maxNames proxies.
+// join merges groups with equal side and equal facts, and sorts the groups by side, then by proxies. Gateways stay
+// apart from other proxies. Each result names at most maxNames proxies.
 func join(groups []Group) (out []Group) {
 	at := map[string]int{}
 	for _, g := range groups {
@@ -65,7 +67,8 @@ func join(groups []Group) (out []Group) {
 	return out
 }
 
-// Named returns all objects of a description, "Kind namespace/name" without fields, sorted, each once.
+// Named returns the names of all objects in a description, sorted, each once. These are Object.Object of each object,
+// and the objects in Fact.By without the fields that begin with spec or data. A list of Pods counts as an object.
 func (p Part) Named() (names []string) {
 	add := func(facts []Fact) {
 		for _, f := range facts {
@@ -87,7 +90,8 @@ func (p Part) Named() (names []string) {
 	return slices.Compact(names)
 }
 
-// withoutField returns an object without the field in it: "Kind namespace/name field" -> "Kind namespace/name".
+// withoutField returns "Kind namespace/name" for "Kind namespace/name field", if the field begins with spec or data. It
+// returns other texts unchanged.
 func withoutField(by string) string {
 	for _, field := range []string{" spec", " data"} {
 		if i := strings.LastIndex(by, field); i > 0 && (i+len(field) == len(by) || by[i+len(field)] == '.') {

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// service describes a service: the object, the workloads that serve it, and how clients reach its hosts.
+// service describes the objects of a service, the workloads that serve it, and how clients reach its hosts.
 func (d *describer) service() {
 	all := named[*model.Service](d, model.KindService, model.KindServiceEntry)
 	if len(all) == 0 {

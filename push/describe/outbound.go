@@ -19,8 +19,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// hostsOf describes the hosts of a proxy; all are those of its scope, which it may reorder. With Query.Host it
-// describes that host in full. Otherwise it lists the first Limit hosts, a line each; hosts with rules come first.
+// hostsOf describes the hosts of a proxy. all lists the hosts of the proxy's scope, and hostsOf may reorder the list.
+// With Query.Host, hostsOf describes that host in full. Otherwise it lists the first Limit hosts, with a line for each.
+// Hosts with rules come first.
 func (d *describer) hostsOf(s plan.Seen, all []plan.HostName) []Section {
 	if d.Host != "" {
 		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))
@@ -94,8 +95,8 @@ func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
 	return f
 }
 
-// readyText returns the number of ready endpoints of a host, at the port with the fewest. It returns "" for a host
-// without clusters.
+// readyText returns the number of ready endpoints of a host, at the port with the fewest ready endpoints. Clusters of
+// subsets do not count. It returns "" for a host without other clusters.
 func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
 	fewest := -1
 	for _, spec := range of.Clusters {
@@ -131,8 +132,9 @@ func deciding(of plan.HostOrigins) (keys []model.Key) {
 	return keys
 }
 
-// hostNames returns the full names that a host name may mean in a scope, in order of precedence: the name itself, the
-// name completed by namespace and domain, and the wildcards that cover these names.
+// hostNames returns the full names that a host name may mean in a scope, in order of precedence. First comes the name
+// itself, then the completed name, then the wildcards that cover these names. A name with a dot is completed by the
+// domain. A name without a dot is completed by the namespace and the domain.
 func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	domain := strings.TrimPrefix(scope.Domain, scope.Namespace+".")
@@ -152,8 +154,8 @@ func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	return names
 }
 
-// hostSections describes one host in full: the first of the names that is a host of the view's proxies. It returns
-// nil without such a host.
+// hostSections describes one host in full. The host is the first of the names that is a host of the view's proxies.
+// Without such a host the result is nil.
 func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	all := d.from.HostOrigins(s, names)
 	if len(all) == 0 {
@@ -162,7 +164,7 @@ func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	return d.hostInFull(s, all[0])
 }
 
-// hostInFull describes a host: its service, routes, rules that do not apply, policy and endpoints.
+// hostInFull describes the service, the routes, the rules that do not apply, the policy and the endpoints of a host.
 func (d *describer) hostInFull(s plan.Seen, of plan.HostOrigins) []Section {
 	is := Section{Name: "host " + of.Name}
 	switch {
@@ -211,8 +213,8 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 }
 
 // rulePlaces returns the objects that cause each of the n routes of a virtual host. A rule makes a route for each of
-// its matches that applies. If EnvoyFilters have changed the number of routes, each route gets all objects of the
-// virtual host.
+// its matches that applies. If the number of routes differs, for example because of EnvoyFilters, each route gets all
+// objects of the virtual host.
 func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	var each [][]string
 	for _, rule := range r.Spec.Rules.All() {
@@ -237,8 +239,8 @@ func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	return slices.Repeat([][]string{append(by, serversText(r)...)}, n)
 }
 
-// rulePlace returns the object and field of a rule. For a rule of a delegate it returns the delegate, then the
-// VirtualService.
+// rulePlace returns the object and field of a rule. For a rule of a delegate VirtualService it returns the delegate,
+// then the VirtualService that delegates.
 func rulePlace(rule vhost.Rule) []string {
 	key := rule.VirtualService.Key
 	if d := rule.HTTP().GetDelegate(); d != nil {
@@ -246,12 +248,12 @@ func rulePlace(rule vhost.Rule) []string {
 		return []string{at(delegate, ""), at(key, "spec.http")}
 	}
 	if slices.ContainsFunc(rule.VirtualService.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }) {
-		return []string{at(key, "spec.http")} // the rules of delegates stand between its own
+		return []string{at(key, "spec.http")} // rules of delegates shift the indices of its own rules
 	}
 	return []string{at(key, fmt.Sprintf("spec.http[%d]", rule.Index))}
 }
 
-// serversText returns the servers of Gateways that have a virtual host; nil if the proxy is not a gateway.
+// serversText returns the servers of Gateways that use a virtual host; nil if the proxy is not a gateway.
 func serversText(r host.Routed) (names []string) {
 	for _, server := range r.Servers {
 		names = append(names, server.String())
@@ -278,7 +280,7 @@ func (d *describer) passedOf(of plan.HostOrigins) Section {
 }
 
 // whyPassed returns the reason why the VirtualService claims[i] does not determine the routes of a host. won is the
-// index of the claim that does; negative: no claim does.
+// index of the claim that determines the routes; negative: no claim determines the routes.
 func whyPassed(claims []host.Claim, won, i int) string {
 	if won < 0 {
 		return "no rule of it is for these clients, or the host has no HTTP port that they import"

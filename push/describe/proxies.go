@@ -20,11 +20,11 @@ func (d *describer) pod() {
 	d.proxies(d.seen(func(n view.Node, _ view.View) bool { return n.Namespace == d.Namespace && n.Name == d.Name }))
 }
 
-// workload describes the proxies of a workload, whose name is that of a Deployment or another owner of Pods, the
-// canonical name of an application, or the name of a WorkloadEntry.
+// workload describes the proxies of a workload. The workload may be named by a Deployment or another owner of Pods, or
+// by the canonical name of an application. It may also be a single Pod or WorkloadEntry.
 func (d *describer) workload() {
 	pods := Object{Object: "Pods of " + d.Namespace + "/" + d.Name}
-	named := map[string]bool{d.Name: true} // Pods, whose proxies may state no workload
+	named := map[string]bool{d.Name: true} // names of Pods; their proxies may state no workload
 	for r := range d.snapshot.In(model.KindWorkload, d.Namespace) {
 		w := r.(*model.Workload)
 		switch e := w.Spec.GetEndpoint(); {
@@ -114,7 +114,7 @@ func (d *describer) proxies(all []plan.Seen) {
 
 var kindNames = map[view.Kind]string{view.Sidecar: "sidecar", view.Router: "gateway", view.Proxyless: "gRPC without a proxy"}
 
-// identityOf lists the stated and the authenticated identity of a proxy, its version and its place.
+// identityOf lists the stated and the authenticated identity of a proxy, its version, locality, network and cluster.
 func identityOf(n *view.Node) Section {
 	by := []string{"Pod " + n.Namespace + "/" + n.Name}
 	return Section{"identity", facts(by,
@@ -131,7 +131,8 @@ func identityText(i view.Identity) string {
 	return "account " + i.Namespace + "/" + i.Account
 }
 
-// scopeOf lists the Sidecar that selects a proxy's hosts, and the number and size of the proxy's resources.
+// scopeOf lists the Sidecar or the Gateways that select a proxy's hosts, and the number and size of the proxy's
+// resources.
 func scopeOf(s plan.Seen, hosts int) Section {
 	out := Section{Name: "scope and its cost"}
 	var by []string

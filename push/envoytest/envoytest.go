@@ -22,18 +22,19 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Patience is the limit of waits in tests. It is long, because a busy machine is slow.
+// Patience is the time after which waits in tests fail. It is long, because a busy machine is slow.
 const Patience = time.Minute
 
 // Pause returns the time to sleep between two checks of a condition. waited is the time since the first check. The
-// result grows with waited, from 5 to 250 ms: a fast condition is detected early, and checks of a slow condition do not
-// delay other processes.
+// result is a tenth of waited, but at least 5 ms and at most 250 ms. So a fast condition is detected early, and checks
+// of a slow condition do not delay other processes.
 func Pause(waited time.Duration) time.Duration {
 	return max(5*time.Millisecond, min(waited/10, 250*time.Millisecond))
 }
 
-// Binary returns the absolute path of the Envoy binary. This is the variable NAVARCH_ENVOY, or else the binary that
-// `make tools` installs. Without this file the test ends with a failure, because a skipped test proves nothing.
+// Binary returns the absolute path of the Envoy binary. The environment variable NAVARCH_ENVOY names the binary. If it
+// is empty, Binary takes the one that `make tools` installs, .tools/bin/envoy in the folder of the repository. If the
+// file does not exist, the test ends with a failure, because a skipped test proves nothing.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
@@ -50,7 +51,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// root returns the folder of the repository. Tests run in the folder of their package.
+// root returns the folder of the repository. It starts at the folder of the test's package, in which tests run.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -80,8 +81,9 @@ func JSON(t testing.TB, text []byte) Bootstrap {
 	return b
 }
 
-// ADS returns the bootstrap of a sidecar that receives clusters and listeners from a server. server is host:port, or
-// the path of a Unix socket, and api is DELTA_GRPC or GRPC. After a disconnect Envoy reconnects within 0.2 s.
+// ADS returns a new bootstrap of a sidecar that receives clusters and listeners from a server. server is an IP address
+// with port (address:port), or the path of a Unix socket. api is DELTA_GRPC, or GRPC for the state-of-the-world
+// protocol. Envoy waits at most 0.2 s before each attempt to reconnect.
 func ADS(api, server string) Bootstrap {
 	type object = map[string]any
 	address := object{"pipe": object{"path": server}}
@@ -122,8 +124,8 @@ func File(t testing.TB, b Bootstrap) string {
 	return path
 }
 
-// Validate validates the bootstrap in a file with the Envoy binary. It returns "" for a valid bootstrap, else Envoy's
-// output.
+// Validate validates the bootstrap in a file with the Envoy binary. It returns "" for a valid bootstrap. Otherwise it
+// returns the error of the process and Envoy's output, also if the binary cannot be started.
 func Validate(binary, file string) string {
 	out, err := exec.Command(binary, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
 	if err != nil {
@@ -132,7 +134,7 @@ func Validate(binary, file string) string {
 	return ""
 }
 
-// Envoy is a running Envoy. Make it with Start.
+// Envoy is a running Envoy. Start and StartVersion make it.
 type Envoy struct {
 	Admin string // host:port of the admin interface, on loopback
 
@@ -141,13 +143,14 @@ type Envoy struct {
 	ended  chan struct{}
 }
 
-// Output collects the output of a process. The zero Output is empty. It is safe for concurrent use.
+// Output collects the output of a process. The zero Output is empty and ready for use. It is safe for concurrent use,
+// and must not be copied.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Write implements io.Writer. It never fails.
+// Write appends p to the output. It implements io.Writer, and never fails.
 func (s *Output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +164,9 @@ func (s *Output) String() string {
 	return s.b.String()
 }
 
-// Start starts Envoy with a bootstrap, and ends it when the test ends. It sets "admin" in b. It does not wait: see
-// Live. If Envoy cannot be started, the test ends with a failure. If the test fails, its log contains Envoy's output.
+// Start starts the Envoy of Binary with a bootstrap, and kills it when the test ends. It sets "admin" in b, which must
+// not be nil. It does not wait until Envoy is ready (Live). If Envoy cannot be started, the test ends with a failure.
+// If the test fails, its log contains the first 8,000 characters of Envoy's output.
 func Start(t testing.TB, b Bootstrap) *Envoy {
 	t.Helper()
 	return StartVersion(t, Binary(t), b)
@@ -177,12 +181,12 @@ func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
 	b["admin"] = map[string]any{"address": map[string]any{"socket_address": socket}}
 	cmd := exec.Command(binary, "-c", File(t, b), "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
 	cmd.Stdout, cmd.Stderr = &e.output, &e.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also if the test is killed at its time limit
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // ends Envoy even if the test is killed at its time limit
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = cmd.Wait() // its output has the reason of the end
+		_ = cmd.Wait() // the output has the reason
 		close(e.ended)
 	}()
 	t.Cleanup(func() {
@@ -195,8 +199,9 @@ func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
 	return e
 }
 
-// Live blocks until Envoy has received all resources that its bootstrap requests, and listens. If Envoy ends, or this
-// takes longer than Patience, the test ends with a failure.
+// Live blocks until Envoy reports LIVE on its page /ready. Envoy has then received the resources that its bootstrap
+// requests, or no longer waits for them. If Envoy ends first, or is not live after Patience, the test ends with a
+// failure.
 func (e *Envoy) Live() {
 	e.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -217,8 +222,9 @@ func (e *Envoy) Live() {
 	}
 }
 
-// Get requests a page of the admin interface and returns its body. A status other than 200 is an error, and so is a
-// response after Patience.
+// Get requests a page of the admin interface and returns its body. path begins with a slash. Errors: the request fails,
+// the response is not complete after Patience, or the status is not 200. With an error the result is the body as far as
+// it was read.
 func (e *Envoy) Get(path string) (string, error) { return get(e.Admin, path) }
 
 // get fetches a page of the admin interface at an address.
@@ -237,7 +243,7 @@ func get(admin, path string) (string, error) {
 }
 
 // Stats returns the counters and gauges of an Envoy by name. admin is the host:port of its admin interface. Errors: the
-// request fails, or the page does not decode.
+// request fails as for Envoy.Get, or the page does not decode. With an error the map is nil.
 func Stats(admin string) (map[string]int, error) {
 	text, err := get(admin, "/stats?format=json")
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Pinging returns a gRPC client of the server at l that sends a keepalive ping every ten seconds. It pings with and
-// without streams, as Envoy and agents do. It connects at once. *connections is the number of connections that it has
-// made. It is for tests in a bubble of testing/synctest, where *connections may be read while the bubble is blocked.
-// The caller must close the client.
+// Pinging returns a gRPC client of the server at l that sends a keepalive ping after ten seconds without data from the
+// server. It pings with and without streams, as Envoy and agents do. It starts to connect at once. *connections is the
+// number of its attempts to connect. Pinging is for tests in a bubble of testing/synctest, where *connections may be
+// read while the bubble is blocked. The caller must close the client. If the client cannot be made, the test ends with
+// a failure.
 func Pinging(t testing.TB, l *bufconn.Listener) (conn *grpc.ClientConn, connections *int) {
 	t.Helper()
 	connections = new(int)

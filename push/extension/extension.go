@@ -1,5 +1,5 @@
-// Package extension computes the effect of WasmPlugins and TrafficExtensions on one proxy: whether and how the proxy
-// runs an extension, and the filters in the proxy's listeners
+// Package extension computes the effect of WasmPlugins and TrafficExtensions on one proxy. The effect is the way in
+// which the proxy runs an extension, and the filters in the proxy's listeners
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
 // Owns: the table of interned port lists; otherwise the functions are pure.  Reads: records of its arguments.  Never:
@@ -7,28 +7,28 @@
 //
 // # Filters that Envoy discovers
 //
-// A listener may name a filter whose configuration Envoy fetches separately (ECDS, xds.Extension). WasmPlugins,
-// TrafficExtensions and EnvoyFilters with applyTo EXTENSION_CONFIG become such filters. Records of WasmPlugins have the
-// form of a TrafficExtension.
+// A listener may name a filter whose configuration Envoy fetches separately (ECDS, xds.Extension). WasmPlugins and
+// TrafficExtensions become such filters. EnvoyFilters with applyTo EXTENSION_CONFIG add such configurations. Records of
+// WasmPlugins have the form of a TrafficExtension.
 //
-// The configurations belong to the workload layer of a view, even those for outbound listeners. So extensions do not
-// split a scope (the proxies that share outbound configuration), and an edit of a configuration changes no listener.
-// The filters in listeners are properties of the view: view.Workload.Extensions for inbound listeners, and
-// view.Inputs.Extensions for outbound listeners. Filters of outbound listeners split listeners into variants, but not
-// routes, clusters or endpoints.
+// A view is the part of the plan that proxies with equal inputs share. The configurations belong to the workload layer
+// of a view, even those for outbound listeners. So extensions do not split a scope (the proxies that share outbound
+// configuration), and an edit of a configuration changes no listener. The filters of inbound listeners follow from
+// view.Workload.Extensions. The filters of outbound listeners are in view.Inputs.Extensions. They split listeners into
+// variants, but not routes, clusters or endpoints.
 //
 // If a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
-// (listener.Common.Extensions). A problem of the extension's object (problem.NotSupported) states the number of
-// selected workloads whose proxies cannot run the extension.
+// (listener.Common.Extensions). A problem of the extension's object (problem.NotSupported) then states the number of
+// selected workloads with such proxies.
 //
-// push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that
-// a configuration names stay as long as the proxy subscribes to the configuration.
+// push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that a
+// configuration names stay as long as the proxy subscribes to the configuration.
 //
 // A listener becomes active only when it has all its configurations. So each configuration has a stand-in
-// (xds.Resource.StandIn), for a proxy that has no earlier good version, and that has refused the configuration or
-// from which it is withheld. The stand-in refuses traffic or lets it pass, as failStrategy states. A configuration
-// that an EnvoyFilter adds has no stand-in. Its author also adds the filter, and states how the filter behaves
-// without a configuration (initial_fetch_timeout, default_config).
+// (xds.Resource.StandIn). A proxy without an earlier good version gets the stand-in if it has refused the
+// configuration, or if the configuration is withheld from it. The stand-in refuses traffic or lets it pass, as
+// failStrategy states. A configuration that an EnvoyFilter adds has no stand-in. The author of the EnvoyFilter also
+// adds the filter, and states how the filter behaves without a configuration (initial_fetch_timeout, default_config).
 package extension
 
 import (
@@ -61,9 +61,11 @@ const (
 func (w Way) Runs() bool { return w == ByEnvoy || w == ByAgent }
 
 // WayOf returns the way in which a proxy with the capabilities caps runs an extension. For Left and Closed, why
-// describes the proxies that cannot run it, for messages. Without an agent that fetches modules, a proxy supports only
-// modules in files, and modules over HTTP with a stated sha256, because Envoy refuses others
-// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource).
+// describes the proxies that cannot run it, for messages; otherwise why is "". Without an agent that fetches modules, a
+// proxy supports only modules in files, and modules over HTTP with a stated sha256. Envoy refuses others
+// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource). An
+// extension without wasm counts as Lua. Without Envoy's Lua filter it is Closed. A module that cannot run is Left if
+// its failStrategy is FAIL_OPEN, else Closed.
 func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	wasm := e.Spec.GetWasm()
 	if wasm == nil {
@@ -97,8 +99,8 @@ func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	return Closed, why
 }
 
-// URL returns the URL of a module. A URL without a scheme means an image and gets the scheme oci. The result for a nil
-// or empty module is "oci://".
+// URL returns the URL of a module. A URL without "://" means an image and gets the scheme oci. The result for a nil
+// module, or one without a URL, is "oci://".
 func URL(wasm *extensionsv1.WasmConfig) string {
 	if strings.Contains(wasm.GetUrl(), "://") {
 		return wasm.GetUrl()
@@ -107,7 +109,7 @@ func URL(wasm *extensionsv1.WasmConfig) string {
 }
 
 // Registry returns the registry of a module's image if the image is fetched with a credential (imagePullSecret). It
-// returns "" if the module does not have an imagePullSecret, or is not an image.
+// returns "" if the module does not have an imagePullSecret, is not an image, or has an invalid URL.
 func Registry(wasm *extensionsv1.WasmConfig) string {
 	if wasm.GetImagePullSecret() == "" {
 		return ""
@@ -115,7 +117,7 @@ func Registry(wasm *extensionsv1.WasmConfig) string {
 	return pullsecret.Registry(URL(wasm))
 }
 
-// OnConnections reports whether an extension is a network filter. All others are HTTP filters.
+// OnConnections reports whether an extension is a network filter. All other extensions are HTTP filters.
 func OnConnections(e *model.TrafficExtension) bool {
 	return e.Spec.GetWasm().GetType() == extensionsv1.PluginType_NETWORK
 }
@@ -125,8 +127,9 @@ func OnConnections(e *model.TrafficExtension) bool {
 // module (istio: pkg/wasm/convert.go).
 const PullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
-// Name returns the name with which Envoy requests the configuration of an extension. It is Istio's name, including its
-// misspelling (istio: pilot/pkg/model/extensions.go). extension is the key of a WasmPlugin or TrafficExtension.
+// Name returns the name with which Envoy requests the configuration of an extension. It is Istio's name, including the
+// misspelling "extenstions" (istio: pilot/pkg/model/extensions.go). extension is the key of a WasmPlugin or
+// TrafficExtension.
 func Name(extension model.Key) string {
 	prefix := "extenstions.istio.io/wasmplugin/"
 	if extension.Kind == model.KindTrafficExtension {
@@ -137,32 +140,33 @@ func Name(extension model.Key) string {
 
 // Filter is the filter of an extension in the listeners of one side (outbound or inbound) of a proxy. It is comparable.
 type Filter struct {
-	Extension     model.Key
+	Extension     model.Key           // key of the WasmPlugin or TrafficExtension
 	Phase         Phase               // position among Istio's filters
 	OnConnections bool                // true: a network filter; false: an HTTP filter
 	Lua           bool                // true: Lua; false: WebAssembly
-	Closed        bool                // the proxy cannot run it, so traffic to Ports is refused
-	Ports         intern.List[uint32] // ports to which the filter applies, sorted; empty: all
+	Closed        bool                // the proxy cannot run the extension, so traffic to Ports is refused
+	Ports         intern.List[uint32] // ports to which the filter applies, sorted, each once; empty: all
 }
 
 // Phase is the position of a filter among Istio's own filters, such as before authentication.
 type Phase = extensionsv1.TrafficExtension_ExecutionPhase
 
-// Side is a direction of traffic.
+// Side is a direction of traffic, Outbound or Inbound.
 type Side = typev1.WorkloadMode
 
 // The values of Side.
 const (
-	Outbound = typev1.WorkloadMode_CLIENT
-	Inbound  = typev1.WorkloadMode_SERVER
+	Outbound = typev1.WorkloadMode_CLIENT // traffic that the workload sends
+	Inbound  = typev1.WorkloadMode_SERVER // traffic that the workload receives
 )
 
 // ports interns the lists of ports.
 var ports intern.Table[uint32]
 
 // FilterOf returns the filter of an extension in the listeners of a side. way is the result of WayOf. The filter
-// applies to the ports of all matches of the side; without matches, to all ports. It returns false, and the Filter must
-// not be used, if way is Left or no match is for the side.
+// applies to the ports of all matches for the side. It applies to all ports if the extension has no matches, or if a
+// match for the side states no ports. A match without a mode is for both sides. FilterOf returns false, and the Filter
+// must not be used, if way is Left or if all matches are for the opposite side.
 func FilterOf(e *model.TrafficExtension, way Way, side Side) (Filter, bool) {
 	if way == Left {
 		return Filter{}, false
@@ -201,9 +205,10 @@ func (f Filter) On(port uint32) bool {
 	return f.Ports.Len() == 0 || slices.Contains(f.Ports.All(), port)
 }
 
-// Compare compares two extensions of a proxy in the order of their filters. The highest priority comes first, and
-// extensions without a priority come last. For equal priorities place decides: the caller's comparison of the
-// namespaces of a and b. If place is 0, the oldest extension comes first, then the order is that of names and keys.
+// Compare compares two extensions of a proxy in the order of their filters. It returns a negative number if a comes
+// first, and 0 only for equal keys. The highest priority comes first, and extensions without a priority come last. For
+// equal priorities place decides, which is the caller's comparison of the namespaces of a and b. If place is 0, the
+// oldest extension comes first, then the order is that of names and keys.
 func Compare(a, b *model.TrafficExtension, place int) int {
 	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
 		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))

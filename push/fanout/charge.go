@@ -40,8 +40,7 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 }
 
 // expire releases the charges of streams whose oldest charge is Budget.Slow old, so that slow clients do not delay
-// others. The bytes that such a stream still references are shared with other streams. The write deadline of the
-// stream closes the stream.
+// others. Such streams also leave the concurrency window.
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

@@ -1,6 +1,6 @@
 package fanout
 
-// Lane is the urgency of a change; a lower value is more urgent.
+// Lane is the urgency of a change. A lower value is more urgent.
 type Lane uint8
 
 const (
@@ -8,8 +8,8 @@ const (
 	Endpoints Lane = iota
 	// Answers is the lane of responses to subscriptions, and of sends that had to wait for an ACK.
 	Answers
-	// Config is the lane of all other changes. Plans that are new to a stream are delivered to a few streams first
-	// (rollout).
+	// Config is the lane of all other changes. Plans that are new to their streams are delivered to a few streams
+	// first (rollout).
 	Config
 	// NumLanes is the number of lanes, not a lane.
 	NumLanes

@@ -38,7 +38,7 @@ type Stream struct {
 	send      func(urgent bool, plan int64) int
 
 	inbox atomic.Bool // the stream is in the inbox
-	joins atomic.Bool // this field and the following are events that the loop has not processed yet
+	joins atomic.Bool // this field and the following ones are events that the loop has not processed yet
 	marks atomic.Uint32
 	done  atomic.Bool
 	sent  atomic.Int64
@@ -48,14 +48,15 @@ type Stream struct {
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
-// outcome is the result that a stream reports for a plan; by is the identity of a client that refused.
+// outcome is the result that a stream reports for a plan. by is the identity of a client that refused.
 type outcome struct {
 	plan int64
 	by   string
 }
 
-// New returns a Loop, which sends after Run is called. Zero fields of b mean the defaults. workers is the number of
-// goroutines that send, at most Budget.Streams; 0 or less: one for each processor. log nil: slog.Default().
+// New returns a Loop, which sends after Run is called. Numbers of 0 or less in b mean the defaults. workers is the
+// number of goroutines that send; 0 or less: one for each processor. Their number is at most Budget.Streams. log nil:
+// slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -66,13 +67,13 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
-// Budget returns the budget, with defaults filled in.
+// Budget returns the budget of the Loop, with the defaults instead of numbers of 0 or less.
 func (l *Loop) Budget() Budget { return l.budget }
 
-// Join adds a stream of a namespace. first states that the stream is a gateway's: such streams precede others. One
-// worker at a time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent
-// changes if urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the
-// newest plan that the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
+// Join adds a stream of a namespace. first states that the stream is a gateway's. Streams of gateways precede others.
+// One worker at a time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent
+// changes if urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the newest
+// plan that the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -88,7 +89,8 @@ func (s *Stream) Mark(l Lane) {
 }
 
 // Try requests a turn in the lane Config for a plan that the stream was not sent yet. Plans have rising numbers above
-// 0. After the turn, the caller must call Accepted, Skipped or Refused with the plan of the turn.
+// 0. The turn may be for a newer plan, whose number send gets. After the turn, the caller must call Accepted, Skipped
+// or Refused with the plan of the turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -124,7 +126,8 @@ func (s *Stream) Acked(bytes int) {
 	s.notify()
 }
 
-// Leave removes the stream with its charges. If the stream has a turn already, a worker may call send once more.
+// Leave removes the stream with its charges. Workers may still call send for turns that were granted before the loop
+// processes this call.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()
@@ -145,13 +148,14 @@ func (s *Stream) notify() {
 	}
 }
 
-// Waiting returns the number of streams that waited in a lane below NumLanes after the last event, for a gauge.
+// Waiting returns the number of streams that waited in a lane after the last event, for a gauge. The lane must be below
+// NumLanes.
 func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
-// Run grants turns until ctx ends, then performs the turns that were granted, and returns the error of ctx. It must be
-// called once.
+// Run grants turns until ctx ends, then performs the turns that were granted, and returns the error of ctx. It must not
+// be called twice.
 func (l *Loop) Run(ctx context.Context) error {
-	turns := make(chan Grant[*Stream], l.budget.Streams) // has room for all turns: never blocks
+	turns := make(chan Grant[*Stream], l.budget.Streams) // has room for the turns of all streams that have not left
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
@@ -206,7 +210,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// take empties the inbox and returns its streams.
+// take empties the inbox and returns the streams that were in it.
 func (l *Loop) take() []*Stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +219,7 @@ func (l *Loop) take() []*Stream {
 	return taken
 }
 
-// events passes everything that was reported for a stream since the previous call to step, as events.
+// events passes events to step, for everything that was reported for the stream since the previous call of events.
 func (s *Stream) events(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before reading: later events notify again
 	if s.joins.Swap(false) {

@@ -7,9 +7,11 @@ import (
 
 // Budget bounds the sends in progress. Numbers of 0 or less mean the defaults.
 type Budget struct {
-	Streams int           // number of streams with a turn at a time; 0: 100
-	Bytes   int           // bytes that are sent and not acknowledged, except on slow streams; 0: 256 MiB
-	Slow    time.Duration // time without an ACK after which a stream counts as slow; 0: 1 s
+	Streams int // number of streams with a turn at a time; 0: 100
+	// Bytes limits the bytes that are sent and not acknowledged, except on slow streams; 0: 256 MiB. While it is
+	// reached, no turn is granted. The last turns before may exceed it.
+	Bytes   int
+	Slow    time.Duration // age of an unacknowledged charge at which its stream counts as slow; 0: 1 s
 	Rollout int           // minimum number of streams that get a plan of configuration first (rollout); 0: 8
 	// WindowOff switches the concurrency window off, to measure its effect.
 	WindowOff bool
@@ -40,17 +42,17 @@ type Event[S comparable] struct {
 	Op        Op
 	Stream    S // not used by Tick and Press
 	Namespace string
-	First     bool // the stream is a gateway's, which precedes others
+	First     bool // the stream is a gateway's, and precedes those of other proxies
 	Lane      Lane
 	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that the stream was not
 	// sent yet; 0: no such plan.
 	Plan  int64
-	By    string // the client's identity
-	Bytes int
+	By    string        // the identity of the client that refused
+	Bytes int           // number of bytes that were sent (Done) or acknowledged (Ack)
 	Wait  time.Duration // 90th percentile of the waits for a processor
 }
 
-// Grant is an output of Queue.Step. The caller must send on the stream, and then pass an event Done.
+// Grant is an output of Queue.Step, a turn to send. The caller must send on the stream, and then pass an event Done.
 type Grant[S comparable] struct {
 	Stream S
 	Urgent bool  // only urgent changes may be sent now; configuration has a turn later
@@ -113,9 +115,9 @@ type entry[S comparable] struct {
 	slots     [numSlots]*list.Element // nil: no slot
 	sentAt    [numSlots]time.Time     // end of the turn for which the stream has the slot; zero: the turn goes on
 	granted   bool                    // the stream has a turn
-	plan      int64                   // the newest plan of its turns; 0 after Skip or Refuse: another turn is needed
+	plan      int64                   // the newest plan of its turns; 0 after Skip or Refuse, which require another turn
 	again     [allLanes]bool          // marked during the turn, by lane
-	first     bool                    // the stream was first in its lane of configuration when its urgent turn began
+	first     bool                    // the stream came first in its lane of configuration during its urgent turn
 	unacked   int                     // charged bytes
 	forgiven  int                     // unacknowledged bytes that are no longer charged, because the stream was slow
 	early     int                     // bytes that were acknowledged before Done
@@ -149,7 +151,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 }
 
 // Step processes one event at the time now, and returns the turns that are granted; nil: no turn. It ignores events of
-// streams that have not joined, and a second Join. now must not go back. The caller owns the result.
+// streams that have not joined, a second Join, and a Done without a turn. now must not go back. The caller owns the
+// result.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
 	q.window.expire(now)
@@ -186,9 +189,9 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	return q.grants(now)
 }
 
-// Next returns the time at which Step must be called with Tick if there are no other events: then a stream becomes
-// slow, a write of configuration becomes long, or a slot of the rollout becomes free. It returns false if no time is
-// pending.
+// Next returns the time at which Step must be called with Tick if there are no other events. At this time a stream
+// becomes slow, or a write of configuration no longer counts in the concurrency window. It may also be the end of the
+// window's pause, or the time at which a slot of the rollout becomes free. Next returns false if no time is pending.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -210,12 +213,14 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 // configWaits reports whether streams wait in the lanes of configuration.
 func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
 
-// Pressing reports whether events Press are needed: endpoints change, and configuration is being sent or waits.
+// Pressing reports whether events Press are needed. They are needed while endpoints change and configuration is being
+// sent or waits. With Budget.WindowOff the result is false.
 func (q *Queue[S]) Pressing(now time.Time) bool {
 	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
-// Waiting returns the number of streams that wait in a lane. Config includes streams to which the plan is new.
+// Waiting returns the number of streams that wait in a lane. The lane must be below NumLanes. Config includes streams
+// to which the plan is new.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -273,7 +278,8 @@ func (q *Queue[S]) mayRest(s *entry[S]) {
 	}
 }
 
-// push adds a stream to a lane, behind the waiting streams of its namespace; if first is set, before them.
+// push adds a stream to a lane, behind the waiting streams of its namespace. If first is set, it adds the stream before
+// these streams.
 func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
 	l := &q.lanes[to]
 	g := l.named[s.class][s.namespace]

@@ -27,11 +27,12 @@ const (
 	share = 128
 	// refusalBackoff is the time for which a refusal keeps its slot.
 	refusalBackoff = time.Second
-	// maxBy is the number of identities that are remembered. After so many refusals the window is small anyway.
+	// maxBy is the number of identities that are remembered for a plan. Refusals of further identities do not change
+	// the window, which is small anyway after so many refusals.
 	maxBy = 1000
 )
 
-// begin begins the rollout of a plan; a plan that is not newer has no effect.
+// begin begins the rollout of a plan. A plan that is not newer than the present one has no effect.
 func (t *rollout[S]) begin(plan int64, streams int) {
 	if plan <= t.plan {
 		return
@@ -54,7 +55,8 @@ func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	}
 }
 
-// skip frees the slot of a stream to which nothing of a plan was sent. The window does not change.
+// skip frees the slot of a stream to which nothing of a plan was sent, or whose ACK proves nothing. The window does not
+// change.
 func (t *rollout[S]) skip(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)

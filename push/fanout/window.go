@@ -15,12 +15,12 @@ type concurrencyWindow[S comparable] struct {
 	off   bool // the window never limits, so that its effect can be measured
 	size  int
 	rest  time.Time // end of the pause between turns; zero: no pause
-	last  time.Time // when endpoints were last marked
+	last  time.Time // time at which endpoints were last marked
 	slots slots[S]  // the streams to which configuration is being written
 }
 
 // firstWindow and leastWindow are the initial and the smallest size. longWait and shortWait are compared with the 90th
-// percentile of goroutines' waits for a processor; an endpoint waits about fifteen times between store and socket. A
+// percentile of goroutines' waits for a processor. An endpoint waits about fifteen times between store and socket. A
 // write that takes longer than longWay frees its slot.
 const (
 	firstWindow = 32

@@ -10,9 +10,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. Key of the
-// Problem is the Gateway of Loser. Severity of the Problem is Error if the server or hosts are not served at all,
-// else Warning.
+// Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. The last
+// conflict of a Gateway may also stand for all its later servers and hosts, or for the number of errors beyond the
+// first problem.MostOfObject. Key of the Problem is the Gateway of Loser. Severity of the Problem is Error if the
+// server or hosts are not served at all, else Warning.
 type Conflict struct {
 	Loser  Server
 	Winner *Server // the server that takes precedence; nil if the reason is not another server
@@ -67,7 +68,7 @@ func (s Server) hostField(h Host) string {
 	return fmt.Sprintf("hosts[%d]", max(index, 0))
 }
 
-// where returns Gateway and field of the server, for messages.
+// where returns the Gateway and the field of the server, for messages.
 func (s Server) where() string { return fmt.Sprintf("Gateway %s (%s)", s.Name(), s.field()) }
 
 // family returns the kind of traffic of the server, for messages.
@@ -133,8 +134,8 @@ func moreSpecific(s Server, w *Server) *reason {
 		w.where(), s.Spec().GetBind())
 }
 
-// lostHosts returns the reason why hosts of a server are not served: their SNI selects a filter chain of another server
-// w, or, if w is nil, they are not valid as SNI. whole reports that the server has only these hosts.
+// lostHosts returns the reason why hosts of a server are not served. Their SNI selects a filter chain of another server
+// w. If w is nil, the hosts are not valid as SNI. whole reports that no other host of the server is served.
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
@@ -196,8 +197,8 @@ func withoutHTTP3(s Server) reason {
 			s.Spec().GetTls().GetMode())}
 }
 
-// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served: the hosts of s from
-// index keep on, and all later servers.
+// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served. These are the hosts of
+// s from index keep on, and all later servers.
 func beyond(s Server, keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {

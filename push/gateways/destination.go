@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// metadataServers has the addresses of clouds' metadata services besides 169.254.169.254: of Google (IPv6), Alibaba,
-// Azure and Oracle.
+// metadataServers has the addresses of the metadata services of Google (IPv6), Alibaba, Azure and Oracle. The address
+// 169.254.169.254 is not among them, because it is link-local.
 var metadataServers = map[netip.Addr]bool{netip.MustParseAddr("fd20:ce::254"): true, netip.MustParseAddr("100.100.100.200"): true,
 	netip.MustParseAddr("168.63.129.16"): true, netip.MustParseAddr("192.0.0.192"): true}
 
@@ -17,14 +17,14 @@ var metadataServers = map[netip.Addr]bool{netip.MustParseAddr("fd20:ce::254"): t
 // credentials of Pods (::23).
 var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 
-// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node
-// connects: NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
+// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node connects.
+// They are the prefixes of NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
-// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of
-// the positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC
-// 3056), which embed one in the bytes 2 to 5.
+// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of the
+// positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC 3056),
+// which embed an IPv4 address in the bytes 2 to 5.
 var (
 	localUse          = netip.MustParsePrefix("64:ff9b:1::/48")
 	localUsePositions = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
@@ -46,9 +46,10 @@ const podZone = "pod"
 // thisNetwork has the addresses 0.0.0.0/8. Linux connects 0.0.0.0 to the Pod itself.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// Local returns the reason why an endpoint's address may lead to the gateway's own Pod or Node, for messages. The
-// address is an IP address, a DNS name, a wildcard, or unix:// and a path. It returns "" if no such reason is known.
-// Names are not resolved.
+// Local returns the reason why a gateway must not connect to an endpoint's address, for messages. The address may lead
+// to the gateway's own Pod or Node or to its cloud's metadata service, or it is a multicast or broadcast address. A
+// name that resolvers may read as an IP address also has a reason. The argument is an IP address, a DNS name, a
+// wildcard, or unix:// and a path. The result is "" if no such reason is known. Names are not resolved.
 func Local(address string) string {
 	if strings.HasPrefix(address, unixPrefix) {
 		return "a Unix socket is of the gateway's own Pod"
@@ -65,7 +66,7 @@ func Local(address string) string {
 	return ""
 }
 
-// localAddress is Local for an IP address without regard to an address that it embeds.
+// localAddress is Local for an IP address. It ignores embedded addresses.
 func localAddress(addr netip.Addr) string {
 	switch {
 	case addr.IsLoopback():
@@ -82,10 +83,11 @@ func localAddress(addr netip.Addr) string {
 	return ""
 }
 
-// meant returns the addresses to which connections to an IP address may lead: the address itself, without zone and
-// IPv4 mapping, or the IPv4 addresses that it may embed. For addresses of localUse the position is not known, so the
-// result has one address for each position. Addresses of 0.0.0.0/8 are left out unless there is no other, because
-// most are the zeros before or after the embedded address.
+// meant returns the addresses to which connections to an IP address may lead. For most addresses this is the address
+// itself, without zone and IPv4 mapping. For an address that may embed IPv4 addresses, the result has only the IPv4
+// addresses. In addresses of localUse the position is not known, so the result has one address for each position.
+// There, addresses of 0.0.0.0/8 are left out, because most are the zeros before or after the embedded address. If all
+// are left out, the result is 0.0.0.0.
 func meant(addr netip.Addr) []netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
@@ -116,9 +118,10 @@ func meant(addr netip.Addr) []netip.Addr {
 	return all
 }
 
-// Addresses returns the IP addresses to which connections to an endpoint's address may lead, as far as the address
-// alone decides them: those of an IP address, or of the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN); nil for
-// other names.
+// Addresses returns the IP addresses to which connections to an endpoint's address may lead, without resolving names.
+// The argument is an IP address or the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN). The result is nil for other
+// names. For an IPv6 address that may embed IPv4 addresses, such as one of NAT64, it has only the IPv4 addresses.
+// Otherwise it has the address itself, without zone and IPv4 mapping.
 func Addresses(address string) []netip.Addr {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -130,18 +133,19 @@ func Addresses(address string) []netip.Addr {
 	return meant(addr)
 }
 
-// CanonicalName returns a DNS name in lower case and without trailing dots.
+// CanonicalName returns a DNS name in lower case, without its trailing dots.
 func CanonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
 
-// Resolves reports whether a DNS name resolves to a host of the mesh in a Pod of Kubernetes: it is the host, a name
-// below it (a Pod of a headless Service), or the first labels of the host, which the search domains of Pods complete.
+// Resolves reports whether a DNS name may resolve to a host of the mesh in a Pod of Kubernetes. Case and trailing dots
+// do not matter. The name may be the host, or a name below it (a Pod of a headless Service). It may also be the first
+// labels of the host, which the search domains of Pods complete. An empty name does not resolve.
 func Resolves(name, host string) bool {
 	name, host = CanonicalName(name), CanonicalName(host)
 	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
 }
 
-// podName returns the address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN; empty for other
-// names. By default the DNS does so for any address.
+// podName returns the IP address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN; empty for
+// other names. By default the DNS resolves such names for any address.
 func podName(name string) string {
 	labels := strings.SplitN(name, ".", 4)
 	if len(labels) < 3 || labels[2] != podZone {
@@ -189,7 +193,8 @@ func localName(name string) string {
 	return ""
 }
 
-// OwnPort returns the use of a Pod's port by the agent or the Envoy of a gateway; empty if neither binds the port.
+// OwnPort returns the use of a Pod's port by the agent or the Envoy of a gateway, for messages. The result is "" if
+// neither binds the port by default, and for the HBONE port 15008.
 func OwnPort(port uint32) string {
 	if port == tunnelPort {
 		return ""

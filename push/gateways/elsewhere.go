@@ -12,28 +12,31 @@ import (
 // MaxElsewhere is the highest number of hosts in Elsewhere.Others.
 const MaxElsewhere = 256
 
-// Owners maps each host of a listener to the server whose filter chain gets the connections with this SNI. It is
+// Owners maps each host of a listener to the server whose filter chain gets the connections with this SNI. Owners is
 // immutable, and safe for concurrent use.
 type Owners struct {
 	byName map[string]Server
-	// guarded maps a host of any server to the hosts that are equal to it or covered by it and require a client
-	// certificate.
+	// guarded maps a host of any server to the hosts that are equal to it or covered by it, and whose owners require a
+	// client certificate.
 	guarded map[string][]string
 }
 
-// Elsewhere has the hosts of a listener that are owned by servers other than the given ones (the argument of
+// Elsewhere has hosts of a listener whose connections reach other servers than the given ones (the argument of
 // Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
-	// Guarded has the hosts that must not be served here, because their servers require a client certificate by
-	// settings that differ from those of the given servers. It lists only hosts that are equal to a host of the given
-	// servers or covered by one: other hosts are never served here.
+	// Guarded has the hosts that must not be served here, because their owners require a client certificate by settings
+	// that differ from those of the given servers. It lists only hosts that are equal to a host of the given servers or
+	// covered by one. Other hosts are never served here. Guarded is nil if there are no such hosts.
 	Guarded []string
-	// Others has the other hosts except "*"; nil if they are more than MaxElsewhere.
+	// Others has the remaining hosts with an owner that no given server states, except "*". It is nil if there are no
+	// such hosts, or more than MaxElsewhere.
 	Others []string
-	Left   int // number of the other hosts if they are more than MaxElsewhere, else 0
+	Left   int // number of such hosts if they are more than MaxElsewhere, else 0
 }
 
-// Owners returns the owners of a listener's hosts. Without servers with TLS, no host has an owner.
+// Owners returns the owners of a listener's hosts. Only servers with TLS own hosts, except for mode AUTO_PASSTHROUGH.
+// Of several servers with a host, the first in the listener's order is the owner. The owner of "*" gets every SNI that
+// has no other owner.
 func (l Listener) Owners() *Owners {
 	o := &Owners{byName: map[string]Server{}, guarded: map[string][]string{}}
 	if len(l.TLS) == 0 {
@@ -81,9 +84,9 @@ func (s Server) asksForCertificate() bool {
 }
 
 // Guard reports whether the given servers must not serve a domain, because another server guards it. Connections with
-// this SNI reach the guarding server. It requires a client certificate, and no given server has the same TLS
-// settings. by is the owner of the domain, also if it does not guard the domain; the zero Server if there is no
-// owner.
+// this SNI reach the guarding server. It requires a client certificate, and no given server has equal TLS settings.
+// domain is in lower case. by is the owner of the domain, even if it does not guard the domain. It is the zero Server
+// if there is no owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
@@ -97,7 +100,8 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 	})
 }
 
-// Elsewhere returns the hosts of the listener that servers other than the given ones own. Both lists are sorted.
+// Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. Both lists are
+// sorted. The caller owns the result.
 func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 	own, guarded := map[string]bool{}, map[string]bool{}
 	for _, s := range servers {

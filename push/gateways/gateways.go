@@ -2,13 +2,13 @@
 //
 // A server of a Gateway states a port, a protocol, hosts, and the termination of TLS. Several servers, also of several
 // namespaces, may state one port. Merge decides which servers a router (a gateway proxy) serves. It visits the Gateways
-// by age, and keeps a server unless Envoy could not serve it together with the servers kept so far, or would refuse the
-// listener. A server that is left out becomes a Conflict that names the winner (istio: pilot/pkg/model/gateway.go,
-// mergeGateways).
+// by age. It leaves out a server if Envoy could not serve the server together with the servers kept so far, or would
+// refuse the listener. A server that is left out becomes a Conflict (istio: pilot/pkg/model/gateway.go, mergeGateways).
+// The Conflict names the winner if an older server is the reason.
 //
 // Each decision depends on older servers alone. So a younger Gateway changes nothing for an older one: neither whether
 // a server is served, nor its hosts, nor the names of its listener and route configuration. Istiod has the same order.
-// Gateways of the same second are ordered by name.
+// Gateways of the same second are ordered by name, then by namespace.
 //
 // Where Envoy accepts istiod's listeners, the result is that of istiod, with these exceptions:
 //   - A server that is skipped does not occupy its hosts.
@@ -38,18 +38,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Router has the properties of one gateway proxy that determine its listeners. Merge does not change it.
+// Router has the properties of one gateway proxy that determine its listeners. Merge does not change the Router.
 type Router struct {
 	// Gateways are those that select the router (Selects), in any order. Repeated pointers count once.
 	Gateways []*model.Gateway
 	// Services are those with the router's Pod among their endpoints, the oldest first. They translate ports of servers
 	// to ports of the Pod.
 	Services []*model.Service
-	// Target returns the number of a service's port at the router's Pod; 0: unknown. If Target is nil, the number is
-	// the port's target_number, else its own number; it is unknown if the port has a target name.
+	// Target returns the number of a service's port at the router's Pod, or 0 if the number is unknown. A nil Target
+	// means the port's target_number. If target_number is 0, the number is unknown for a port with a target name, and
+	// else the port's own number.
 	Target func(*model.Service, *model.ServicePort) uint32
-	// Wildcards are the addresses that are equivalent to an empty bind, by the Pod's IP families. Empty: 0.0.0.0 and
-	// ::.
+	// Wildcards are the addresses that are equivalent to an empty bind, by the Pod's IP families. Empty means 0.0.0.0
+	// and ::.
 	Wildcards []string
 	// Unprivileged reports that the Pod may not bind ports below 1024 (node metadata UNPRIVILEGED_POD).
 	Unprivileged bool
@@ -63,7 +64,9 @@ type Router struct {
 
 // Listener is one socket of a router, with the servers that share it.
 type Listener struct {
-	Bind string // IP address, unix://path, or empty for all addresses of the Pod
+	// Bind is an IP address or unix://path, as the first server states it. An IPv4-mapped IPv6 address becomes an IPv4
+	// address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
+	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
 	// Plain has the servers without TLS, in order of precedence. They are servers of the HTTP family, which share one
 	// route configuration, or a single TCP server.
@@ -89,7 +92,8 @@ func Selects(g *model.Gateway, labels map[string]string) bool {
 	return model.Matches(g.Spec.GetSelector(), labels)
 }
 
-// Precedes compares Gateways by precedence: creation time, then name, then namespace. It is negative if a precedes b.
+// Precedes compares Gateways by precedence: creation time, then name, then namespace, then origin. It is negative if a
+// precedes b, and positive if b precedes a.
 func Precedes(a, b *model.Gateway) int { return a.Older(&b.Head) }
 
 // Spec returns the server in the Gateway's record; read-only.
@@ -119,7 +123,8 @@ func (s Server) plainHTTP() bool {
 	}
 }
 
-// TLS reports whether connections to the server begin with TLS.
+// TLS reports whether connections to the server begin with TLS. It is false for plain HTTP, and if the field tls is
+// missing.
 func (s Server) TLS() bool { return s.Spec().GetTls() != nil && !s.plainHTTP() }
 
 // HTTP reports whether Envoy parses HTTP requests to the server: plain HTTP of any version, and HTTPS with termination
@@ -139,11 +144,12 @@ func (s Server) Auto() bool {
 	return s.TLS() && s.Spec().GetTls().GetMode() == networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH
 }
 
-// Ends reports whether the server terminates TLS.
+// Ends reports whether the server terminates TLS. It is false for a server without TLS.
 func (s Server) Ends() bool { return s.TLS() && !s.Passes() }
 
-// RouteName returns istiod's name of the server's route configuration; empty for a server without HTTP. The name for
-// plain HTTP contains the port of the Pod, and that for HTTPS the port that the Gateway states. A bind is appended.
+// RouteName returns istiod's name of the server's route configuration. It is empty for a server without HTTP. For plain
+// HTTP the name is http.PORT with the port of the Pod. For HTTPS it is https.PORT.PORTNAME.GATEWAY.NAMESPACE with the
+// port that the Gateway states. A dot and the bind follow if the server states a bind.
 func (s Server) RouteName() string {
 	spec, suffix := s.Spec(), ""
 	if spec.GetBind() != "" {
@@ -159,7 +165,7 @@ func (s Server) RouteName() string {
 	return ""
 }
 
-// Name returns "ADDRESS_PORT", the name of the listener. wildcard is the address to use for an empty bind.
+// Name returns "ADDRESS_PORT", the name of the listener. ADDRESS is Bind, or wildcard if Bind is empty.
 func (l Listener) Name(wildcard string) string {
 	if l.Bind != "" {
 		wildcard = l.Bind
@@ -168,8 +174,8 @@ func (l Listener) Name(wildcard string) string {
 }
 
 // PlainRoute returns the name of the route configuration that the servers of Plain share, and the port of its matches
-// and virtual hosts: the port that the first server states. The name is empty without plain HTTP. Without Plain the
-// port is 0.
+// and virtual hosts. The port is the port that the first server states. The name is empty without plain HTTP. Without
+// Plain the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0

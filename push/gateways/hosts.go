@@ -24,8 +24,8 @@ func (h Host) String() string {
 // allows reports whether VirtualServices of a namespace may bind to the host.
 func (h Host) allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
 
-// hostsOf parses the hosts of a server, each once, in the stated order. In "./h" the namespace is the Gateway's own,
-// and "*/h" means "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
+// hostsOf parses the hosts of a server, each once, in the stated order. In "./h" the namespace is the Gateway's own.
+// "*/h" means "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
 func hostsOf(stated []string, namespace string) (hosts []Host) {
 	seen := make(map[Host]bool, len(stated))
 	for _, text := range stated {
@@ -42,7 +42,8 @@ func hostsOf(stated []string, namespace string) (hosts []Host) {
 }
 
 // Names returns the SNI names of the filter chain of a server that terminates TLS: the names of its hosts, sorted, each
-// once. It returns nil if one of the hosts is "*": the chain then matches every SNI.
+// once. If one of the hosts is "*", the chain matches every SNI, and the result is nil. Without hosts the result is
+// empty but not nil.
 func Names(hosts []Host) []string {
 	names := make([]string, 0, len(hosts))
 	for _, h := range hosts {
@@ -62,9 +63,10 @@ func partialWildcard(name string) bool {
 	return is && rest != "" && rest[0] != '.'
 }
 
-// Intersect returns the domains under which a server serves a VirtualService's host. For each host of the server that
-// admits the VirtualService's namespace and overlaps with vsHost, the domain is the more specific of the two. Domains
-// are in lower case, each once, in the order of the server's hosts; nil without an overlap.
+// Intersect returns the domains under which a server serves a VirtualService's host. It compares vsHost with each host
+// of the server that admits the VirtualService's namespace. If one of the two equals or covers the other, the domain is
+// the more specific one. The case of vsHost is ignored. Domains are in lower case, each once, in the order of the
+// server's hosts. Without an overlap the result is nil.
 func Intersect(serverHosts []Host, namespace string, vsHost string) (domains []string) {
 	vsHost = strings.ToLower(vsHost)
 	var seen map[string]bool
@@ -96,13 +98,13 @@ func (s Server) States(domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain })
 }
 
-// StatesFor is States for hosts that admit VirtualServices of a namespace.
+// StatesFor is States for the hosts that admit VirtualServices of a namespace.
 func (s Server) StatesFor(namespace, domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.allows(namespace) })
 }
 
-// Allows reports whether VirtualServices of a namespace may serve a domain at the server. Case is ignored. A wildcard
-// is allowed if one host of the server is equal to it or covers it.
+// Allows reports whether VirtualServices of a namespace may serve a domain at the server. The case of domain is
+// ignored. A wildcard is allowed if one host of the server is equal to the wildcard or covers it.
 func (s Server) Allows(namespace, domain string) bool {
 	domain = strings.ToLower(domain)
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool {

@@ -12,18 +12,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds of one Gateway. A Kubernetes object may have 1.5 MB, which is room for 20,000 servers or 60,000 hosts. Each
-// server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway selects, so
-// without bounds one tenant's object could cause hundreds of megabytes of configuration. The largest Gateways that
-// administrators have reported have some hundred servers and 3,000 hosts.
+// These are bounds of one Gateway. A Kubernetes object may have 1.5 MB, which is room for 20,000 servers or 60,000
+// hosts. Each server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway
+// selects. So without bounds one tenant's object could cause hundreds of megabytes of configuration. The largest
+// Gateways that administrators have reported have some hundred servers and 3,000 hosts.
 const (
 	mostServers = 1024
 	mostHosts   = 8192
 )
 
-// Merge returns the listeners of a router, sorted by port and bind, and the conflicts, in the order of the Gateways'
-// precedence. Listeners are not nil; conflicts may be. The order of Router.Gateways has no influence. Merge is pure;
-// the results refer to the records of r.
+// Merge returns the listeners of a router, and the conflicts. The listeners are sorted by port, then by bind. The binds
+// that mean all addresses come first. The list of listeners is never nil. Conflicts are in the order of the Gateways'
+// precedence. Their list is nil if there are no conflicts, and is bounded for each Gateway. The order of
+// Router.Gateways has no influence. Merge changes nothing. The results refer to the records of r.
 func Merge(r Router) ([]Listener, []Conflict) {
 	m := merger{Router: r, ports: map[uint32]*portState{}, sockets: map[socket]*sharing{}, routes: map[string]*Server{},
 		lost: map[problem.Severity]int{}}
@@ -94,8 +95,8 @@ func (m *merger) gateway(g *model.Gateway) {
 }
 
 // place resolves bind and port of a server, and sets s.Bound. defined reports whether one of the Services reaches the
-// port; it is true for a Unix socket, and without Services. ok is false if the server cannot be bound; the conflict
-// is recorded then.
+// port. It is true for a Unix socket, and without Services. ok is false if the server cannot be bound. Then place has
+// recorded the conflict.
 func (m *merger) place(s *Server) (at socket, defined, ok bool) {
 	bind, err := m.canonicalBind(s.Spec().GetBind())
 	unix := strings.HasPrefix(bind, unixPrefix)

@@ -72,8 +72,8 @@ func canonicalPath(file string) (string, error) {
 	return unixPrefix + file, nil
 }
 
-// bindText returns the bind of a listener, which is that of its first server. An IPv4-mapped IPv6 address becomes an
-// IPv4 address, because Envoy cannot bind the mapped form.
+// bindText returns the bind of a listener for the bind of its first server. An IPv4-mapped IPv6 address becomes an IPv4
+// address, because Envoy cannot bind the mapped form.
 func bindText(stated string) string {
 	if addr, err := netip.ParseAddr(stated); err == nil && addr.Is4In6() {
 		return addr.Unmap().String()
@@ -126,7 +126,7 @@ func (r Router) hasUDP(stated uint32) bool {
 	})
 }
 
-// use returns the use of a port by agent or Envoy; empty if servers may bind the port.
+// use returns the use of a port by the agent or Envoy. It is empty if servers may bind the port.
 func (r Router) use(port uint32) string {
 	if own := OwnPort(port); own != "" {
 		return own

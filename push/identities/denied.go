@@ -11,9 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Denied reads the identities that the configuration denies because the CA has revoked them (model.DeniedName). An
-// identity is denied until all certificates that it had at its revocation have expired. For a process without a keyring
-// this is the only source of revocations. It is safe for concurrent use.
+// Denied reads the identities that the configuration denies because the CA has revoked them (model.DeniedName). It is
+// safe for concurrent use.
 type Denied struct {
 	snapshot func() *mirror.Snapshot
 	last     atomic.Pointer[denial] // result of the last call of the method now
@@ -25,10 +24,11 @@ type denial struct {
 	ids    map[string]struct{}
 }
 
-// NewDenied returns a Denied. snapshot returns the newest snapshot; while it returns nil, no identity is denied.
+// NewDenied returns a Denied. The function snapshot returns the newest snapshot, and must be safe for concurrent use.
+// While it returns nil, no identity is denied.
 func NewDenied(snapshot func() *mirror.Snapshot) *Denied { return &Denied{snapshot: snapshot} }
 
-// Has reports whether an identity is denied.
+// Has reports whether the newest snapshot denies an identity.
 func (d *Denied) Has(id spiffeid.ID) bool {
 	_, is := d.now().ids[id.String()]
 	return is
@@ -55,8 +55,9 @@ func (d *Denied) now() *denial {
 	return now
 }
 
-// Follow blocks until ctx ends, and calls changed whenever the record of the denied identities has changed. It always
-// returns nil. changes is a subscription to the mirror's changes (mirror.Mirror.Subscribe).
+// Follow blocks until ctx ends, and calls changed whenever the record of the denied identities has changed. Several
+// changes may cause a single call. Follow always returns nil. changes is a subscription to the mirror's changes
+// (mirror.Mirror.Subscribe).
 func (d *Denied) Follow(ctx context.Context, changes *loop.Box[mirror.Change], changed func()) error {
 	for was := d.now(); ; {
 		if _, err := changes.Get(ctx); err != nil {

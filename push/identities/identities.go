@@ -1,5 +1,5 @@
-// Package identities finds facts about proven identities in the configuration: the workloads of an identity, whether
-// an identity is a machine's, is denied, or names a deleted Pod, and the aliases of the trust domain.
+// Package identities finds facts about proven identities in the configuration. It finds the workloads of an identity,
+// the identities of machines, denied identities, credentials of deleted Pods, and the aliases of the trust domain.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
 //
@@ -27,7 +27,9 @@ import (
 
 // Workloads returns a function from an identity, a SPIFFE ID, to the addresses of its workloads, for budget.Config.
 // These are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace, in any
-// cluster. The caller owns the map. The function returns nil for an invalid identity, or if snapshot returns nil.
+// cluster. The trust domain is not compared. Addresses that are not IPs are left out. The caller owns the map, which is
+// empty if there are no workloads. The function returns nil if the identity does not name a service account, or if
+// snapshot returns nil.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -58,8 +60,8 @@ func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 }
 
 // Aliases returns a function that returns the aliases of the mesh's trust domain in the newest snapshot. Callers of the
-// CA may still have identities of these trust domains. Invalid aliases are omitted. The function returns nil if
-// snapshot returns nil.
+// CA may still have identities of these trust domains. Invalid aliases are omitted. The function returns nil if there
+// are no aliases, or if snapshot returns nil.
 func Aliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
 	return func() []spiffeid.TrustDomain {
 		s := snapshot()

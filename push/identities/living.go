@@ -12,24 +12,28 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// young is the minimum time between the issue of a credential and the time up to which its cluster has been read, so
-// that a missing record counts as a deleted object. Clocks differ, and a Pod has a record only after it has an address.
+// young is the age of a credential, at the time up to which its cluster has been read, that must be exceeded. Otherwise
+// a missing record does not count as a deleted object. Clocks differ, and a Pod has a record only after it has an
+// address.
 const young = time.Minute
 
 // Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
-// issued. The records contain all objects that existed at a later time. So an object without a record was deleted.
-// All function fields have to be set. Living is safe for concurrent use if these functions are.
+// issued. The records contain all objects that existed at a later time. So an object without a record was deleted. All
+// function fields have to be set. Living is safe for concurrent use if these functions are.
 type Living struct {
 	Snapshot func() *mirror.Snapshot        // returns the newest snapshot, or nil
 	Sound    func() bool                    // reports whether the snapshot is up to date, as far as this process knows
 	Read     func(cluster string) asof.Read // returns how far a cluster has been read; "" is the config cluster
-	Cluster  string                         // name of the config cluster, as Caller.Cluster has it
+	Cluster  string                         // name of the config cluster, in the form of Caller.Cluster
 }
 
-// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of
-// the same name. It returns nil if both exist, and in each case in which this is not known. These cases are: no
-// snapshot, a snapshot that is not up to date, a caller without a cluster or a time of issue, and records that are
-// older than the credential. The error matches attest.ErrIdentity.
+// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of the
+// same name. The error matches attest.ErrIdentity. For a caller without a Pod only the service account counts.
+//
+// Refused returns nil if both exist, and in each case in which this is not known. Such cases are a missing or outdated
+// snapshot, a caller without a cluster or a time of issue, and a credential that is newer than the records of its
+// cluster. An object without a record counts as deleted only if the objects of its namespace are read, and the records
+// are more than a minute newer than the credential. If service accounts may not be read, only the Pod counts.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {

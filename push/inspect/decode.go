@@ -35,8 +35,10 @@ var messages = [xds.NumTypes]func() proto.Message{
 // plurals are the keys of a rendered set, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
-// Message decodes a resource without its confidential parts. The result for a Secret has only the public parts. It
-// fails if the body does not decode as the resource's type, which is a fault of the builders.
+// Message decodes a resource without its confidential parts. The result for a Secret has only the public parts. Message
+// fails if the body does not decode as the resource's type, which is a fault of the builders. It also fails for a
+// confidential resource from which it cannot remove the credential. r.Type must not be xds.Unknown. The caller owns the
+// result.
 func Message(r *xds.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
@@ -51,8 +53,8 @@ func Message(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// JSON returns the result of Message as JSON with protobuf's field names. It fails if Message fails or the JSON does
-// not encode. The error names the type and the resource.
+// JSON returns the result of Message as JSON with protobuf's field names and without white space. It fails if Message
+// fails or the JSON does not encode.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {
@@ -71,7 +73,7 @@ type Rendered [xds.NumTypes][]json.RawMessage
 // Resources holds resources by type, sorted by name within a type.
 type Resources [xds.NumTypes][]*xds.Resource
 
-// Of returns all resources of a set. The resources are shared and read-only.
+// Of returns all resources of a set, sorted by name within each type. The resources are shared and read-only.
 func Of(set *manifest.Set) Resources {
 	var all Resources
 	for t := range xds.NumTypes {
@@ -81,7 +83,8 @@ func Of(set *manifest.Set) Resources {
 }
 
 // Render encodes the resources of the wanted types as JSON. Without wanted types it encodes all types. For other types
-// the result has empty lists. The error is that of JSON for the first resource that fails.
+// the result has empty lists. The error is that of JSON for the first resource that fails. After an error the result is
+// incomplete.
 func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	var out Rendered
 	for t := range xds.NumTypes {

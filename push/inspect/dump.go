@@ -28,17 +28,20 @@ import (
 )
 
 // These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
-// from the proxy's view, and RefusedDetails that the proxy itself has refused it.
+// from the proxy's view. RefusedDetails means that the proxy itself has refused the resource.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "
 )
 
 // Dump returns the resources that one proxy has as the sections of Envoy's /config_dump. proxy is the proxy's
-// name.namespace or its node ID. The sections are clusters, endpoints, listeners, routes, secrets without their private
-// parts, and configurations of filters. The section of the bootstrap has only the node; other parts of the bootstrap,
-// and static resources, are only in Envoy's own dump. StatusCode of the error is 404 if the proxy is not connected to
-// this replica, 400 if several proxies have the name, and 500 if a resource cannot be encoded.
+// name.namespace or its node ID. The first section is that of the bootstrap, with only the node. The further sections
+// are clusters, endpoints, listeners, routes, secrets without their private parts, and configurations of filters.
+// These sections also list refused and withheld resources, with an error state. Other parts of the bootstrap, and
+// static resources, are only in Envoy's own dump.
+//
+// StatusCode of the error is 404 if the proxy is not connected to this replica, 400 if several proxies have the name,
+// and 500 if a resource cannot be encoded.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := streamNamed(c, proxy)
 	if err != nil {
@@ -128,8 +131,8 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 	return nil
 }
 
-// dumpEntry is one resource of a dump. For an accepted resource, the status is not set: Envoy's own dump does not
-// state it, and istioctl compares Envoy's dump with this one.
+// dumpEntry is one resource of a dump. For an accepted resource, the status is not set. Envoy's own dump does not state
+// the status either, and istioctl compares Envoy's dump with this one.
 type dumpEntry struct {
 	name, version string
 	body          *anypb.Any                  // nil: the proxy does not have the resource

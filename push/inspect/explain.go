@@ -33,9 +33,9 @@ const (
 	FromPlan   = "plan"
 )
 
-// Inputs returns the fields of a Spec as inputs, without empty fields. spec is a struct of push/build, a pointer to
-// one, or any other value. A Spec is the only argument of the function that builds a resource, so the result has all
-// inputs of the resource.
+// Inputs returns the fields of a Spec as inputs. spec is a struct of push/build or a pointer to one. Empty fields are
+// left out, except for some whose zero value is a decision of the plan. Fields that are computed from the object in
+// another field are left out too. Any other value makes one Input with the Field "value". spec must not be nil.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -237,9 +237,9 @@ func delegatesOf(r model.Record) (keys []model.Key) {
 const maxBlamed = 8
 
 // Blame returns the objects from which Specs were made, the likeliest cause of a refusal first: patches of
-// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If the text contains hosts
-// of virtual hosts, only the Specs of these virtual hosts and the first Spec are examined. The mesh configuration is
-// returned only if there is no other object. The result has at most maxBlamed elements.
+// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If the text contains the
+// Host of a Spec, only such Specs and the first Spec are examined. The mesh configuration is returned only if there is
+// no other object. The result has at most 8 elements. It is nil without objects. specs is not changed.
 func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])

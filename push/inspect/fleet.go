@@ -18,12 +18,12 @@ type Commit struct {
 	Committed time.Time `json:"committed"` // time of etcd's response
 	Puts      int       `json:"puts"`      // number of records written
 	Deletes   int       `json:"deletes"`   // number of records deleted
-	// Records are the records that were written or deleted. nil: there are too many to list.
+	// Records are the keys of the records that were written or deleted. nil: there are too many to list.
 	Records []model.Key `json:"-"`
 }
 
 // commits serves /debug/commits. With ?record=Kind/namespace/name it lists only the commits with a record of that name,
-// in any cluster.
+// in any cluster. It cannot find commits whose Records are nil.
 func commits(c Config, r *http.Request) (any, error) {
 	all := []Commit{}
 	if c.Commits == nil {

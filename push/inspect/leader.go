@@ -10,8 +10,8 @@ type Leader struct {
 	Name     string `json:"name"`            // name of the leading process; empty: no process leads
 	Revision string `json:"revision"`        // revision of the control plane
 	Epoch    int64  `json:"epoch,omitempty"` // epoch of the leader's term
-	// Read is the time up to which the records contain the state of the config cluster. It is zero if no cluster is
-	// read, or its state is not complete yet.
+	// Read is the time up to which the records contain the state of the config cluster. It is zero if the process reads
+	// no cluster, or if the cluster's state is not complete yet.
 	Read time.Time `json:"read,omitzero"`
 	// Self states that the responding process is the leader. Only the leader sets the fields below.
 	Self bool `json:"self"`

@@ -18,11 +18,11 @@ import (
 
 // Stream is one connected proxy. Held and Explain have to be set.
 type Stream struct {
-	Proxy     string // name.namespace
+	Proxy     string // name.namespace, or the node ID if the name is unknown
 	Node      string // node ID
 	Identity  string // SPIFFE ID; empty on plain text
 	Address   string // host:port of the connection's peer
-	Cluster   string // Kubernetes cluster
+	Cluster   string // Kubernetes cluster; empty: unknown
 	Version   string // version of the agent
 	Namespace string
 	Zone      string            // region/zone/sub-zone, as far as the node states it
@@ -37,7 +37,8 @@ type Stream struct {
 	Held     func() Resources // returns the resources that the proxy has; responses in flight count as accepted
 	// Planned returns a resource of the newest set of the view, sent or not; nil: not in the set. May be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
-	// Explain plans the view of the proxy from scratch, and returns its set and the Specs of its resources.
+	// Explain returns the newest set of the view and the Specs of its resources. It fails if the proxy has
+	// disconnected.
 	Explain func() (*manifest.Set, Specs, error)
 	// Secret returns the state of a Secret by its resource name; false: the proxy has disconnected. It may be nil.
 	Secret func(name string) (Standing, bool)
@@ -47,7 +48,7 @@ type Stream struct {
 type TypeStatus struct {
 	Subscribed bool
 	// Synced states that the proxy has acknowledged, or listed when it resumed, the newest version of all resources to
-	// which it subscribes.
+	// which it subscribes. Refused and withheld versions do not count.
 	Synced bool
 	// Sent and Acked are the opaque nonces of the last response and the last ACK, as in istiod's pages; empty before
 	// the first one.
@@ -85,16 +86,15 @@ type Refused struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Withheld is a version that this replica does not send to proxies of the stream's view, because several distinct
-// identities have refused it. The proxy keeps or receives the last good version; without a good version, it does not
-// have the resource.
+// Withheld is a version that this replica does not send to proxies of the stream's view, because several of them have
+// refused it. The proxy keeps or receives the last good version. Without a good version, it does not have the resource.
 type Withheld struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Good is the version that the proxy has instead; empty: it does not have the resource.
+	// Good is the version that the proxy has instead; empty: it does not have the resource, or the version is unknown.
 	Good string `json:"last_good_version,omitempty"`
-	// RefusedBy is the number of distinct identities that are known to have refused the version, up to a limit
-	// (quarantine.Withheld).
+	// RefusedBy is the number of distinct identities, or credentials of one identity, that are known to have refused
+	// the version, up to a limit (quarantine.Withheld).
 	RefusedBy int       `json:"refused_by"`
 	First     time.Time `json:"first_refusal"`
 	Last      time.Time `json:"last_refusal"`
@@ -106,26 +106,27 @@ type Withheld struct {
 
 // Problem is one line of /debug/problems.
 type Problem struct {
-	Object   string           `json:"object"`             // "Kind namespace/name"
-	Location string           `json:"location,omitempty"` // source of the problem, such as a file or "Kubernetes"
+	Object   string           `json:"object"`             // "Kind namespace/name", or another subject such as "cluster NAME"
+	Location string           `json:"location,omitempty"` // source of the problem, such as a file or a proxy
 	Field    string           `json:"field,omitempty"`    // path of the field
 	Code     problem.Code     `json:"code"`
-	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or a code of Navarch, which begins with NAV1
+	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or a code of Navarch, which begins with NAV1; empty: no code
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
-	// Proxies counts the proxies of this process that refuse a version; 0: the problem is not of a refusal.
+	// Proxies counts the proxies of this process that refuse a version. For a withheld version it is
+	// Withheld.RefusedBy. 0: the problem is not of a refusal.
 	Proxies int `json:"proxies,omitempty"`
 	// Related are other objects that may be the cause of the problem.
 	Related []string `json:"related,omitempty"`
 }
 
-// Config has the sources of the pages. Streams, Snapshot and Problems have to be set. Every function is called from
+// Config has the sources of the pages. Streams, Snapshot and Problems have to be set. Every function is called by
 // several goroutines at a time.
 type Config struct {
 	// Streams returns at least the streams of the proxies whose name.namespace or node ID is id. For an empty id it
 	// returns all streams.
 	Streams  func(id string) []Stream
-	Snapshot func() *mirror.Snapshot // returns nil before the first snapshot
+	Snapshot func() *mirror.Snapshot // returns nil before the first snapshot, and always in a process that serves no proxies
 	Problems func() []Problem
 	Patches  func() []Patch  // nil: this process serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
@@ -134,14 +135,14 @@ type Config struct {
 	Fleet func(owners bool) any
 	// Leader describes the leader of the ingesters. Errors are the store's. nil: this process is not a candidate.
 	Leader func(context.Context) (Leader, error)
-	// Clusters returns the clusters that are read: the config cluster, then the others. The function is nil if this
-	// process does not read a cluster.
+	// Clusters returns the clusters that are read: the config cluster first, then the others. The function is nil if
+	// this process does not read a cluster.
 	Clusters func() []Cluster
-	// Removals returns the removals that the leader holds back; nil: they are not known.
+	// Removals returns the removals that the leader holds back. nil: the page has an empty list.
 	Removals func() any
-	// Turn waits until a page may be made. ctx is the request's, and costly states that the page is expensive. made is
-	// called when the page is ready, and read when the client has received the page or has disconnected. With an error
-	// the request is answered 429. nil: pages have no limit.
+	// Turn waits until a page may be made. ctx is the request's context. costly states that the page is expensive.
+	// Handler calls made when the page is ready, and read when the client has received the page or has disconnected.
+	// With an error the request is answered 429. nil: pages have no limit.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
 	ID      string // identifier of this process, as in ControlPlane.Identifier
 	Version string // version of this process
@@ -212,7 +213,9 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	_ = page.writeTo(w) // an error means that the client has disconnected
 }
 
-// Handler returns a handler of the pages below /debug/, except for /debug/pprof/. It does not check who may see a page.
+// Handler returns a handler of the pages below /debug/, except for /debug/pprof/. A page is JSON, and /debug/list is a
+// list of the pages in plain text. An error is answered with its StatusCode and its text. Handler does not check who
+// may see a page.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -244,9 +247,9 @@ type Sync struct {
 	Revision int64                 `json:"revision"` // the store's revision of the newest set of the view
 }
 
-// MarshalJSON returns a flat object. For each subscribed type it has fields such as cluster_sent, cluster_acked and
-// cluster_synced. It has cluster_refused, cluster_withheld and cluster_warming only if they are not empty. The error is
-// that of json.Marshal.
+// MarshalJSON returns a flat object. For each type with an entry in Sent it has fields such as cluster_sent,
+// cluster_acked and cluster_synced. For each entry of Refused and Withheld it has a field such as cluster_refused or
+// cluster_withheld. It has cluster_warming only if Warming is not nil. The error is that of json.Marshal.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
 	if s.Cluster != "" {

@@ -18,7 +18,8 @@ type Patch struct {
 	Changed *int `json:"changed"`
 }
 
-// PatchOf returns the line of a patch. changed is the number of resources that the patch changes or removes.
+// PatchOf returns the line of a patch. changed is the number of resources that the patch changes or removes. The field
+// Changed of the result is not nil.
 func PatchOf(p model.Patch, changed int) Patch {
 	of := p.Config()
 	return Patch{Object: p.Filter.Key.String(), Index: p.Index, ApplyTo: of.GetApplyTo().String(),

@@ -38,7 +38,7 @@ func publicSecret(m proto.Message) *tlsv3.Secret {
 }
 
 // withoutCredential returns the configuration of a filter without the credential with which the agent fetches the
-// module. It fails if the message is not the configuration of a WebAssembly filter; such a message must not be shown.
+// module. It fails if the message is not the configuration of a WebAssembly filter. Such a message must not be shown.
 func withoutCredential(m proto.Message) (proto.Message, error) {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	filter, err := config.GetTypedConfig().UnmarshalNew()

@@ -19,7 +19,7 @@ type Standing struct {
 	Why   string `json:"why,omitempty"` // reason of the state
 	// Named are the servers of Gateways, in the proxy's listeners, that name the Secret.
 	Named []string `json:"named_by,omitempty"`
-	// Wanted are the proxies of the Secret's namespace that request it.
+	// Wanted are the node IDs of the proxies that request the Secret, in the namespace of the explained proxy.
 	Wanted []string `json:"wanted_by"`
 }
 
@@ -56,7 +56,7 @@ func namedBy(st Stream, secret string) (objects []string) {
 }
 
 // SecretsOf returns the names of the Secrets that a cluster or a listener makes Envoy request over ADS. Names may
-// repeat, and have no order. The error is that of JSON.
+// repeat, and have no order. Without such Secrets the result is nil. The error is that of JSON.
 func SecretsOf(r *xds.Resource) (names []string, err error) {
 	raw, err := JSON(r)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
 // Status returns an encoded ClientConfig for every stream, sorted by proxy. A proxy with two streams occurs twice. It
-// has the form of istiod's response to istio.io/debug/syncz (istio: pilot/pkg/xds/statusgen.go). The node ID in a
-// ClientConfig is name.namespace, which istioctl prints. The node's metadata has the cluster, the agent's version and
-// the namespace. `istioctl proxy-status --namespace` selects by the namespace. Status fails if a ClientConfig does not
-// encode; the error names the proxy.
+// is nil without streams. It has the form of istiod's response to istio.io/debug/syncz (istio:
+// pilot/pkg/xds/statusgen.go). The node ID in a ClientConfig is Stream.Proxy, which istioctl prints. The node's
+// metadata has the cluster, the agent's version and the namespace. `istioctl proxy-status --namespace` selects by the
+// namespace. Status fails if a ClientConfig does not encode. The error names the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {
@@ -58,7 +58,8 @@ func (s TypeStatus) status() statusv3.ConfigStatus {
 	return statusv3.ConfigStatus_STALE
 }
 
-// Word returns the state as a word for operators: REFUSED, WITHHELD, SYNCED, WARMING, NOT SENT or PENDING.
+// Word returns the state as a word for operators. It is the first of these words that applies: REFUSED, WITHHELD,
+// SYNCED, WARMING, NOT SENT (no subscription or no response yet), PENDING (not acknowledged yet).
 func (s TypeStatus) Word() string {
 	switch {
 	case len(s.Refused) > 0:
@@ -75,7 +76,8 @@ func (s TypeStatus) Word() string {
 	return "PENDING"
 }
 
-// StatusCode returns the HTTP status for an error of this package. For other errors it is 500.
+// StatusCode returns the HTTP status of an error of this package that has one. For other errors, and for nil, it is
+// 500.
 func StatusCode(err error) int {
 	var e httpError
 	if errors.As(err, &e) {

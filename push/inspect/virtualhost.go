@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// VirtualHost returns one virtual host of a route configuration. It decodes only the piece that contains the virtual
-// host. It returns nil for a nil r, and if r does not have the virtual host. The error reports that the bytes do not
-// decode, which is a fault of the builders. The caller owns the result.
+// VirtualHost returns one virtual host of a route configuration. It returns nil for a nil r, and if r does not have the
+// virtual host. It decodes only the piece that contains the virtual host, or the whole body if r has no pieces. The
+// error reports that the bytes do not decode, which is a fault of the builders. The caller owns the result.
 func VirtualHost(r *xds.Resource, name string) (*routev3.VirtualHost, error) {
 	if r == nil {
 		return nil, nil

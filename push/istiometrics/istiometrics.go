@@ -1,11 +1,11 @@
 // Package istiometrics provides Istio's request metrics for proxies without Istio's filter istio.stats. In these
-// proxies, Envoy's stats access logger counts requests by the labels of this package. When the proxy's page of metrics
-// is read, Page translates these labels into Istio's.
+// proxies, Envoy's stats access logger counts requests and connections by the labels of this package. When the proxy's
+// page of metrics is read, Page translates these labels into Istio's.
 //
-// Envoy counts by few and cheap labels: one has the whole workload of the peer, and one the peer's service. If Envoy
-// split these into Istio's labels by CEL, a request would cost 1.6 ms of the proxy's time instead of 0.2 ms (measured
-// with Envoy 1.40). Labels with the proxy's own workload would make listeners of different workloads differ. So Page
-// splits the labels, and adds those of the proxy's own workload.
+// Envoy counts by few and cheap labels. One label has the whole workload of the peer, and one the peer's service. If
+// Envoy split these into Istio's labels by CEL, a request would cost 1.6 ms of the proxy's time instead of 0.2 ms
+// (measured with Envoy 1.40). Labels with the proxy's own workload would make listeners of different workloads differ.
+// So Page splits the labels, and adds those of the proxy's own workload.
 //
 // Owns: names of metrics and labels.  Reads: lines of Envoy's page.  Never: a clock, a file.
 package istiometrics
@@ -74,7 +74,7 @@ type Workload struct {
 }
 
 // Of returns the Workload for WORKLOAD_NAME, NAMESPACE, CLUSTER_ID and LABELS of a node's metadata. labels may be nil.
-// It computes the canonical service and revision as Istio's injector does: from labels, else the workload's name and
+// As in Istio's injector, the canonical service and revision come from labels. Without such labels they are name and
 // "latest" (https://istio.io/latest/docs/reference/config/metrics/).
 func Of(name, namespace, cluster string, labels map[string]string) Workload {
 	first := func(last string, keys ...string) string {

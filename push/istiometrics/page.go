@@ -17,15 +17,15 @@ var (
 )
 
 // Page is a writer that translates Envoy's page of metrics, in Prometheus' format, and writes the result to another
-// writer. Istio's metrics get Istio's names and labels, and other lines stay unchanged. A Page is for one page, and not
-// safe for concurrent use.
+// writer. Istio's metrics get Istio's names and labels, and other lines stay unchanged. Labels that do not parse stay
+// unchanged too. A Page is for one page, and not safe for concurrent use.
 type Page struct {
 	to  io.Writer
 	own Workload
 	out []byte // memory of the translated lines, reused
-	// sums maps the text of a series to its value, for series that are sums of several series of Envoy because labels
-	// are left out. names has these texts in order of occurrence. All series are of one metric, because Envoy's page
-	// lists a metric's series together.
+	// sums maps the text of a series to its value. It contains the series that may be sums of several series of Envoy,
+	// because labels are left out. names has the same texts in order of occurrence. All series are of one metric,
+	// because Envoy's page lists a metric's series together.
 	sums  map[string]float64
 	names []string
 	// counted and translated are Envoy's and Istio's labels of the last series, without le. The series of a histogram
@@ -38,8 +38,8 @@ type Page struct {
 // is translated.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
-// Write translates lines and writes them, except sums, which follow at the end of their metric. lines has to consist of
-// whole lines, and is not kept. The error is that of the underlying writer; then the result is 0.
+// Write translates lines and writes them. The sums of a metric are written later, at the end of the metric. lines must
+// consist of whole lines, and is not kept. The result is len(lines), or 0 with the error of the underlying writer.
 func (p *Page) Write(lines []byte) (int, error) {
 	p.out = p.out[:0]
 	for rest := lines; len(rest) > 0; {
@@ -67,7 +67,7 @@ func (p *Page) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Flush writes the sums of the last metric. The caller must call it at the end of the page. The error is that of the
+// Flush writes the sums of the last metric. The caller must call it at the end of the page. It returns the error of the
 // underlying writer.
 func (p *Page) Flush() error {
 	p.out = p.out[:0]
@@ -88,7 +88,7 @@ func (p *Page) writeSums() {
 	clear(p.sums)
 }
 
-// series translates one line, METRIC{LABELS} VALUE. A line that does not parse stays unchanged.
+// series translates one line without envoyPrefix, METRIC{LABELS} VALUE. A line that does not parse stays unchanged.
 func (p *Page) series(line string) {
 	open, shut := strings.IndexByte(line, '{'), strings.LastIndexByte(line, '}')
 	if open < 0 || shut < open {
@@ -127,7 +127,7 @@ func (p *Page) series(line string) {
 	p.sums[name] += number
 }
 
-// parse parses labels in Envoy's notation: NAME="VALUE", separated by commas. In values \, " and newlines are escaped.
+// parse parses labels in Envoy's notation, NAME="VALUE", separated by commas. In values \, " and newlines are escaped.
 // ok is false if the text does not parse.
 func parse(text string) (out []label, ok bool) {
 	for text != "" {

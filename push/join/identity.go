@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// check compares the caller's identity with the namespace and service account that its node claims. It returns nil if
-// identity is empty (plain text) or Checked is false. Errors have the gRPC status PermissionDenied.
+// check compares the caller's identity with the namespace and service account that its node claims. An account that the
+// node does not state is not compared. check returns nil if identity is empty (plain text) or Checked is false. Errors
+// have the gRPC status PermissionDenied.
 func (p Planner) check(identity string, node view.Node) error {
 	if identity == "" || !p.Checked {
 		return nil
@@ -36,8 +37,8 @@ func (p Planner) check(identity string, node view.Node) error {
 var errForeign = errors.New("of another trust domain")
 
 // Verified returns the namespace and service account that an authenticated identity (a SPIFFE ID) proves. For an empty
-// identity, on plain text, it returns the zero Identity. It fails if identity is not a SPIFFE ID, if its trust domain
-// is not trustDomain, or if its path is not /ns/NAMESPACE/sa/ACCOUNT; the Identity is then zero.
+// identity, on plain text, it returns the zero Identity and no error. It fails if identity is not a SPIFFE ID, if its
+// trust domain is not trustDomain, or if its path is not /ns/NAMESPACE/sa/ACCOUNT. With an error the Identity is zero.
 func Verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
 		return view.Identity{}, nil

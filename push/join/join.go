@@ -1,6 +1,7 @@
-// Package join admits proxies. It makes three checks: the client's identity permits the proxy that the node claims to
-// be, the names in the node exist, and this replica's state is new enough for the client. Then it plans the view: the
-// configuration that all proxies with equal inputs share.
+// Package join admits proxies. It checks that the client's identity permits the proxy that the node claims to be, that
+// the names in the node exist, and that this replica's state is new enough for the client. The fleet may delay or
+// refuse the client, and a machine may be registered. Then Join plans the view, the configuration that all proxies with
+// equal inputs share.
 //
 // Owns: the order of these steps, and the views until Proxy.Leave. Reads: the authenticated identity, the node, the
 // snapshot (the newest stored records). Never: authorises by a node's statements; plans separately for a network or
@@ -42,13 +43,13 @@ type Plans interface {
 
 // Mirror is the part of the snapshots that joins need; mirror.Mirror implements it.
 type Mirror interface {
-	// Ready returns an error while no complete snapshot is published.
+	// Ready returns an error while no complete snapshot is published, or while a stored value does not decode.
 	Ready() error
-	// ConfirmAt waits until the snapshot is not older than a client's state. If ctx ends first, the error is
-	// mirror.ErrBehind.
+	// ConfirmAt waits until the snapshot is not older than a client's state. If ctx ends first, it returns an error.
+	// The error wraps mirror.ErrBehind if this replica cannot read the client's state.
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
-	// ConfirmNow waits until the snapshot is as new as the store at the time of the call. If ctx ends first, it
-	// returns an error.
+	// ConfirmNow waits until the snapshot is as new as the store at the time of the call. It returns an error if ctx
+	// ends first, or if the store does not answer.
 	ConfirmNow(ctx context.Context) error
 	// Current returns the newest snapshot. After Ready has returned nil, it is not nil.
 	Current() *mirror.Snapshot
@@ -67,7 +68,8 @@ type Fleet interface {
 // Seat is one stream that the fleet counts. Leave ends the count, and is called once.
 type Seat interface{ Leave() }
 
-// Planner implements serve.Planner. All fields except Machines must be set. It is safe for concurrent use.
+// Planner implements serve.Planner. Plans, Mirror, Fleet, Scopes and Clients must be set. It is safe for concurrent
+// use.
 type Planner struct {
 	Plans  Plans   // plans views
 	Mirror Mirror  // the snapshots
@@ -80,7 +82,7 @@ type Planner struct {
 	// Checked requires that the namespace and service account in the node are those of the authenticated identity
 	// (PILOT_ENABLE_XDS_IDENTITY_CHECK).
 	Checked     bool
-	TrustDomain string              // only identities of this trust domain may receive Secrets of their namespace
+	TrustDomain string              // only identities of this trust domain may receive Secrets or register machines
 	Routers     view.RouterSettings // settings of gateways
 }
 
@@ -90,7 +92,7 @@ var _ serve.Planner = Planner{}
 // it. It implements serve.Proxy, and is safe for concurrent use.
 type Proxy struct {
 	*plan.Proxy
-	Seat    Seat
+	Seat    Seat                        // ended by Leave
 	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
 	machine *machines.Connection        // nil: the proxy is not a registered machine
 }
@@ -100,17 +102,18 @@ var (
 	_ serve.HealthReporter   = (*Proxy)(nil)
 )
 
-// ReportHealth implements serve.HealthReporter: it stores the health of a registered machine. It has no effect for
-// other proxies.
+// ReportHealth implements serve.HealthReporter. It stores the health of a registered machine, and has no effect for
+// other proxies. message is the reason why the machine is unhealthy.
 func (p *Proxy) ReportHealth(healthy bool, message string) {
 	if p.machine != nil {
 		p.machine.Health(healthy, message)
 	}
 }
 
-// Confirm implements serve.Proxy: it waits until the proxy's set is planned from a snapshot as new as the store at the
-// time of the call, for five seconds at most. Errors are gRPC statuses: Unavailable if the snapshot is older or the
-// plan loop fails, or the status for the end of ctx.
+// Confirm implements serve.Proxy. It waits until the proxy's set is planned from a snapshot as new as the store at the
+// time of the call, for five seconds at most. Errors are gRPC statuses. The status is Unavailable if the snapshot does
+// not become new enough in time, if the store does not answer, or if the plan loop fails. It is DeadlineExceeded or
+// Canceled if the time or ctx ends during planning.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -123,20 +126,24 @@ func (p *Proxy) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// Leave implements serve.Proxy: it ends the view, the registration of a machine, and the count of the stream. It is
-// called once.
+// Leave implements serve.Proxy. It ends the connection of a machine, the use of the view, and the count of the stream.
+// It is called once.
 func (p *Proxy) Leave() {
 	p.machine.Leave()
 	p.Proxy.Leave()
 	p.Seat.Leave()
 }
 
-// Join implements serve.Planner: it admits a client and plans its view. It blocks until the view is planned, or ctx
-// ends. moved is called after each change of the view. The caller calls Leave of the result. Errors:
+// Join implements serve.Planner. It admits a client and plans its view. It blocks until the view is planned, or ctx
+// ends. moved is called after each change of the view, possibly before Join returns, and must not block. Its argument
+// is fanout.Endpoints for a change of endpoints alone, otherwise fanout.Config. The caller calls Leave of the result
+// once. Errors:
 //
-//   - serve.ErrNotReady: no complete snapshot is known yet.
-//   - *serve.BehindError: this replica's state is older than the client's.
-//   - a gRPC status: the client is refused, or this replica cannot serve it.
+//   - serve.ErrNotReady: the plan loop has no complete snapshot yet.
+//   - *serve.BehindError: this replica's state is older than the client's, and stayed so for five seconds or until ctx
+//     ended.
+//   - a gRPC status: the client is refused, this replica cannot serve it, no complete snapshot is published, or ctx
+//     ends.
 //   - any other error: the node does not parse.
 func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	node, err := view.Parse(c.Node, p.Scopes.Cluster)
@@ -207,8 +214,9 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 	return proxy, nil
 }
 
-// statusOf returns the gRPC status for an error of the plan loop: the status for the end of a context, or else
-// Unavailable, because the loop has ended or has recovered from a panic, and the client shall connect again.
+// statusOf returns the gRPC status for an error of the plan loop. For the end of a context this is the context's
+// status. Otherwise it is Unavailable, so that the client connects again, because the loop has ended or has recovered
+// from a panic.
 func statusOf(err error) error {
 	if of := status.FromContextError(err); of.Code() != codes.Unknown {
 		return of.Err()
@@ -224,7 +232,7 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// PlaceName returns the position of a snapshot in the chain of leaders' writes, in the form for clients (kv.Place). It
+// PlaceName returns the position of a snapshot in the chain of leaders' writes, in the text form of kv.Place. It
 // returns "" for a nil snapshot and for an unknown position.
 func PlaceName(s *mirror.Snapshot) string {
 	if s == nil || !s.Place().Known() {

@@ -42,8 +42,8 @@ type Scopes struct {
 // The node's cluster must be that of the proxy's token, or of the token for which the proxy's certificate was issued.
 // If the clusters differ, accept fails with PermissionDenied. Certificates from an older version of Navarch, or from
 // another CA, state no cluster. As in Istio, the clusters of one mesh trust each other's identities. But Secrets
-// belong to one cluster: if there are several clusters, a proxy whose credential does not prove its cluster is marked
-// by ClusterUnproved.
+// belong to one cluster. So if there are several clusters, a proxy whose credential does not prove its cluster is
+// marked by ClusterUnproved.
 func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {

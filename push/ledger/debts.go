@@ -7,7 +7,7 @@ import (
 )
 
 // maxDebts is a number of debts of one stream. A stream with so many debts first removes its debts for evicted
-// changes when it adds another. It equals the largest number of changes that both lanes keep.
+// changes when it adds another. Both lanes together keep at most as many changes.
 const maxDebts = 2 * maxChanges
 
 // Debts holds the debts of one stream: the changes of which the stream was notified and which its client has not
@@ -15,7 +15,7 @@ const maxDebts = 2 * maxChanges
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
-	since time.Time  // from then on the client is behind: the last payment, or the first debt after none
+	since time.Time  // time of the last payment, or of the first debt after there was none
 	over  bool       // the stream has ended
 }
 
@@ -50,9 +50,9 @@ func (d *Debts) Len() int {
 }
 
 // Pay removes the n oldest debts, or all if there are fewer, because the client has received their changes at the
-// time now. Each change counts as refused by the client if refused returns true for the change's first revision,
-// otherwise as acknowledged. refused(since) reports whether the client refuses a version from the revision since or a
-// later one. Pay calls refused with the lock held, so refused must not call methods of d.
+// time now. n must not be negative. Each change counts as refused by the client if refused returns true for the
+// change's first revision, otherwise as acknowledged. refused(since) reports whether the client refuses a version from
+// the revision since or a later one. Pay calls refused with the lock held, so refused must not call methods of d.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return

@@ -13,8 +13,9 @@
 // the client is up to date, the stream pays all debts that it had before it read its newest set. The loop calls Seal
 // when all streams are notified. A publication of endpoints that changes no proxy is not recorded.
 //
-// The cost for a stream is one append and one payment for each change of its view, without a shared lock. Parts are
-// made by namespace, because a tenant sees only the counts of its own namespaces.
+// The cost for a stream is one append and one payment for each change of its view. The streams share no lock, except
+// when the last client answers a change and a caller waits for this event. Parts are made by namespace, because a
+// tenant sees only the counts of its own namespaces.
 package ledger
 
 import (
@@ -58,7 +59,8 @@ type Plan struct {
 	Lane Lane
 	// First and Last are the store's revisions of the first and the last edit.
 	First, Last int64
-	// Since is the time at which the first edit was committed; zero: unknown, and the present time is used.
+	// Since is the time at which the first edit was committed. If it is zero (unknown) or in the future, the present
+	// time is used.
 	Since time.Time
 	// Objects contains the objects of the edits, sorted.
 	Objects []model.Key
@@ -106,7 +108,7 @@ type Part struct {
 }
 
 // Ledger contains the newest changes. New creates it. It is safe for concurrent use, except Begin and Seal, which only
-// the plan loop calls. A nil Ledger ignores Begin, Seal and Debt; its other methods must not be called.
+// the plan loop calls, and Report. A nil Ledger ignores Begin, Seal and Debt; its other methods must not be called.
 type Ledger struct {
 	current  atomic.Pointer[Change] // being published; nil between publications
 	notified atomic.Int64
@@ -128,7 +130,8 @@ type lane struct {
 func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
 
 // Begin records a publication before its streams are notified. Publications of endpoints without changed views are not
-// recorded. A lower revision than the last one (etcd was restored) evicts all changes of the lane.
+// recorded. The oldest changes above the bounds of the lane are evicted. If p.Last is lower than that of the lane's
+// newest change (etcd was restored), all earlier changes of the lane are evicted.
 func (l *Ledger) Begin(p Plan) {
 	if l == nil || p.Lane == Endpoints && len(p.Views) == 0 {
 		return
@@ -235,7 +238,7 @@ func (l *Ledger) Seal(revision int64) {
 }
 
 // Debt returns the Part for which a notified stream of a namespace adds a debt (Debts.Owe). It returns nil if no
-// change is being published, or if the change affects no view of the namespace.
+// recorded change is being published, or if the change affects no view of the namespace.
 func (l *Ledger) Debt(namespace string) *Part {
 	if l == nil {
 		return nil
@@ -246,12 +249,12 @@ func (l *Ledger) Debt(namespace string) *Part {
 	return nil
 }
 
-// Notified returns the store's revision up to which all streams are notified; 0 before the first plan.
+// Notified returns the store's revision up to which all streams are notified; 0 before the first call of Seal.
 func (l *Ledger) Notified() int64 { return l.notified.Load() }
 
-// Changed returns a channel that is closed at the next event that may end a wait: all clients have answered a change,
-// or the streams are notified of a newer revision. Callers call Changed before they read the state, so that no event
-// is missed.
+// Changed returns a channel that is closed at the next event that may end a wait. Such an event is the last answer to a
+// change, the end of a recorded publication, or another revision of Notified. Callers call Changed before they read
+// the state, so that no event is missed.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // Report describes one change for a caller, limited to the namespaces that the caller may see.
 type Report struct {
 	Lane        Lane
-	First, Last int64     // revisions of the store
-	Since       time.Time // time of the commit of the first edit
-	Objects     []string  // results of model.Key.String; at most 16 of one namespace
+	First, Last int64     // revisions of the store, of the first and the last edit
+	Since       time.Time // time of the commit of the first edit or, if unknown, of the publication
+	Objects     []string  // results of model.Key.String; at most 16 of one namespace, of at most 64 namespaces
 	More        int       // number of further objects that the caller may see
 	Counts
 }
@@ -39,9 +39,9 @@ func (c Counts) Plus(o Counts) Counts {
 		Took: c.Took.plus(o.Took)}
 }
 
-// Until returns the time from the commit until a share (0 to 1) of the affected clients that have not gone had
-// acknowledged. It returns false if fewer have acknowledged, or if no client is affected. The time is rounded up as in
-// Took.
+// Until returns the time from the commit until a share (0 to 1) of the affected clients had acknowledged. Clients that
+// are gone do not count, and clients that refused count. It returns 0 and false if fewer have acknowledged, if no
+// client counts, or if share is 0. The time is rounded up to the end of a bucket of Took, but is at most Took.Longest.
 func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
@@ -86,9 +86,9 @@ func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, v
 	return r, all || len(r.Objects) > 0 || r.Views > 0
 }
 
-// Changes returns the recorded changes of both lanes, newest first. sees selects the visible namespaces. If all is
-// true, the caller sees everything: changes without visible objects or views are then included. The caller owns the
-// result.
+// Changes returns the recorded changes of both lanes, newest first; nil without changes. sees selects the visible
+// namespaces. Changes without visible objects and views are included only if all is true, for a caller that may see
+// everything. The caller owns the result.
 func (l *Ledger) Changes(sees func(namespace string) bool, all bool) (out []Report) {
 	for _, c := range l.recorded() {
 		if r, visible := c.report(sees, all); visible {
@@ -108,33 +108,34 @@ func (l *Ledger) recorded() []*Change {
 	return append(slices.Clone(l.lanes[Config].changes), l.lanes[Endpoints].changes...)
 }
 
-// Object selects the object whose delivery is awaited. A nil Is selects no object: the whole revision is awaited.
+// Object selects the object whose delivery is awaited. If Is is nil, the whole revision is awaited.
 type Object struct {
-	Namespace string // empty for an object without a namespace
-	Is        func(model.Key) bool
+	Namespace string               // empty for an object without a namespace
+	Is        func(model.Key) bool // reports whether a key is that of the object
 }
 
 // Target describes the changes that a wait for a delivery is about.
 type Target struct {
-	Counts Counts
+	Counts Counts // sum of the visible counts of Changes
 	// Exact states that the newest change of the requested object is known, and that the Target consists of this
 	// change. Otherwise the Target consists of all changes up to the revision.
 	Exact bool
-	// Changes are the changes that Counts sums up. Empty: no visible recorded change contains the revision, or no
-	// recorded change contains the requested object. If Exact is false and an object is requested, the one change has
-	// more objects than it lists, and may contain the object.
+	// Changes are the changes that Counts sums up. It is empty if no visible recorded change contains the revision, or
+	// if an object is requested and no visible recorded change may contain it. If Exact is false and an object is
+	// requested, the one change has more objects than it lists, and may contain the object.
 	Changes []Report
 	// Of selects the changes whose debts delay the Target (Debts.Owes).
 	Of func(*Change) bool
-	// Paid states that all clients of the visible namespaces have acknowledged or refused the changes that Of selects,
-	// or are gone.
+	// Paid states that all clients of the visible namespaces have acknowledged or refused the recorded changes that Of
+	// selects, or are gone. It is false while such a change is being published.
 	Paid bool
 }
 
 // Find returns the Target of a wait for the delivery of a revision. The Target is the newest change up to the revision
-// that contains the object. If no object is requested, or no recorded change is known to contain it, the Target is all
-// changes up to the revision. Counts and Changes then contain only the changes with the revision itself, or the newest
-// change that may contain the object. sees and all limit the counts as in Changes.
+// that contains the object. If no object is requested, if no change may contain it, or if the newest such change does
+// not list it, the Target is all changes up to the revision. Counts and Changes then contain only the changes with the
+// revision itself or, for an object, the newest change that may contain it. sees and all limit the counts as in
+// Ledger.Changes.
 func (l *Ledger) Find(revision int64, object Object, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
 	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}

@@ -8,12 +8,12 @@ import (
 // Delivery describes how one change of configuration reached the proxies of one tenant at this replica.
 type Delivery struct {
 	Tenant       string
-	Acknowledged int
-	Refused      int
+	Acknowledged int // clients that acknowledged
+	Refused      int // clients that refuse a version of the change
 	Gone         int // streams that ended before their client acknowledged
-	Pending      int // clients that had not answered when the change left the ledger
-	// Most is the time from the commit until 99 % of the affected proxies that have not gone had acknowledged. 0:
-	// fewer have acknowledged.
+	Pending      int // clients that had not answered when the change was evicted; otherwise 0
+	// Most is the time from the commit until 99 % of the affected proxies that have not gone had acknowledged. It is
+	// rounded up as in Counts.Until. 0: fewer have acknowledged.
 	Most time.Duration
 }
 
@@ -25,8 +25,8 @@ type reports struct {
 
 // Report makes the ledger report each tenant's delivery of each change of configuration, once. The report is made
 // when each client has acknowledged or refused the change or has gone, or when the change is evicted. Tenants without
-// affected proxies are not reported. deliver may be called by any goroutine, with locks held: it must not block or
-// call the ledger. Report must be called before the first change.
+// affected proxies are not reported. tenant returns the tenant of a namespace. Any goroutine may call deliver, with
+// locks held, so deliver must not block or call the ledger. Report must be called before the first change.
 func (l *Ledger) Report(tenant func(namespace string) string, deliver func(Delivery)) {
 	l.reports = &reports{tenant, deliver}
 }

@@ -64,8 +64,10 @@ func (h *histogram) read() (t Took) {
 // Took is a histogram of the times from the commit of a change to its acknowledgements. Histograms of several replicas
 // can be added (Counts.Plus).
 type Took struct {
-	Counts  []int         `json:"counts,omitempty"`     // by bucket, without trailing zeros; bucket i ends at 1 ms * 2^(i/2)
-	Longest time.Duration `json:"longest_ns,omitempty"` // exact
+	// Counts is the number of acknowledgements by bucket, without trailing zeros. Bucket i ends at 1 ms * 2^(i/2).
+	// There are at most 40 buckets, and the last one also contains longer times.
+	Counts  []int         `json:"counts,omitempty"`
+	Longest time.Duration `json:"longest_ns,omitempty"` // the longest time, exact; 0 without acknowledgements
 }
 
 // total returns the number of acknowledgements.
@@ -89,8 +91,8 @@ func (t Took) plus(o Took) Took {
 }
 
 // until returns the time within which a share of a number of clients had acknowledged. It returns false if fewer have
-// acknowledged, or if the number is 0. The time is the end of a bucket, at most 41 % too long, or the exact longest
-// time.
+// acknowledged, or if the share or the number is 0. The time is the end of a bucket, at most 41 % too long, or the
+// exact longest time.
 func (t Took) until(share float64, of int) (time.Duration, bool) {
 	want := int(math.Ceil(share * float64(of)))
 	if want <= 0 || t.total() < want {

@@ -66,7 +66,8 @@ func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Ti
 // foundIn reports whether the holders were found in this snapshot.
 func (a *addresses) foundIn(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
-// wait returns the time for which the holders are still used before another snapshot is searched; 0 or less: none.
+// wait returns the time for which the holders are still used before another snapshot is searched. If it is 0 or less,
+// the holders are out of date.
 func (a *addresses) wait(now time.Time) time.Duration {
 	if a.holders == nil || now.Before(a.at) {
 		return 0
@@ -139,7 +140,7 @@ func (all holders) read(r model.Record) {
 }
 
 // add adds addresses of a holder, in any notation of the configuration. Names, paths, and ranges of several addresses
-// are ignored: the machines behind a ServiceEntry may be in such a range.
+// are ignored, because the machines behind a ServiceEntry may be in such a range.
 func (all holders) add(h holder, addresses ...string) {
 	for _, text := range addresses {
 		a, err := netip.ParseAddr(text)

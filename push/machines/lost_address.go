@@ -53,9 +53,9 @@ func (r *Registry) markEdited(edits []mirror.Edit) {
 	}
 }
 
-// refreshTaken updates the reports of the marked machines: whether another object has taken their address. It searches
-// the configuration at most once in holdersFor. It returns the time until it must be called again, or an hour if no
-// machine is marked.
+// refreshTaken records in the reports of the marked machines whether a Pod or Service has their address, and removes
+// the marks. It searches the configuration at most once in holdersFor. It returns the time until it must be called
+// again, or an hour if no machine is marked.
 func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

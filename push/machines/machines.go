@@ -1,12 +1,12 @@
 // Package machines registers machines at their own request. For a proxy whose node names a WorkloadGroup
 // (AUTO_REGISTER_GROUP), a WorkloadEntry is created. For a proxy whose node names a WorkloadEntry (WORKLOAD_ENTRY), the
-// machine's health is stored in that entry. This package is the part of the replicas: it decides which machines may
-// register and what their entries contain, and reports them to the leader. The leader writes the entries
+// machine's health is stored in that entry. This package is the part of the replicas. It decides which machines may
+// register and the content of their entries, and reports the machines to the leader. The leader writes the entries
 // (store/machines).
 //
 // Owns: the machines that are connected to this replica, and their reports in registrations/.  Reads: the proven
 // identity with its credential, the node, the newest snapshot, reports of other replicas.  Never: trusts a node's
-// statements on the traffic that a machine receives, except its address; writes WorkloadEntries.
+// statements on the traffic that a machine receives, except its address, network and locality; writes WorkloadEntries.
 package machines
 
 import (
@@ -43,7 +43,7 @@ const (
 type Config struct {
 	Replica  string                  // name in the fleet
 	Snapshot func() *mirror.Snapshot // returns the newest snapshot; not nil
-	Grace    time.Duration           // time for which a departed machine is reported as disconnected; 0: machines.DefaultGrace
+	Grace    time.Duration           // time for which a departed machine is reported as disconnected; 0: 10 s
 	Log      *slog.Logger            // nil: slog's default
 }
 
@@ -101,9 +101,10 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register registers a machine until Connection.Leave. It returns nil without an error if the node requests no
-// registration, or if r is nil. credential distinguishes callers of one identity (attest.Caller.Credential); it may be
-// empty. raw is the encoded node. The error is a gRPC status:
+// Register registers a machine until Connection.Leave. After that the machine is reported as disconnected for
+// Config.Grace. Register returns nil without an error if the node requests no registration, or if r is nil. credential
+// distinguishes callers of one identity (attest.Caller.Credential); it may be empty. raw is the encoded node. The error
+// is a gRPC status:
 //   - PermissionDenied: the proven identity does not permit the registration.
 //   - FailedPrecondition: the group or the entry does not exist, no entry can be made of the group, another machine is
 //     connected with the same entry, or the address is unusable or belongs to another object.

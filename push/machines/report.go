@@ -25,9 +25,10 @@ const (
 	writes    = 100              // limit of writes per second, and per round
 )
 
-// Run writes the reports of this replica's machines to store until ctx ends, and then deletes the reports and returns
-// nil. changes is the subscription to the mirror's changes (mirror.Mirror.Subscribe), by which Run notices groups that
-// appear or vanish. Failed writes are logged and repeated. The error means that store cannot follow the folder of
+// Run writes the reports of this replica's machines to store until ctx ends. Then it deletes the reports, if store
+// answers within a second, and returns nil. changes is the subscription to the mirror's changes
+// (mirror.Mirror.Subscribe). By these changes Run notices groups that appear or vanish, and Pods and Services that get
+// a machine's address. Failed writes are logged and repeated. The error means that store cannot follow the folder of
 // reports. Run is called once.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)

@@ -16,13 +16,13 @@ type Delta struct {
 }
 
 // Diff returns the visible resources that differ between two stacks, sorted by name, so that all replicas respond
-// alike. It compares pointers, because resources with equal bytes are one pointer. The cost is proportional to the
-// number of hash buckets that differ. The caller owns the result.
+// alike; nil without differences. It compares pointers, because resources with equal bytes are one pointer. Parts that
+// the manifests share are not compared, so a small difference costs little. The caller owns the result.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
 // Join returns the result of Diff. It compares the manifests of one layer by the function diffLayer, which is
-// DiffLayer or a cache of DiffLayer's results. A cache is useful because many stacks have a layer in common. Join
-// does not change the results of diffLayer.
+// DiffLayer or a cache of DiffLayer's results. Join calls it only for layers whose manifests differ. A cache is useful
+// because many stacks have a layer in common. Join does not change the results of diffLayer.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -66,8 +66,9 @@ func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	return visibleOrNil(has)
 }
 
-// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It compares
-// pointers, and treats markers (Hidden, Pending) like resources. Each manifest may be nil. The caller owns the result.
+// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name; nil without
+// differences. It compares pointers, and treats markers (Hidden, Pending) like resources. Each manifest may be nil. The
+// caller owns the result.
 func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:

@@ -21,8 +21,8 @@ import (
 // use.
 //
 // Resources are in a hash table of pages and buckets. With returns a manifest that shares all unchanged pages and
-// buckets with its receiver. An edit of one resource therefore copies one bucket and one page, for any number of
-// resources, and a comparison of the two manifests reads only these. A growing table adds one page at a time. Each
+// buckets with its receiver. An edit of one resource therefore copies one bucket, one page and the list of pages. A
+// comparison of the two manifests skips the shared pages and buckets. A growing table adds one page at a time. Each
 // added page splits one other page, so no edit moves all resources.
 type Manifest struct {
 	pages  []page // all of the same length: pageSize, or less for a single page
@@ -76,7 +76,7 @@ func Of(resources ...*xds.Resource) *Manifest {
 	return m.With(resources, nil)
 }
 
-// Len returns the number of resources, including markers.
+// Len returns the number of resources, including markers (Hidden, Pending). It is 0 for a nil manifest.
 func (m *Manifest) Len() int {
 	if m == nil {
 		return 0
@@ -84,7 +84,7 @@ func (m *Manifest) Len() int {
 	return m.size
 }
 
-// Get returns the resource or marker with a name, or nil.
+// Get returns the resource or marker with a name; nil without such a resource, and for a nil manifest.
 func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil

@@ -18,8 +18,9 @@ const (
 	NumLayers        // the number of layers; not a layer
 )
 
-// Stack contains the resources of one type of a view: one manifest for each layer, some of which may be nil. A
-// resource is visible if no upper layer has its name. Stacks are comparable, and equal stacks have equal resources.
+// Stack contains the resources of one type of a view, in one manifest for each layer. A manifest may be nil. A resource
+// is visible if it is not a marker (Hidden, Pending) and no upper layer has its name. Stacks are comparable, and equal
+// stacks have equal resources.
 type Stack [NumLayers]*Manifest
 
 // Hidden returns a marker for an upper layer. The marker hides the resource with this type and name in lower layers.
@@ -69,7 +70,8 @@ func visibleOrNil(r *xds.Resource) *xds.Resource {
 	return r
 }
 
-// Len returns the sum of the lengths of the layers. It is an upper bound of the number of visible resources.
+// Len returns the sum of the lengths of the layers, including markers. It is an upper bound of the number of visible
+// resources.
 func (s Stack) Len() int {
 	n := 0
 	for _, m := range s {
@@ -198,8 +200,8 @@ type Set struct {
 	Bootstrap *xds.Resource
 	// Revision is the store's revision with which the set was planned.
 	Revision int64
-	// Plan is the number of the plan that last changed the configuration. Changes of endpoints and Secrets do not
-	// count. It increases within a process; numbers of different processes cannot be compared.
+	// Plan is the number of the plan that last changed the configuration. Changes of endpoints, Secrets and registry
+	// credentials do not count. It increases within a process; numbers of different processes cannot be compared.
 	Plan int64
 	// FastHosts lists the hosts whose endpoints the fast path has planned most recently, sorted. Assignments of these
 	// hosts do not wait for configuration. The host of an assignment is the part of its name after the last "|".

@@ -17,7 +17,7 @@ type Sum struct {
 // NameSum is a digest of a set of names, with the properties of Sum.
 type NameSum struct {
 	Len   int // number of names
-	Bytes int // length of all names
+	Bytes int // length of all names in bytes
 	names uint64
 }
 
@@ -31,10 +31,10 @@ func (s *Sum) Add(name, version string) {
 	s.versions += paired(h, version)
 }
 
-// Add adds a name to the set.
+// Add adds a name to the set. It is not safe for concurrent use.
 func (s *NameSum) Add(name string) { s.add(maphash.String(nameSeed, name), 1, len(name)) }
 
-// Remove removes a name from the set. The name must have been added.
+// Remove removes a name from the set. The name must have been added. Remove is not safe for concurrent use.
 func (s *NameSum) Remove(name string) { s.add(maphash.String(nameSeed, name), -1, len(name)) }
 
 // add adds (times = 1) or removes (times = -1) a name with a hash and a length in bytes.
@@ -100,7 +100,7 @@ func (s *Sum) cover(below Stack, upper *Manifest) {
 }
 
 // Sum returns the Sum of the visible resources. The sums of single layers, and of a scope with a variant, are cached.
-// The cost is therefore proportional to the size of the layers Workload and Overlay, which are small.
+// The cost of further calls is therefore proportional to the size of the layers Workload and Overlay, which are small.
 func (s Stack) Sum() Sum {
 	total := s.shared().sum
 	for i := Workload; i < NumLayers; i++ {

@@ -11,15 +11,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// access is the enforced rules of the AuthorizationPolicies of one port, by name.
+// access holds the enforced rules of the AuthorizationPolicies of one port, by name.
 type access struct {
 	allow, deny map[string]accessRule
 	allows      bool // the port has an ALLOW filter
 	closed      bool // the port refuses traffic because a policy cannot be enforced
 }
 
-// accessOf returns the access of a group of chains. The chains of a port have the same policies. HTTP chains have all
-// parts of the policies, so TCP chains count only without HTTP chains.
+// accessOf returns the access of a group of chains. All chains of a port have the same policies. HTTP chains have all
+// parts of the policies, so TCP chains count only if there are no HTTP chains.
 func accessOf(g group) access {
 	a := access{allow: map[string]accessRule{}, deny: map[string]accessRule{}}
 	http := false
@@ -43,7 +43,7 @@ func accessOf(g group) access {
 	return a
 }
 
-// accessRule is one rule with its terms, which are compared with those of many other rules.
+// accessRule is one rule with its terms. The terms are computed once and compared with the terms of many other rules.
 type accessRule struct {
 	policy            *rbacv3.Policy
 	callers, requests term
@@ -60,7 +60,7 @@ func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
 }
 
 // access assesses the policies of one port: rules that grant access to further requests, and rules that refuse further
-// requests. A port that got its first ALLOW filter is left to allow, and a closed port to closes.
+// requests. The method allow assesses a port that gets its first ALLOW filter, and closes assesses a closed port.
 func (a *assessment) access(name string, inbound bool, old, new group) {
 	was, is := accessOf(old), accessOf(new)
 	if was.closed || is.closed {
@@ -96,7 +96,8 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 	risk(AccessNarrows, Medium, a.beyond(was.allow, is.allow), "requests that ALLOW rules allowed may be denied (403): %s")
 }
 
-// nameless assesses a port that loses mTLS. Its callers have no identity then, so rules that state one never match.
+// nameless assesses a port that loses mTLS. Its callers then have no identity, so rules that require an identity never
+// match.
 func (a *assessment) nameless(name string, inbound bool, g group) {
 	var allow, deny []string
 	is, others := accessOf(g), 0
@@ -139,9 +140,8 @@ func ruleList(rules []string) string {
 	return list(all)
 }
 
-// beyond returns the names of the rules in a that match requests which no single rule in b is known to match. The names
-// are sorted. A rule that both have costs one look-up, whatever its name. The other comparisons are bounded by the
-// budget.
+// beyond returns the names of the rules in a that no single rule in b is known to cover. The names are sorted. A rule
+// that both maps have costs one look-up, also if its name differs. The other comparisons are bounded by the budget.
 func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 	same := map[string]bool{}
 	for _, r := range b {
@@ -159,7 +159,7 @@ func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 	return names
 }
 
-// covers reports whether a rule is known to match all requests that another one matches.
+// covers reports whether a rule is known to match all requests that another rule matches.
 func (r accessRule) covers(other accessRule, by *budget) bool {
 	if !by.spend() || r.conditional && !proto.Equal(r.policy, other.policy) {
 		return false
@@ -190,7 +190,8 @@ type term struct {
 	identity bool   // of a leaf: it matches only callers with a certificate
 }
 
-// joined returns the term of several parts, without parts that have no effect.
+// joined returns the term that combines parts by op, which is both or either. It leaves out parts that have no effect.
+// It overwrites the array of parts.
 func joined(op string, parts []term) term {
 	decides, neutral := never, anything
 	if op == either {
@@ -225,7 +226,7 @@ func negated(t term) term {
 	return term{op: negation, parts: []term{t}}
 }
 
-// terms returns the terms of a list.
+// terms returns the terms of the elements of a list.
 func terms[P any](all []P, of func(P) term) (parts []term) {
 	for _, p := range all {
 		parts = append(parts, of(p))
@@ -243,6 +244,7 @@ func permissionsOf(p *rbacv3.Policy) term {
 	return joined(either, terms(p.GetPermissions(), permissionTerm))
 }
 
+// principalTerm returns the term of a principal.
 func principalTerm(p *rbacv3.Principal) term {
 	switch of := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_Any:
@@ -257,6 +259,7 @@ func principalTerm(p *rbacv3.Principal) term {
 	return term{text: digest(p.ProtoReflect(), maxDepth), identity: p.GetAuthenticated() != nil}
 }
 
+// permissionTerm returns the term of a permission.
 func permissionTerm(p *rbacv3.Permission) term {
 	switch of := p.GetRule().(type) {
 	case *rbacv3.Permission_Any:

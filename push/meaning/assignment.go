@@ -65,7 +65,7 @@ func usable(set Set, c *clusterv3.Cluster) int {
 	return usableIn(as[*endpointv3.ClusterLoadAssignment](set.Message(xds.Endpoint, name)))
 }
 
-// assignmentOf returns the model of an assignment. nil is an empty assignment.
+// assignmentOf returns the model of an assignment. A nil assignment counts as empty.
 func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
 	a := assignment{endpoints: map[socket]*endpointv3.LbEndpoint{}, usable: map[string]int{}, weights: map[place]string{},
 		sums: map[place]uint64{}}
@@ -105,7 +105,7 @@ func addressText(a *corev3.Address) string {
 	return brief(a)
 }
 
-// assignmentFacts compares two assignments of a name. If old is nil, the assignment is new. If new is nil, the
+// assignmentFacts compares two assignments of one name. If old is nil, the assignment is new. If new is nil, the
 // assignment is gone.
 func assignmentFacts(old, new *endpointv3.ClusterLoadAssignment) []Fact {
 	name := cmp.Or(new.GetClusterName(), old.GetClusterName())
@@ -153,8 +153,8 @@ func followsEndpoints(a, b assignment, at place) bool {
 	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
 }
 
-// endpointChange lists the endpoints that are new or gone. For each difference of other endpoints, it counts the
-// endpoints with this difference.
+// endpointChange lists the endpoints that are new or gone. Among the endpoints that stay, it counts the endpoints with
+// each difference.
 func endpointChange(a, b assignment) (c change) {
 	var gone, added []string
 	changed := map[string]int{}

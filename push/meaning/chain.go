@@ -16,8 +16,8 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
-// copyInto returns a function for protoreflect.Message.Range that sets each field in out, except the fields with the
-// names.
+// copyInto returns a function for protoreflect.Message.Range that sets each field in out, except the fields whose names
+// are in except.
 func copyInto(out protoreflect.Message, except ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
 	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if !slices.Contains(except, fd.Name()) {
@@ -41,7 +41,7 @@ type chain struct {
 	shares  rule            // the destinations of a TCP chain; the other fields are not set
 	filters []filter        // of connections, then of requests
 	index   map[string]int  // of filters, by name
-	taken   map[string]int  // the last number that put added to a name
+	taken   map[string]int  // the last number that put added to a name, minus 1
 	// statistics is the prefix of the statistics. Usually it follows from other settings.
 	statistics string
 	rest       *listenerv3.FilterChain // the fields outside of the model
@@ -154,7 +154,7 @@ func (c *chain) addFilter(name string, config proto.Message) {
 	c.put(shortFilter(name), f)
 }
 
-// put appends a filter under a name. It adds a number to a name that the chain already has.
+// put appends a filter under a name. If the chain already has the name, put adds a number to it.
 func (c *chain) put(name string, f filter) {
 	f.name = name
 	for _, is := c.index[f.name]; is; _, is = c.index[f.name] {
@@ -165,8 +165,8 @@ func (c *chain) put(name string, f filter) {
 	c.filters = append(c.filters, f)
 }
 
-// unusedKey returns a key that the map does not have: the given key, with a number if it is in use. The default chain
-// has the key "other connections".
+// unusedKey returns a key that the map does not have: the given key, or that key with a number. For the default chain
+// the key is "other connections".
 func unusedKey(key string, deflt bool, has map[string]chain) string {
 	if deflt {
 		key = "other connections"
@@ -298,7 +298,7 @@ func (c chain) compare(into *change, to chain) (facts []Fact) {
 	return facts
 }
 
-// filter returns the filter with a name; the zero filter if the chain does not have it.
+// filter returns the filter with a name, or the zero filter if the chain does not have it.
 func (c chain) filter(name string) filter {
 	if at, is := c.index[name]; is {
 		return c.filters[at]
@@ -325,7 +325,7 @@ func (c chain) policies(to chain) (facts []Fact) {
 	return facts
 }
 
-// compareFilters compares the filters by name, and their order.
+// compareFilters compares the filters by name, and their order. It returns the facts about the policies.
 func (c chain) compareFilters(into *change, to chain) []Fact {
 	a, b := c.filterNames(), to.filterNames()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b)))) {

@@ -109,7 +109,7 @@ func hasFields(m proto.Message) bool {
 	return m.ProtoReflect().IsValid() && proto.Size(m) > 0
 }
 
-// limitsOf returns the limits of a cluster, and clears them in the cluster.
+// limitsOf returns the limits of a cluster for the default priority, and clears them in the cluster.
 func limitsOf(m *clusterv3.Cluster) (limits [4]string) {
 	of := &clusterv3.CircuitBreakers_Thresholds{}
 	for _, t := range m.GetCircuitBreakers().GetThresholds() {
@@ -154,7 +154,7 @@ func configOf(m *corev3.Metadata) string {
 	return name
 }
 
-// clusterFacts compares two clusters of a name. If old is nil, the cluster is new. If new is nil, the cluster is
+// clusterFacts compares two clusters of one name. If old is nil, the cluster is new. If new is nil, the cluster is
 // gone.
 func clusterFacts(old, new *clusterv3.Cluster) []Fact {
 	f := Fact{Area: Clusters, Subject: "cluster " + shortCluster(nameOf(old, new))}
@@ -227,7 +227,7 @@ func (c cluster) compare(into *change, to cluster) {
 	into.others(c.rest, to.rest)
 }
 
-// orDefault returns a limit; "Envoy's default" for an empty one.
+// orDefault returns a limit, or "Envoy's default" for an empty limit.
 func orDefault(limit string) string {
 	if limit == "" {
 		return "Envoy's default"

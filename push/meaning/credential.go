@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/cut"
 )
 
-// matched returns the text of a matcher of a header's or parameter's value. It returns cut.Cut if the name is one of
-// a credential.
+// matched returns the text of a matcher for the value of a header or parameter. If the name is that of a credential,
+// matched returns cut.Cut.
 func matched(name string, s *matcherv3.StringMatcher) string {
 	if cut.Key(name) {
 		return cut.Cut
@@ -20,7 +20,8 @@ func matched(name string, s *matcherv3.StringMatcher) string {
 	return cut.String(matcherText(s))
 }
 
-// matchKey returns a text that is equal for matches with equal texts, unless the values differ that the text lacks.
+// matchKey returns a key by which matches are compared. The key is text, the match's text. If the text omits the value
+// of a credential, the key also has a digest of the match.
 func matchKey(m *routev3.RouteMatch, text string) string {
 	if strings.Contains(text, cut.Cut) {
 		return text + "\x00" + digest(m.ProtoReflect(), maxDepth)
@@ -28,7 +29,8 @@ func matchKey(m *routev3.RouteMatch, text string) string {
 	return text
 }
 
-// credential adds a difference in a credential without its values.
+// credential adds a difference in a credential, without the credential's values. was and is report whether the old and
+// the new value are set, and changes reports whether they differ.
 func (d *differ) credential(path string, was, is, changes bool) {
 	text := map[bool]string{true: cut.Cut}
 	if was != is || changes {

@@ -43,14 +43,14 @@ var unordered = func() map[protoreflect.FullName]bool {
 // maxDepth is the depth of nested messages beyond which encoded bytes are compared.
 const maxDepth = 64
 
-// same reports whether two messages mean the same. nil means the same only as nil.
+// same reports whether two messages mean the same. A nil message equals only another nil message.
 func same(old, new proto.Message) bool {
 	a, b := old.ProtoReflect(), new.ProtoReflect()
 	return a.IsValid() == b.IsValid() && digest(a, maxDepth) == digest(b, maxDepth)
 }
 
-// digest returns a text that is equal for messages of equal meaning: lists without order are sorted, and messages in an
-// Any are decoded.
+// digest returns a text that is equal for messages of equal meaning. Lists whose order has no effect are sorted, and
+// messages in an Any are decoded.
 func digest(m protoreflect.Message, depth int) string { return digester{}.message(m, depth) }
 
 // digester computes digests of messages.
@@ -148,9 +148,9 @@ func keysOf(a, b protoreflect.Map) []protoreflect.MapKey {
 	return all
 }
 
-// differences returns the differences of two messages, each as "path old -> new" with the path of the field in Envoy's
-// API. Messages of equal meaning have no differences. For messages of different types, the only difference is the name
-// of the type.
+// differences returns the differences of two messages, most of them as "path old -> new" with the path of the field in
+// Envoy's API. For messages of equal meaning the result is nil. For messages of different types, the only difference is
+// the name of the type.
 func differences(old, new proto.Message) []string {
 	if same(old, new) {
 		return nil
@@ -169,7 +169,8 @@ func differences(old, new proto.Message) []string {
 // differ collects differences.
 type differ struct{ parts []string }
 
-// add adds a difference in the values of a field. Equal texts have lost their difference by clipping.
+// add adds a difference in the values of a field. If the texts of two different values were clipped to equal texts, add
+// only states that the field changes.
 func (d *differ) add(path, old, new string) {
 	if old == new { // clipped
 		d.parts = append(d.parts, path+" changes")
@@ -279,8 +280,8 @@ func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new 
 	}
 }
 
-// lists compares two lists: by the names of the elements if these are unique, as sets if the order has no effect or the
-// elements are no messages, else by index.
+// lists compares two lists. It compares elements with unique names by name. Other lists are compared as sets if their
+// order has no effect or their elements are not messages, and by index otherwise.
 func (d *differ) lists(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, depth int) {
 	a, b := namesOf(fd, old), namesOf(fd, new)
 	switch {
@@ -304,7 +305,8 @@ func get(l protoreflect.List, i int) protoreflect.Value {
 	return protoreflect.Value{}
 }
 
-// namesOf returns the names of the messages in a list; nil if a message has no name, or a name occurs twice.
+// namesOf returns the names of the messages in a list. It returns nil if the elements are not messages, if a message
+// has no name, or if a name occurs twice.
 func namesOf(fd protoreflect.FieldDescriptor, l protoreflect.List) []string {
 	if fd.Message() == nil || fd.Message().Fields().ByName("name") == nil {
 		return nil
@@ -348,7 +350,7 @@ func (d *differ) named(path string, fd protoreflect.FieldDescriptor, old, new pr
 	}
 }
 
-// places maps the elements of a list to their indices.
+// places maps the elements of a list to their indices. An element that occurs repeatedly gets its last index.
 func places(all []string) map[string]int {
 	at := make(map[string]int, len(all))
 	for i, name := range all {

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/cut"
 )
 
-// takeHeaders returns the changes of headers by a route as a text without credentials, in order, and as a digest. It
-// clears them in the route.
+// takeHeaders returns the changes that a route makes to headers, and clears them in the route. text lists the changes
+// in order, without credentials. values is a digest of the added headers, or empty if the route adds none.
 func takeHeaders(r *routev3.Route) (text, values string) {
 	var parts []string
 	if len(r.RequestHeadersToAdd)+len(r.ResponseHeadersToAdd) > 0 {
@@ -54,8 +54,8 @@ func takeHeaders(r *routev3.Route) (text, values string) {
 	return strings.Join(parts, ", "), values
 }
 
-// takeFault returns the faults that a route injects as a text, and clears them in the route. It leaves faults that the
-// text cannot express.
+// takeFault returns the faults that a route injects as a text, and clears them in the route. If the text cannot express
+// the faults, takeFault returns "" and leaves the faults in the route.
 func takeFault(r *routev3.Route) string {
 	packed, f := r.GetTypedPerFilterConfig()[xds.FaultFilter], &faultv3.HTTPFault{}
 	if packed == nil || packed.UnmarshalTo(f) != nil {

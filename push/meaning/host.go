@@ -11,7 +11,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// routeFacts compares two route configurations of a name. If old is nil, the route configuration is new. If new is
+// routeFacts compares two route configurations of one name. If old is nil, the route configuration is new. If new is
 // nil, it is gone.
 func routeFacts(old, new *routev3.RouteConfiguration) []Fact {
 	name := nameOf(old, new)
@@ -42,8 +42,8 @@ func hostsOf(rc *routev3.RouteConfiguration) map[string]*routev3.VirtualHost {
 	return all
 }
 
-// hostSubject returns the subject of facts about a virtual host. It includes the name of the route configuration,
-// unless that name is the port in the virtual host's name, or the whole name of the virtual host.
+// hostSubject returns the subject of facts about a virtual host. The subject includes the name of the route
+// configuration, unless that name is the port in the virtual host's name, or the whole name of the virtual host.
 func hostSubject(configuration, host string) string {
 	at := strings.LastIndexByte(host, ':')
 	if at >= 0 && (configuration == host[at+1:] || configuration == host) {
@@ -52,7 +52,7 @@ func hostSubject(configuration, host string) string {
 	return short(host) + " in " + short(configuration)
 }
 
-// routing compares two route configurations of one name. The facts are in the area, and have subjects.
+// routing compares two route configurations of one name. All facts have the given area, and a subject.
 func routing(name string, area Area, old, new *routev3.RouteConfiguration) (all []Fact) {
 	before, after := hostsOf(old), hostsOf(new)
 	for _, host := range bothKeys(before, after) {
@@ -145,11 +145,12 @@ func rulesText(vh *routev3.VirtualHost) string {
 	return list(texts)
 }
 
-// maxOrdered is the number of rules of a virtual host up to which moves are attributed to single rules.
+// maxOrdered is the largest number of rules of a virtual host for which moves are attributed to single rules.
 const maxOrdered = 1000
 
-// moves returns a sentence for each rule that has moved past another rule, if one request may match both. It regards as
-// few rules as possible as moved: those outside of the longest sequence that keeps its order.
+// moves returns a sentence for each rule that has moved past another rule, if one request may match both. The rules
+// outside of the longest sequence that keeps its order count as moved, so as few rules as possible. For more than
+// maxOrdered rules, the result is a single sentence.
 func moves(new []rule, pairs []paired) (all []string) {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p paired) bool { return p.old < 0 || p.new < 0 })
 	if slices.IsSortedFunc(pairs, func(p, q paired) int { return p.old - q.old }) {
@@ -176,7 +177,7 @@ func moves(new []rule, pairs []paired) (all []string) {
 	return all
 }
 
-// longest marks a longest sequence of pairs that are in their old order. pairs are sorted by their new places.
+// longest marks one longest sequence of pairs that are in their old order. pairs are sorted by their new places.
 func longest(pairs []paired) []bool {
 	marks, length, from := make([]bool, len(pairs)), make([]int, len(pairs)), make([]int, len(pairs))
 	best := -1

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// listenerFacts compares two listeners of a name. If old is nil, the listener is new. If new is nil, the listener is
+// listenerFacts compares two listeners of one name. If old is nil, the listener is new. If new is nil, the listener is
 // gone.
 func listenerFacts(old, new *listenerv3.Listener) []Fact {
 	name := nameOf(old, new)
@@ -41,7 +41,7 @@ func isInbound(l *listenerv3.Listener) bool {
 	return l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND
 }
 
-// listenerText describes a new listener: its address and the destinations of its chains.
+// listenerText describes a listener that is new or gone: its address and the destinations of its chains.
 func listenerText(l *listenerv3.Listener) string {
 	return addressText(l.GetAddress()) + " to " + orNone(list(destinations(slices.Values(chainsOf(l)))))
 }
@@ -77,8 +77,8 @@ func replaces(old, new *listenerv3.Listener) bool {
 	return d.message(head(old).ProtoReflect(), maxDepth) != d.message(head(new).ProtoReflect(), maxDepth)
 }
 
-// group is the part of a listener that facts report together: one port of an inbound listener, or a whole listener
-// otherwise.
+// group is the part of a listener that facts report together: one port of an inbound listener, or the whole of another
+// listener.
 type group struct {
 	port    uint32 // of the destination; 0: any
 	subject string
@@ -153,7 +153,7 @@ func (g group) text() string {
 	return "mTLS " + g.mode() + ", to " + list(destinations(chains))
 }
 
-// Modes of mTLS of an inbound port.
+// These are the mTLS modes of an inbound port.
 const (
 	strict     = "STRICT"
 	permissive = "PERMISSIVE"
@@ -188,7 +188,7 @@ func (g group) mode() string {
 }
 
 // groupFacts compares the chains of a group by their matches. If moded is set, the caller has reported a different
-// mTLS mode. New chains and missing chains follow from the mode then, and are not reported.
+// mTLS mode. Then new and missing chains follow from the mode, and are not reported.
 func groupFacts(a, b group, moded bool, listener string, inbound bool) (all []Fact) {
 	area, subject := map[bool]Area{false: Listeners, true: Inbound}[inbound], b.subject
 	aspects := map[string][]string{} // the chains with one difference

@@ -33,7 +33,7 @@ func matchText(m *routev3.RouteMatch) string {
 	return strings.Join(append(parts, conditions...), ", ")
 }
 
-// pathText describes the path of a match; a prefix ends in "*".
+// pathText describes the path of a match. The text of a prefix ends in "*".
 func pathText(m *routev3.RouteMatch) string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -68,8 +68,8 @@ func matchesAll(m *routev3.RouteMatch) bool {
 		m.GetGrpc() == nil && m.GetRuntimeFraction() == nil && m.GetTlsContext() == nil
 }
 
-// implies reports whether every request that match a accepts is also accepted by match b. It returns false if that
-// cannot be decided.
+// implies reports whether match b accepts every request that match a accepts. It returns false if that cannot be
+// decided.
 func implies(a, b *routev3.RouteMatch) bool {
 	return pathImplies(a, b) && b.GetGrpc() == nil && b.GetRuntimeFraction() == nil && b.GetTlsContext() == nil &&
 		contains(a.GetHeaders(), b.GetHeaders()) && contains(a.GetQueryParameters(), b.GetQueryParameters()) &&
@@ -83,7 +83,8 @@ func contains[M proto.Message](all, some []M) bool {
 	})
 }
 
-// pathImplies reports whether every path that match a accepts is also accepted by match b.
+// pathImplies reports whether match b accepts every path that match a accepts. It returns false if that cannot be
+// decided.
 func pathImplies(a, b *routev3.RouteMatch) bool {
 	foldA, foldB := insensitive(a), insensitive(b)
 	if p, is := b.GetPathSpecifier().(*routev3.RouteMatch_Prefix); is && p.Prefix == "/" {
@@ -146,7 +147,8 @@ func disjoint(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// headersDisjoint reports whether two conditions on the same header exclude each other.
+// headersDisjoint reports whether two conditions on one header exclude each other. It returns false if that cannot be
+// decided.
 func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	a, b := x.GetStringMatch(), y.GetStringMatch()
 	if a == nil || b == nil || a.GetIgnoreCase() || b.GetIgnoreCase() || x.GetInvertMatch() && y.GetInvertMatch() {
@@ -161,8 +163,8 @@ func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	return false
 }
 
-// pathsDisjoint reports whether no path can satisfy both matches. It decides three pairs: path and path, path and
-// prefix, prefix and prefix. It returns false for all other pairs, also for a prefix and a path in this order.
+// pathsDisjoint reports whether no path can satisfy both matches. It decides three kinds of pairs: path and path, path
+// and prefix, prefix and prefix. For all other pairs, also for a prefix and a path in this order, it returns false.
 func pathsDisjoint(a, b *routev3.RouteMatch) bool {
 	fold := func(s string) string { return s }
 	if insensitive(a) || insensitive(b) {

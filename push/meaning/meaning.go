@@ -2,26 +2,30 @@
 // equal configuration. The package reports differences that matter for traffic as facts, and dangerous differences as
 // risks.
 //
-// The comparison is a pure function of Envoy's decoded messages (View). A resource becomes a neutral model: a virtual
-// host is an ordered list of rules with destinations, a cluster is TLS, balancing, limits and ejection, an assignment
-// is counts of endpoints, a listener is filter chains with policies. Two models are compared field by field. Fields
-// outside of the model are compared by their paths in Envoy's API (diff.go), so that no difference is lost: two
-// configurations without facts mean the same. Order is compared only where Envoy evaluates in order (rules, filters).
-// The order of two rules has no effect if no request can match both.
+// The comparison is a pure function of Envoy's decoded messages (View). Each resource is converted to a model:
+//
+//   - a virtual host to an ordered list of rules with destinations
+//   - a cluster to its TLS, balancing, limits and ejection of endpoints
+//   - an assignment to its endpoints by locality
+//   - a listener to filter chains with policies
+//
+// Two models are compared field by field. Fields outside of the model are compared by their paths in Envoy's API
+// (diff.go), so that no difference is lost. The order of a list is ignored if it has no effect in Envoy. The order of
+// two rules has no effect if no request can match both.
 //
 // # Codes
 //
-// Risks of one view: NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, and NP401 to
-// NP406. NP401, NP406 and the rules that a plan leaves out (NP211, NP214) need facts from the caller (View). Risks of
-// reach: NP501 to NP504 (Reach). Callers decide NP506 (by the budgets of ingestion), NP601 (by the planner's counts of
-// changed resources), NP602 (by a run of Envoy) and NP603 (store/normal).
+// The risks of one view are NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, and NP401 to NP406.
+// Some need facts from the caller (View): NP401, NP406, and NP211 and NP214 for rules that a plan leaves out. The risks
+// of reach are NP501 to NP504 (Reach). Callers decide NP506, NP601, NP602 and NP603.
 //
 // # Bounds
 //
-// The work is proportional to the size of the resources that differ. A disappearing cluster, and a subset that loses
-// its endpoints, add one pass over the routes and listeners of the view. Texts are clipped (maxText), and a fact has at
-// most maxParts parts. Over keeps at most maxLines facts and as many risks, and counts the rest. Virtual hosts with
-// more than maxOrdered rules have no risks of order, and at most maxSampled of their removed rules are tried (NP210).
+// The work is proportional to the size of the resources that differ. Some risks, such as a disappearing cluster, add
+// one pass over the routes and listeners of the view. Texts are shortened to maxText runes, and a fact states at most
+// maxParts differences. Over keeps at most maxLines facts and as many risks, and counts the rest. For virtual hosts
+// with more than maxOrdered rules, shadowed rules are reported only by View.Unreachable. At most maxSampled removed
+// rules of a virtual host are tried (NP210).
 //
 // Owns: nothing.  Reads: the messages of a View.  Never: changes a message; reads the snapshot or a clock.
 package meaning
@@ -45,29 +49,31 @@ import (
 
 // Set is the decoded configuration of a view at one time.
 type Set interface {
-	// Message returns the resource with a type and a name, or nil. Callers must not change it.
+	// Message returns the resource with a type and a name, or nil if the set lacks it. Callers must not change the
+	// message.
 	Message(t xds.Type, name string) proto.Message
-	// All iterates over the resources of a type. Callers must not change them.
+	// All iterates over the resources of a type. Callers must not change the messages.
 	All(t xds.Type) iter.Seq[proto.Message]
 }
 
-// Pair is a resource whose version differs before and after the change.
+// Pair is a resource whose version differs before and after the change. Its messages are not changed.
 type Pair struct {
 	Type xds.Type // not xds.Unknown
 	Name string
-	// Old is nil for a new resource, and New is nil for a removed one.
+	// Old is nil for a new resource, and New is nil for a removed resource. At most one of them is nil.
 	Old, New proto.Message
-	// Versions are the versions of Old and New. Over compares pairs with equal Type, Name and Versions once, unless
-	// both versions are empty.
+	// Versions are the versions of Old and New. Over may compare pairs with equal Type, Name and Versions only once,
+	// unless both versions are empty.
 	Versions [2]string
-	// Confidential means that the messages lack confidential parts, which may differ too.
+	// Confidential means that the messages lack confidential parts, which may differ too. If only the Versions differ,
+	// a fact states that the confidential part changes.
 	Confidential bool
 }
 
-// View is the configuration of one view before and after a change. Pairs, Before and After are required; Pairs may be
-// empty.
+// View is the configuration of one view before and after a change. Before and After are required. The other fields may
+// be zero.
 type View struct {
-	// Label names the view in output, and Proxies counts its proxies. Only Over reads them.
+	// Label names the view in output, and Proxies counts its proxies. Only Over reads both.
 	Label   string
 	Proxies int
 
@@ -77,18 +83,18 @@ type View struct {
 	// Objects returns the objects that made a resource, as "Kind namespace/name". If it is nil, risks name only the
 	// objects that the messages name.
 	Objects func(t xds.Type, name string) []string
-	// Edited are the objects of the change, as "Kind namespace/name". They decide the differences between the two
-	// configurations. nil: they are unknown.
+	// Edited are the objects of the change, as "Kind namespace/name". Risks name them as the cause of differences. nil:
+	// they are unknown.
 	Edited []string
-	// Exists reports whether an object "Kind namespace/name" exists after the change. If it is nil, all objects exist.
+	// Exists reports whether an object "Kind namespace/name" exists after the change. nil: all objects exist.
 	Exists func(object string) bool
 	// PlainCallers are the workloads that are known to call in plain text, as "name.namespace".
 	PlainCallers []string
-	// Refused returns the reason why the view's proxies may not have a Secret after the change; empty: they may. If it
-	// is nil, they may have all Secrets.
+	// Refused returns the reason why the view's proxies may not have a Secret after the change; empty: they may. nil:
+	// the proxies may have all Secrets.
 	Refused func(secret string) string
 	// Unreachable returns the routes that the plan after the change omits from a virtual host, because an earlier rule
-	// matches everything (vhost.Spec.Unreachable). If it is nil, these routes are unknown.
+	// matches everything (vhost.Spec.Unreachable). nil: these routes are unknown.
 	Unreachable func(routeConfiguration, virtualHost string) []*routev3.Route
 }
 
@@ -111,10 +117,10 @@ const (
 // areas are the names of the areas.
 var areas = [NumAreas]string{"routes", "clusters", "endpoints", "inbound", "policies", "listeners", "Secrets", "extensions"}
 
-// String returns the name of the area in sentences. It panics for NumAreas.
+// String returns the name of the area in sentences. It panics for NumAreas and above.
 func (a Area) String() string { return areas[a] }
 
-// ParseArea returns the area that String writes as text; the result is false for other texts.
+// ParseArea returns the area that String writes as text, and true. For other texts it returns Routes and false.
 func ParseArea(text string) (Area, bool) {
 	i := slices.Index(areas[:], text)
 	return Area(max(i, 0)), i >= 0
@@ -129,21 +135,22 @@ type Fact struct {
 	// Aspect is the part of the subject that differs, such as the match of a rule, "order" or a policy; empty: the
 	// subject itself.
 	Aspect string
-	// Text is the difference, as "api v1 -> api v1 90%, api v2 10%; timeout 15s -> 3s".
+	// Text states the difference, for example "api v1 -> api v1 90%, api v2 10%; timeout 15s -> 3s".
 	Text string
 }
 
-// String returns the fact as one sentence: "SUBJECT ASPECT: TEXT".
+// String returns the fact as "SUBJECT ASPECT: TEXT", or as "SUBJECT: TEXT" without an aspect.
 func (f Fact) String() string {
 	return strings.TrimSuffix(f.Subject+" "+f.Aspect, " ") + ": " + f.Text
 }
 
-// Facts returns the differences in meaning of a view, sorted by area and subject and without repetitions; nil if both
-// configurations mean the same. The facts of one virtual host are in the order of its rules. The endpoints of a cluster
-// that is new or gone are part of the fact about the cluster.
+// Facts returns the differences in meaning of a view, sorted by area and subject and without repetitions. The result is
+// nil if both configurations mean the same. The facts about the rules of one virtual host are in the order of the new
+// rules, and then of the rules that are gone. The assignment of a cluster that is new or gone has no fact of its own.
+// Instead, the fact about a new cluster counts its usable endpoints. The caller owns the result. Facts only reads v.
 func Facts(v View) []Fact { return facts(v, compare) }
 
-// facts is Facts with a function that compares a pair. It does not change the result of that function.
+// facts returns the result of Facts. It compares each pair with the function compare, whose result it does not change.
 func facts(v View, compare func(Pair) []Fact) (all []Fact) {
 	created := map[string]bool{} // clusters that are new or gone; the fact about such a cluster includes its assignment
 	for _, p := range v.Pairs {
@@ -204,7 +211,7 @@ func areaOf(t xds.Type) Area {
 	return [xds.NumTypes]Area{Clusters, Endpoints, Listeners, Routes, Secrets, Extensions}[t]
 }
 
-// as returns a message with its type; a nil pointer for nil and for any other type.
+// as returns a message with the type M, or a nil pointer for nil and for any other type.
 func as[M proto.Message](m proto.Message) (none M) {
 	if typed, is := m.(M); is {
 		return typed
@@ -212,7 +219,7 @@ func as[M proto.Message](m proto.Message) (none M) {
 	return none
 }
 
-// otherFacts returns the facts of a resource without a model of its own.
+// otherFacts returns the facts of a resource whose type has no model.
 func otherFacts(p Pair) []Fact {
 	f := Fact{Area: areaOf(p.Type), Subject: p.Type.Noun() + " " + p.Name}
 	switch {

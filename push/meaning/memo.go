@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxKnown bounds the pairs whose facts a memo stores, and the pairs whose models it stores.
+// maxKnown is the maximum number of pairs whose facts a memo stores, and of pairs whose models it stores.
 const maxKnown = 20_000
 
 // known identifies a pair by its versions.
@@ -29,11 +29,13 @@ type memo struct {
 	budget *budget       // of the comparisons of rules
 }
 
+// newMemo returns an empty memo, whose budget ends with ctx.
 func newMemo(ctx context.Context) *memo {
 	return &memo{facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
 }
 
-// compare returns the facts of a pair like the function compare, and stores them. Callers must not change the result.
+// compare returns the facts of a pair, as the function compare does, and stores the facts. Callers must not change the
+// result.
 func (m *memo) compare(p Pair) []Fact {
 	return remember(m.facts, p, func() []Fact { return compare(p) })
 }
@@ -55,7 +57,7 @@ func remember[V any](in map[known]V, p Pair, compute func() V) V {
 
 // routesChange is the model of a pair of route configurations.
 type routesChange struct {
-	changed []hostPair // virtual hosts that are new or differ
+	changed []hostPair // virtual hosts that are new or differ; not the removed ones
 	served  map[string]served
 }
 

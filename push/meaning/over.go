@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	maxLines    = 1000 // the most facts that Over keeps, and the most risks
-	maxSubjects = 5    // the most subjects of a line that are named
+	maxLines    = 1000 // the maximum number of facts that Over keeps, and of risks
+	maxSubjects = 5    // the maximum number of named subjects of a line
 )
 
 // Count counts the views and the proxies that a fact or a risk is about.
 type Count struct {
 	Views, Proxies int
-	// Example is the label of the first of these views; empty without views.
+	// Example is the label of the first of these views. It is empty for the risks of reach.
 	Example string
 	last    int    // number of the last view that was counted
 	sum     uint64 // hash of the numbers of the views, which identifies sets of views
@@ -38,7 +38,7 @@ func (c *Count) add(number int, v View) {
 
 // Subjects are the subjects of the facts or risks that one line joins.
 type Subjects struct {
-	Named  []string // the first subjects, at most maxSubjects
+	Named  []string // the first subjects, at most 5 (maxSubjects)
 	Others int      // number of further subjects
 }
 
@@ -60,7 +60,7 @@ type FactLine struct {
 }
 
 // RiskLine is one risk, or several risks that differ only in their subjects and hold for the same views. Risk.Subject
-// is the first subject. Objects has at most maxSubjects elements if several views have the risk.
+// is the first subject. If several views have the risk, Objects joins the objects of these views, at most 5.
 type RiskLine struct {
 	Risk
 	Subjects
@@ -71,13 +71,13 @@ type RiskLine struct {
 type Summary struct {
 	Facts []FactLine // sorted by area and subject
 	Risks []RiskLine // sorted by severity, the most severe first, then by code and subject
-	// MoreFacts and MoreRisks count the facts and risks beyond maxLines. A fact or risk of several views counts once
-	// for each view.
+	// MoreFacts and MoreRisks count the facts and risks beyond the first 1,000 (maxLines), which are not listed. A fact
+	// or risk of several views counts once for each view.
 	MoreFacts, MoreRisks int
-	Views, Proxies       int // numbers of the views, and of their proxies
+	Views, Proxies       int // numbers of all compared views, and of their proxies
 }
 
-// Highest returns the level of the most severe risk; 0 without risks.
+// Highest returns the level of the most severe risk in Risks, or 0 without risks.
 func (s Summary) Highest() Level {
 	if len(s.Risks) == 0 {
 		return 0
@@ -85,7 +85,8 @@ func (s Summary) Highest() Level {
 	return s.Risks[0].Level
 }
 
-// Unchanged returns the areas without facts, in their order. The caller owns the result.
+// Unchanged returns the areas without a fact in Facts, in the order of the areas. It is nil if all areas have facts.
+// Facts that MoreFacts counts are not considered. The caller owns the result.
 func (s Summary) Unchanged() (all []Area) {
 	for area := range NumAreas {
 		if !slices.ContainsFunc(s.Facts, func(f FactLine) bool { return f.Area == area }) {
@@ -103,9 +104,10 @@ type summing struct {
 	memo  *memo
 }
 
-// Over returns the facts and risks of several views, each once, and the risks of reach. It compares pairs with equal
-// versions once. It reads one view after the other, so the iterator may make each view on demand, and may stop early.
-// Once ctx has ended, rules are no longer compared, and the result is incomplete. The caller owns the result.
+// Over returns the facts and risks of several views, each once, and the risks of reach. It compares up to 20,000 pairs
+// with different versions once, even if several views have them. It reads one view after the other, so the iterator may
+// make each view on demand, and may stop early. Once ctx has ended, rules are no longer compared, and the result is
+// incomplete. The Objects of risks may share memory with r.
 func Over(ctx context.Context, views iter.Seq[View], r Reach) Summary {
 	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo(ctx)}
 	for v := range views {
@@ -139,7 +141,7 @@ func (s *summing) add(v View) {
 	}
 }
 
-// addRisk counts a risk, and returns its line.
+// addRisk counts a risk, and returns its line. For a new risk beyond maxLines, the line is not part of s.
 func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	line := s.risks[risk.key()]
 	switch {
@@ -157,8 +159,9 @@ func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	return line
 }
 
-// Add inserts a risk, which the caller has found, into Risks. Risks stays sorted. c counts the views and proxies of
-// the risk. Long texts are cut. Add does not change MoreRisks, Views and Proxies.
+// Add inserts a risk, which the caller has found, into Risks. Risks stays sorted. c counts the views and proxies of the
+// risk. A Subject or Text of more than 400 runes is shortened. Add keeps r.Objects. It neither joins equal risks nor
+// changes MoreRisks, Views and Proxies.
 func (s *Summary) Add(r Risk, c Count) {
 	r.Subject, r.Text = clip(r.Subject), clip(r.Text)
 	line := RiskLine{Risk: r, Count: c}
@@ -167,7 +170,7 @@ func (s *Summary) Add(r Risk, c Count) {
 	s.Risks = slices.Insert(s.Risks, at, line)
 }
 
-// result joins the lines with the same text in the same views, and sorts them.
+// result joins the lines that differ only in their subjects and have the same views, and sorts the lines.
 func (s *summing) result() Summary {
 	out, at := s.Summary, map[string]int{}
 	out.Facts = nil
@@ -199,17 +202,18 @@ func (s *summing) result() Summary {
 type Reach struct {
 	// MeshWide are the objects of the change that apply to the whole mesh, as "Kind namespace/name".
 	MeshWide []string
-	// Edited are the objects of the change, as "Kind namespace/name"; nil: unknown. At most maxSubjects objects are
-	// named as the cause.
+	// Edited are the objects of the change, as "Kind namespace/name"; nil: unknown. Risks name these objects as the
+	// cause if there are at most 5.
 	Edited []string
-	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies.
+	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies. More
+	// than 10 % are a risk, and more than 50 % are a high risk.
 	Proxies, All int
-	// Views are the numbers of views before and after the change.
+	// Views are the numbers of views before and after the change. More than twice as many views are a risk.
 	Views [2]int
 	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view whose
-	// configuration grows most.
+	// configuration grows most. Growth by more than 20 % is a risk.
 	Bytes [2]int64
-	// Found are risks that the caller decides, with the codes NP601 and NP603.
+	// Found are further risks, which the caller decides.
 	Found []Risk
 }
 
@@ -220,8 +224,8 @@ const (
 	muchGrowth  = 20
 )
 
-// Risks returns the risks of reach: those of the figures, then Found. Long texts are cut. The result is not sorted; nil
-// without risks.
+// Risks returns the risks of the figures, then Found. A Subject or Text of more than 400 runes is shortened. The result
+// is not sorted, and nil without risks. The Objects of its risks may share memory with r.
 func (r Reach) Risks() (all []Risk) {
 	var cause []string
 	if len(r.Edited) <= maxSubjects {

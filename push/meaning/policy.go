@@ -39,7 +39,7 @@ func policiesOf(config proto.Message) *policies {
 	return nil
 }
 
-// rules returns the names of all rules.
+// rules returns the names of all rules, sorted. It returns nothing for a nil p.
 func (p *policies) rules() []string {
 	if p == nil {
 		return nil
@@ -93,6 +93,7 @@ func (p *policies) allows() bool {
 	return p != nil && p.enforced != nil && p.enforced.GetAction() == rbacv3.RBAC_ALLOW
 }
 
+// ruleName matches the name of a rule, or the end of such a name after a prefix.
 var ruleName = regexp.MustCompile(`ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\]`)
 
 // policyObjects returns the AuthorizationPolicies of rules, sorted.
@@ -114,8 +115,8 @@ func policyText(name string) string {
 	return name
 }
 
-// policyFacts compares two RBAC filters; nil is a missing filter. The facts have no subjects. tcp: the filter is for
-// connections.
+// policyFacts compares two RBAC filters; nil is a missing filter. The facts have no subjects. tcp states that the
+// filter is for connections.
 func policyFacts(old, new *policies, tcp bool) (all []Fact) {
 	if old == nil {
 		old = &policies{}

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Level is the severity of a risk. A higher level is more severe; 0 is no risk.
+// Level is the severity of a risk. A higher level is more severe. 0 means that there is no risk.
 type Level uint8
 
 // The levels.
@@ -23,12 +23,13 @@ const (
 	High
 )
 
-// String returns the level as flags and JSON have it: "medium" or "high"; empty for other values.
+// String returns the level in the form of flags and JSON: "medium" or "high". For other values it returns "".
 func (l Level) String() string { return levels[l] }
 
+// levels maps the levels to their texts.
 var levels = map[Level]string{Medium: "medium", High: "high"}
 
-// ParseLevel returns the level that String writes as text; 0 for other texts.
+// ParseLevel returns the level that String writes as text, or 0 for other texts.
 func ParseLevel(text string) Level {
 	for level, of := range levels {
 		if of == text {
@@ -38,7 +39,7 @@ func ParseLevel(text string) Level {
 	return 0
 }
 
-// Code identifies a kind of risk. The meaning of a code never changes.
+// Code identifies a kind of risk. Titles contains the meaning of each code.
 type Code string
 
 // The codes that this package decides.
@@ -80,7 +81,7 @@ const (
 	PatchRelative     Code = "NP603"
 )
 
-// Titles maps each code to its meaning, for tables and for SARIF. Callers must not change it.
+// Titles maps each code to its meaning, for output. Callers must not change it.
 var Titles = map[Code]string{
 	ClusterGone:       "a cluster that routes use disappears",
 	EndpointsFall:     "endpoints of a cluster fall by more than 10 %",
@@ -122,7 +123,8 @@ type Risk struct {
 	// Subject is the object of traffic, as in Fact.
 	Subject string
 	Text    string // the difference and its effect
-	// Objects are the objects that decide, as "Kind namespace/name", sorted; empty if they are unknown.
+	// Objects are the objects that cause the difference, as "Kind namespace/name"; empty: they are unknown. In the
+	// results of the function Risks they are sorted.
 	Objects []string
 }
 
@@ -135,11 +137,11 @@ type assessment struct {
 	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // see virtualHosts
 }
 
-// Risks returns the risks of a view without repetitions: the most severe first, then by code and subject; nil without
-// risks. The caller owns the result.
+// Risks returns the risks of a view without repetitions, the most severe first, then sorted by code and subject. The
+// result is nil without risks. The caller owns the result. Risks only reads v.
 func Risks(v View) []Risk { return risks(v, newMemo(context.Background())) }
 
-// risks is Risks with a memo for several views.
+// risks returns the result of Risks. Several views may share the memo.
 func risks(v View, m *memo) []Risk {
 	a := &assessment{View: v, memo: m, serves: map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost{}}
 	for _, p := range v.Pairs {
@@ -175,17 +177,18 @@ func compareRisks(a, b Risk) int {
 	return cmp.Or(-cmp.Compare(a.Level, b.Level), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Text, b.Text))
 }
 
-// riskKey has the fields by which risks are equal.
+// riskKey has the fields that equal risks have in common.
 type riskKey struct {
 	code          Code
 	level         Level
 	subject, text string
 }
 
+// key returns the riskKey of a risk.
 func (r Risk) key() riskKey { return riskKey{r.Code, r.Level, r.Subject, r.Text} }
 
-// add adds a risk of a resource. objects are the objects that the messages name, as "Kind namespace/name". Without
-// them, View.Objects names the objects, and of these edited selects those that the change edits.
+// add adds a risk of a resource. objects are the objects that the messages name, as "Kind namespace/name". If there are
+// no such objects, add takes the objects from View.Objects, and edited selects those that the change edits.
 func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject string, objects []string, format string, args ...any) {
 	objects = slices.Clone(objects)
 	if len(objects) == 0 && a.Objects != nil {
@@ -196,9 +199,9 @@ func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject s
 		Objects: slices.Compact(objects)})
 }
 
-// edited returns those of several objects that the change edits, because they decide the difference. If the change
-// edits none of the objects, it returns the only object of the change whose name begins with a prefix: a removed
-// object, or one that decides by way of other objects. Otherwise it returns all objects.
+// edited returns the elements of objects that the change edits, because these cause the difference. If the change
+// edits no element, the cause may be a removed object, or an object with an indirect effect. So edited returns the only
+// object of the change whose name begins with prefix. Without exactly one such object it returns all elements.
 func (a *assessment) edited(objects []string, prefix string) (all []string) {
 	for _, object := range objects {
 		if slices.Contains(a.Edited, object) {
@@ -219,7 +222,7 @@ func (a *assessment) edited(objects []string, prefix string) (all []string) {
 	return slices.Clone(objects)
 }
 
-// object returns a list with "KIND NAME"; nil for an empty name.
+// object returns a list with the element "KIND NAME", or nil for an empty name.
 func object(kind, name string) []string {
 	if name == "" {
 		return nil
@@ -245,7 +248,7 @@ type uses map[string][]use
 // maxUses bounds the places that are stored for each cluster.
 const maxUses = 16
 
-// usesOf returns the uses of a set: one pass over its routes and listeners.
+// usesOf returns the uses of a set. It reads all routes and listeners of the set.
 func usesOf(s Set) uses {
 	all := uses{}
 	for m := range s.All(xds.Route) {
@@ -258,7 +261,7 @@ func usesOf(s Set) uses {
 	return all
 }
 
-// addRoutes adds the uses of a route configuration. subject returns the subject of a virtual host.
+// addRoutes adds the uses of a route configuration. The function subject returns the subject of a virtual host.
 func (u uses) addRoutes(rc *routev3.RouteConfiguration, subject func(host string) string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		u.addHost(vh, subject(vh.GetName()))
@@ -312,8 +315,8 @@ func (a *assessment) usesAfter() uses {
 	return a.after
 }
 
-// special reports whether a cluster is a built-in one, such as BlackHoleCluster, or an inbound cluster, or has no
-// name.
+// special reports whether a cluster is a built-in cluster, such as BlackHoleCluster, or an inbound cluster. It returns
+// true for an empty name.
 func special(cluster string) bool {
 	return slices.Contains([]string{xds.BlackHole, xds.Passthrough, xds.InboundPassthrough, xds.AllowAnyDynamic, ""}, cluster) ||
 		strings.HasPrefix(cluster, "inbound|")

@@ -11,13 +11,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Losing more than someFall percent of the endpoints is a medium risk, losing more than deepFall percent a high one.
+// A loss of more than someFall percent of the endpoints is a medium risk. A loss of more than deepFall percent is a
+// high risk.
 const (
 	someFall = 10
 	deepFall = 50
 )
 
-// assessCluster assesses a cluster that changed or is gone. A cluster that is new has no risks here.
+// assessCluster assesses a cluster that changed or is gone. It finds no risks in a new cluster.
 func (a *assessment) assessCluster(p Pair) {
 	name := p.Name
 	switch {
@@ -74,7 +75,8 @@ func (a *assessment) assessCluster(p Pair) {
 }
 
 // editedPeers returns the PeerAuthentications of the change that may decide whether the endpoints of a cluster accept
-// mTLS: those of the namespace of its host, or else all.
+// mTLS. These are the PeerAuthentications in the namespace of the cluster's host, or all if that namespace has no
+// edited PeerAuthentication.
 func (a *assessment) editedPeers(cluster string) []string {
 	var all, own []string
 	_, _, _, host, _ := xds.ParseCluster(cluster)
@@ -100,7 +102,7 @@ func closedCluster(c cluster) bool {
 	return c.rest.GetType() == clusterv3.Cluster_STATIC && c.rest.GetClusterType() == nil && usableIn(c.endpoints) == 0
 }
 
-// assessAssignment assesses a changed assignment. Assignments that are new or gone have no risks here.
+// assessAssignment assesses a changed assignment. It finds no risks in assignments that are new or gone.
 func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment) {
 	if old == nil || new == nil {
 		return
@@ -120,8 +122,8 @@ func (a *assessment) fall(subject string, t xds.Type, resource string, before, a
 	}
 }
 
-// assessSubsets assesses the subsets without endpoints: new subsets, subsets whose endpoints changed, and subsets to
-// which changed routes lead.
+// assessSubsets assesses subsets without endpoints. It examines new and changed subsets, subsets whose endpoints
+// changed, and subsets to which changed routes lead.
 func (a *assessment) assessSubsets() {
 	candidates := map[string]bool{}
 	for _, p := range a.Pairs {
@@ -169,8 +171,8 @@ func balanced(c *clusterv3.Cluster) bool {
 	return c.GetClusterType() == nil && c.GetType() != clusterv3.Cluster_ORIGINAL_DST
 }
 
-// emptiness returns the level of the risk that a subset has no endpoints. It is high if a rule leads to the subset and
-// to no cluster with endpoints; that rule is returned too.
+// emptiness returns the level of the risk that a subset has no endpoints. The level is High if a rule leads to the
+// subset but to no cluster with endpoints. In this case, emptiness also returns the use of that rule.
 func (a *assessment) emptiness(s Set, of uses, name string) (Level, use) {
 	for _, u := range of[name] {
 		others := slices.ContainsFunc(u.shares, func(o share) bool {

@@ -32,7 +32,7 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 	a.closes(name, c.inbound, c.old, c.new)
 }
 
-// chains assesses the chains of one port of an inbound listener, or of a whole listener otherwise.
+// chains assesses the chains of one port of an inbound listener, or all chains of any other listener.
 func (a *assessment) chains(name, subject string, inbound bool, old, new group) {
 	if inbound {
 		if b, c := protocolOf(old), protocolOf(new); b != c {
@@ -53,8 +53,8 @@ func (a *assessment) chains(name, subject string, inbound bool, old, new group) 
 	}
 }
 
-// protocolOf returns the protocol of an inbound port: HTTP, TCP, or detected. It ignores chains that forward the TLS of
-// applications.
+// protocolOf returns the protocol of an inbound port: "HTTP", "TCP" or "detected". It ignores chains that forward the
+// TLS of applications.
 func protocolOf(g group) string {
 	var http, tcp bool
 	for _, c := range g.chains {
@@ -80,7 +80,7 @@ func onlyIn(a, b map[string]chain) (keys []string) {
 	return keys
 }
 
-// strictness returns the rank of an mTLS mode, 0 to 2; -1 for a port with TLS of its own.
+// strictness returns the rank of an mTLS mode, 0 to 2. For a port with TLS of its own it returns -1.
 func strictness(mode string) int { return slices.Index([]string{disabled, permissive, strict}, mode) }
 
 // modes assesses the mTLS modes of the inbound ports of a listener. A port without chains of its own before the change
@@ -121,8 +121,8 @@ func (a *assessment) modes(name string, old, new map[string]group) {
 	}
 }
 
-// peers returns the PeerAuthentications that decide the mTLS modes of a listener after the change; nil if they are
-// unknown.
+// peers returns the PeerAuthentications that decide the mTLS modes of a listener after the change. If they are unknown,
+// the result is nil.
 func (a *assessment) peers(listener string) (all []string) {
 	if a.Objects == nil {
 		return nil

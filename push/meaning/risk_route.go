@@ -20,7 +20,7 @@ import (
 // manyPoints is the change of a share, in percentage points, above which it is a risk.
 const manyPoints = 20
 
-// routesOf returns a message as a route configuration; nil for any other message.
+// routesOf returns a message as a route configuration. For any other message it returns nil.
 func routesOf(m proto.Message) *routev3.RouteConfiguration { return as[*routev3.RouteConfiguration](m) }
 
 // hostPair is a virtual host before and after a change.
@@ -129,8 +129,8 @@ func (a *assessment) shadows(p hostPair) {
 	}
 }
 
-// shadowed adds the risk that an earlier rule matches all requests of a rule. existed: the rule existed before the
-// change.
+// shadowed adds the risk that an earlier rule matches all requests of a rule. existed states that the rule existed
+// before the change.
 func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	if existed && matchesAll(by.route.GetMatch()) {
 		a.risk(p, by, CatchAllFirst, High, "%s matches everything and now stands before %s", by.label(), strings.TrimPrefix(r.label(), "rule "))
@@ -142,7 +142,8 @@ func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 // maxSampled bounds the removed rules of a virtual host for which lost tries requests.
 const maxSampled = 200
 
-// lost assesses the requests that lose their last route. It skips matches that the virtual host still has.
+// lost assesses the requests that lose their last route. It tries requests for at most maxSampled removed rules, and
+// skips matches that the virtual host still has.
 func (a *assessment) lost(p hostPair) {
 	kept := map[string]bool{}
 	for _, r := range p.b {
@@ -159,7 +160,7 @@ func (a *assessment) lost(p hostPair) {
 	}
 }
 
-// domainOf returns a host that a virtual host serves, by its first domain; empty without domains.
+// domainOf returns a host that the first domain of a virtual host covers. Without domains it returns "".
 func domainOf(vh *routev3.VirtualHost) string {
 	for _, d := range vh.GetDomains() {
 		return strings.ReplaceAll(d, "*", "x")
@@ -189,9 +190,9 @@ func (a *assessment) winners(p hostPair) {
 }
 
 // served reports, for each protocol, whether a change adds or removes a host:port.
-type served struct{ http, tcp int } // 1: added, -1: removed
+type served struct{ http, tcp int } // positive: added; negative: removed; 0: neither
 
-// assessHosts assesses the hosts that vanish, and the ports whose protocol changes.
+// assessHosts assesses the hosts that disappear, and the ports whose protocol changes.
 func (a *assessment) assessHosts() {
 	all := map[string]served{} // by host:port
 	gone := map[string]bool{}  // by host:port
@@ -238,7 +239,7 @@ func splitHost(at string) (host, port string) {
 	return at[:i], at[i+1:]
 }
 
-// cluster0 returns the cluster of a host's port that is for no subset; nil if the set lacks this cluster.
+// cluster0 returns the cluster of a host's port without a subset. It returns nil if the set lacks this cluster.
 func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -247,8 +248,8 @@ func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	return as[*clusterv3.Cluster](s.Message(xds.Cluster, xds.OutboundCluster(uint32(n), "", host)))
 }
 
-// protocolsOf returns the protocol of host:port: HTTP, TCP or detected; empty if no proxy configuration serves it. A
-// port whose protocol is detected has a route configuration of its own.
+// protocolsOf returns the protocol of host:port: "HTTP", "TCP" or "detected". If the set does not serve host:port, the
+// result is "". A port whose protocol is detected has a route configuration of its own.
 func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) string {
 	name := host + ":" + port
 	switch {
@@ -264,8 +265,8 @@ func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) strin
 	return ""
 }
 
-// virtualHosts returns the virtual hosts of a route configuration, by name. It stores the map, because a change may
-// affect many hosts of one configuration.
+// virtualHosts returns the virtual hosts of a route configuration, by name. It caches the map, because a change may
+// affect many hosts of one configuration. If the set lacks the route configuration, the result is nil.
 func (a *assessment) virtualHosts(s Set, configuration string) map[string]*routev3.VirtualHost {
 	rc := routesOf(s.Message(xds.Route, configuration))
 	if rc == nil {
@@ -286,8 +287,8 @@ func addServed(all, of map[string]served) {
 	}
 }
 
-// servedHTTP returns the virtual hosts that are new or gone. A virtual host is not gone if another virtual host serves
-// its first domain.
+// servedHTTP returns the virtual hosts that are new or gone, by name. A removed virtual host does not count as gone if
+// another virtual host serves its first domain.
 func servedHTTP(old, new *routev3.RouteConfiguration) map[string]served {
 	before, after, all := hostsOf(old), hostsOf(new), map[string]served{}
 	var gone []string
@@ -317,7 +318,7 @@ func servedHTTP(old, new *routev3.RouteConfiguration) map[string]served {
 	return all
 }
 
-// servedTCP returns the hosts to which TCP chains lead only before, or only after.
+// servedTCP returns each host:port to which TCP chains lead either only before or only after the change.
 func servedTCP(old, new []chain) map[string]served {
 	hosts := func(chains []chain) map[string]bool {
 		names := map[string]bool{}

@@ -30,7 +30,7 @@ type rule struct {
 	name, match string
 	key         string         // match, distinct for distinct credentials, which match lacks
 	route       *routev3.Route // unchanged
-	action      string         // an answer of the proxy itself: redirect or direct response; empty: requests are forwarded
+	action      string         // answer of the proxy itself (redirect or direct response); empty: requests are forwarded
 	shares      []share        // sorted by cluster
 	total       uint64         // sum of the weights
 	timeout     time.Duration  // 0: no limit
@@ -41,7 +41,7 @@ type rule struct {
 	mirrors     string
 	hash        string
 	headers     string
-	values      string // headers with the credentials that headers lacks, for comparison alone
+	values      string // headers with the credentials that headers lacks, only for comparison
 	fault       string
 	object      string         // the VirtualService, as "namespace/name"
 	span        string         // name of spans
@@ -120,7 +120,7 @@ func (r *rule) takeForward(a *routev3.RouteAction) {
 	r.hash, a.HashPolicy = strings.Join(keys, ", "), nil
 }
 
-// sharesOf returns the clusters of an action, sorted, and the sum of their weights.
+// sharesOf returns the clusters of an action, sorted by name, and the sum of their weights.
 func sharesOf(a *routev3.RouteAction) (shares []share, total uint64) {
 	if c := a.GetCluster(); c != "" {
 		return []share{{c, 1}}, 1
@@ -136,7 +136,7 @@ func sharesOf(a *routev3.RouteAction) (shares []share, total uint64) {
 	return shares, total
 }
 
-// takeShares moves the clusters of an action to the model. A weighted cluster that has further settings stays in the
+// takeShares moves the clusters of an action to the model. A weighted cluster with further settings stays in the
 // action, without its weight.
 func (r *rule) takeShares(a *routev3.RouteAction) {
 	r.shares, r.total = sharesOf(a)
@@ -156,8 +156,8 @@ func (r *rule) takeShares(a *routev3.RouteAction) {
 	}
 }
 
-// takeMirrors moves the clusters that receive copies of requests to the model. A mirror policy that has further
-// settings stays in the action.
+// takeMirrors moves the clusters that receive copies of requests to the model. A mirror policy with further settings
+// stays in the action.
 func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	var texts []string
 	for _, m := range a.GetRequestMirrorPolicies() {
@@ -321,11 +321,11 @@ func tidy(part string) string {
 	return part
 }
 
-// paired contains the indices of one rule before and after the change; -1: the rule is missing.
+// paired contains the indices of one rule before and after the change. -1 means that the rule is missing.
 type paired struct{ old, new int }
 
-// pairRules pairs the rules of two lists: first by name and match, then the remaining ones by match, then by name. The
-// pairs are sorted by their new index; rules that are gone are last.
+// pairRules pairs the rules of two lists: first by name and match, then the remaining rules by match, then by name. The
+// pairs are sorted by their new index, and rules that are gone are last.
 func pairRules(old, new []rule) []paired {
 	all := make([]paired, 0, len(new))
 	oldLeft, newLeft := indices(len(old)), indices(len(new))

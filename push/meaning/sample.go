@@ -13,7 +13,7 @@ import (
 )
 
 // samples returns requests to a host that a match accepts, as maps of headers. The result is empty if no such request
-// was found: the match is on the metadata of a token, or an expression has no simple example.
+// was found, for example because the match is on the metadata of a token.
 func samples(m *routev3.RouteMatch, host string) (all []map[string]string) {
 	headers := map[string]string{":authority": host, ":method": "GET", ":scheme": "http"}
 	for _, h := range m.GetHeaders() {
@@ -122,8 +122,8 @@ func writeExample(b *strings.Builder, re *syntax.Regexp) {
 	}
 }
 
-// preferred returns a letter or a digit of a class of characters, else its first character. A class consists of pairs
-// of bounds.
+// preferred returns a letter or digit of a class of characters, or else the first character of the class. A class
+// consists of pairs of bounds.
 func preferred(class []rune) rune {
 	for _, want := range "xa0A" {
 		for i := 0; i+1 < len(class); i += 2 {
@@ -135,7 +135,7 @@ func preferred(class []rune) rune {
 	return class[0]
 }
 
-// first returns the index of the first route that matches a request; -1 if no route matches.
+// first returns the index of the first route that matches a request. If no route matches, it returns -1.
 func first(vh *routev3.VirtualHost, headers map[string]string) int {
 	for i, r := range vh.GetRoutes() {
 		if walk.Matches(r.GetMatch(), headers) {

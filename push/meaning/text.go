@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	maxText  = 400 // the longest text of a fact or a risk, in runes
-	maxValue = 80  // the longest text of one value, in runes
-	maxParts = 8   // the most parts of a fact
+	maxText  = 400 // maximum length of a text of a fact or a risk, in runes
+	maxValue = 80  // maximum length of the text of one value, in runes
+	maxParts = 8   // maximum number of parts of a fact
 )
 
 // clip limits a text to maxText runes.
 func clip(text string) string { return limit(text, maxText) }
 
-// limit limits a text to a number of runes.
+// limit shortens a text to a number of runes, which is at least 3. A shortened text ends with "...".
 func limit(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -50,7 +50,8 @@ func shortFilter(name string) string {
 	return name
 }
 
-// shortCluster returns the name of a cluster as host:port|subset. It returns names of another form unchanged.
+// shortCluster returns the name of an outbound cluster as host:port|subset, and of an inbound cluster as "port N". It
+// returns names of another form unchanged.
 func shortCluster(name string) string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	switch {
@@ -77,7 +78,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// list joins names with commas. Of more than six names, it joins five and counts the rest.
+// list joins names with commas. If there are more than six names, it joins five and counts the rest.
 func list(names []string) string {
 	const most = 5
 	if rest := len(names) - most; rest > 1 {
@@ -111,7 +112,7 @@ func (c change) String() string {
 	return strings.Join(c, "; ")
 }
 
-// orNone returns a text; "none" for an empty text.
+// orNone returns a text, or "none" in place of an empty text.
 func orNone(text string) string {
 	if text == "" {
 		return "none"
@@ -122,10 +123,11 @@ func orNone(text string) string {
 // brief is Brief with maxValue runes.
 func brief(m proto.Message) string { return Brief(m, maxValue) }
 
-// Brief returns a message, which is not nil, as a short text. Durations, numbers, booleans and percentages are written
-// as people write them. Other messages are JSON on one line. If the JSON has more runes than the parameter most,
-// which is at least 3, it is shortened to this number of runes and ends with "...". A message with a type that this
-// build does not know becomes the name of its type. cut.Cut stands in the place of credentials.
+// Brief returns a message, which must not be nil, as a short text. Durations, unsigned integers, booleans and
+// percentages are written as people write them, without a limit. Other messages are JSON on one line, with cut.Cut in
+// place of credentials. If the JSON has more than `most` runes, it is shortened to this number and ends with "...".
+// `most` is at least 3. A message that does not encode, because it contains an Any of an unknown type, becomes the name
+// of its own type. Brief does not change the message.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:
@@ -143,7 +145,7 @@ func Brief(m proto.Message, most int) string {
 		m = public
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil { // a type that this build does not know
+	if err != nil { // an Any has a type that this build does not know
 		return string(m.ProtoReflect().Descriptor().Name())
 	}
 	text := strings.ReplaceAll(strings.ReplaceAll(string(raw), ", ", ","), ": ", ":") // protojson varies its white space

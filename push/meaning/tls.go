@@ -22,7 +22,7 @@ import (
 const (
 	plainText   = "plain text"
 	meshMutual  = "ISTIO_MUTUAL"
-	automatic   = "automatic mTLS" // for the endpoints that accept mTLS
+	automatic   = "automatic mTLS" // mTLS only to endpoints that accept mTLS
 	mutual      = "MUTUAL"
 	simple      = "SIMPLE"
 	proxyPrefix = "PROXY protocol over "
@@ -145,7 +145,7 @@ func configTLS(socket *corev3.TransportSocket) tls {
 	return tls{mode: string(m.ProtoReflect().Descriptor().Name()), rest: m}
 }
 
-// orEmpty returns a message; an empty message for nil.
+// orEmpty returns a message, or an empty message in place of nil.
 func orEmpty(m proto.Message) proto.Message {
 	if m == nil {
 		return &rawbufferv3.RawBuffer{}
@@ -165,7 +165,8 @@ func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	return t
 }
 
-// commonTLS returns the settings that clients and servers have in common, and clears them in the context.
+// commonTLS returns the settings that clients and servers have in common. It clears the names of secrets in the
+// context. It also clears the names of peers, unless their text is shortened.
 func commonTLS(c *tlsv3.CommonTlsContext) tls {
 	t := tls{mode: simple}
 	var own []string
@@ -215,7 +216,8 @@ func commonTLS(c *tlsv3.CommonTlsContext) tls {
 	return t
 }
 
-// matcherText returns a matcher of strings as a text: the exact value, a prefix with "*", a suffix after "*".
+// matcherText returns a matcher of strings as a text. "*" stands for the rest of a value with a given prefix, suffix or
+// part.
 func matcherText(m *matcherv3.StringMatcher) string {
 	fold := ""
 	if m.GetIgnoreCase() {

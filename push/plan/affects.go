@@ -49,7 +49,7 @@ type effect struct {
 	name  string      // for tests and messages
 	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
-	slow  []slowReason // cases that the fast path cannot plan; nil: it can plan no case of the cell (fast_path.go)
+	slow  []slowReason // cases that the fast path (fast_path.go) cannot plan; nil: it cannot plan the cell at all
 }
 
 // change is the affected units of one step, while they are collected.
@@ -61,9 +61,9 @@ type change struct {
 	relabelled map[model.Key]bool
 }
 
-// affects is the table of effects: which input touches which output. Both the old and the new record of an edit count,
-// because hosts, selectors and exports shrink as well as grow. A kind without a row touches everything. A kind with an
-// empty row touches nothing: no plan reads it.
+// affects is the table of effects. It maps each kind of record to the units that an edit of such a record touches. Both
+// the old and the new record of an edit count, because hosts, selectors and exports shrink as well as grow. A kind
+// without a row touches everything. A kind with an empty row touches nothing, because no plan reads it.
 var affects = [model.NumKinds][]effect{
 	model.KindMesh: {
 		{"everything", input.All, everything, nil}, // defaults of every rule, policies, ports
@@ -71,8 +71,8 @@ var affects = [model.NumKinds][]effect{
 	model.KindService: {
 		{"hosts", input.All, namedHosts, nil},                      // the service of a host, its ports, names and addresses
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that appear or disappear
-		{"routes of it", input.RDS, namedBeside, nil},              // other hosts of its VirtualServices: they use its ports
-		{"wildcards", input.RDS, coveringHosts, nil},               // wildcards of VirtualServices that cover it: likewise
+		{"routes of it", input.RDS, namedBeside, nil},              // other hosts of its VirtualServices, which use its ports
+		{"wildcards", input.RDS, coveringHosts, nil},               // wildcards of VirtualServices that cover it, which use its ports
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
 		{"views", input.All, namespaceViews, nil},                  // the proxies that the selector selects
 		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
@@ -98,14 +98,14 @@ var affects = [model.NumKinds][]effect{
 		{"served", input.CDS | input.LDS, servedViews, slowServed},
 		// Selectors read the labels to decide which workloads use a Secret.
 		{"labels", input.SDS, labelledWorkloads, slowLabels},
-		// A gateway's Pods: at their addresses, endpoints of other hosts must not have the ports of the agent.
+		// Endpoints of other hosts at the address of a gateway's Pod must not have the ports of the agent.
 		{"gateways' own", input.CDS | input.EDS, ownAddresses, slowOwn},
 	},
 	model.KindVirtualService: {
 		{"hosts", input.RDS, namedHosts, nil},           // virtual hosts
 		{"connections", input.LDS, connectedHosts, nil}, // TCP chains, also of wildcards that cover them
 		{"wildcards", input.RDS, coveringHosts, nil},    // the most specific VirtualService of hosts that wildcards cover
-		{"destinations", input.All, pulled, nil},        // are imported with the VirtualService
+		{"destinations", input.All, pulled, nil},        // destinations are imported with the VirtualService
 		{"views", input.All, labelKeys, nil},            // sourceLabels decide the variants
 	},
 	model.KindDestinationRule: {
@@ -138,13 +138,13 @@ var affects = [model.NumKinds][]effect{
 	},
 	model.KindRequestAuthentication: {
 		{"views", input.All, namespaceViews, nil}, // the proxies that it selects
-		{"readers", input.LDS, namesIt, nil},      // its keys, too
+		{"readers", input.LDS, namesIt, nil},      // its rules and keys
 	},
 	model.KindSecret: {
 		{"asked for", input.SDS, namedSecret, nil}, // subscriptions of proxies in its namespace
 	},
 	model.KindGateway: {
-		{"routers", input.All, routerViews, nil}, // whom it selects
+		{"routers", input.All, routerViews, nil}, // the routers that it selects
 		{"readers", input.All, namesIt, nil},     // its servers
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // the labels by which Pods use Secrets
@@ -153,7 +153,8 @@ var affects = [model.NumKinds][]effect{
 		{"rights", input.SDS, grantedRights, nil}, // the authoriser is queried again
 	},
 	model.KindWorkload: {
-		// As for Endpoints. push/resolve adds Endpoints for services that select the workload.
+		// The label cell of Endpoints exists here too. push/resolve adds Endpoints for services that select the
+		// workload.
 		{"labels", input.SDS, labelledWorkloads, slowLabels},
 		// Selectors read the labels, for the proxy's rules and Secrets.
 		{"its proxy", input.All, boundProxies, slowProxy},
@@ -217,7 +218,8 @@ func hostsOf(e mirror.Edit) iter.Seq[string] {
 	}
 }
 
-// The functions below, and in affects_*.go, are the units of effects: each adds to c the units that an edit touches.
+// The functions below and in affects_*.go are the values of effect.units. Each adds the units that an edit touches to
+// c.
 
 // everything marks all units.
 func everything(c *change, _ input.Types, _ mirror.Edit) {
@@ -274,7 +276,8 @@ func ruledServices(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// namespaceViews marks the views of the record's namespace; if this is the root namespace, it marks all views.
+// namespaceViews marks the views of the record's namespace, or all views for a record of the root namespace. It marks
+// nothing if the edit changes no view (selects).
 func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
 		return
@@ -328,15 +331,16 @@ func namedMembers(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// ownAddresses marks the record's hosts, whose endpoints may be gateways' own Pods: hosts with endpoints at the same
-// addresses depend on them.
+// ownAddresses marks the record's hosts, whose endpoints may be gateways' own Pods. Hosts with endpoints at the same
+// addresses depend on the record's hosts.
 func ownAddresses(c *change, _ input.Types, e mirror.Edit) {
 	for h := range hostsOf(e) {
 		c.addresses[h] = true
 	}
 }
 
-// namedPorts marks the workloads whose port numbers come from the record's endpoints, if ports differ.
+// namedPorts marks the workloads whose port numbers come from the record's endpoints. It marks nothing if ports and
+// hosts are unchanged.
 func namedPorts(c *change, _ input.Types, e mirror.Edit) {
 	if samePorts(e) {
 		return
@@ -354,11 +358,13 @@ func samePorts(e mirror.Edit) bool {
 		slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts())
 }
 
+// samePort reports whether two ports have the same name and number.
 func samePort(a, b *model.EndpointPort) bool {
 	return a.GetName() == b.GetName() && a.GetNumber() == b.GetNumber()
 }
 
-// servedViews marks the views of the namespace, if the edit changes which proxies are endpoints of a ServiceEntry.
+// servedViews marks the views of the record's namespace if the edit changes the proxies that are endpoints of a
+// ServiceEntry.
 func servedViews(c *change, _ input.Types, e mirror.Edit) {
 	if restated(e) {
 		c.views[e.Key().Namespace] = true
@@ -375,10 +381,10 @@ func restated(e mirror.Edit) bool {
 	return !same && strings.HasPrefix(e.Key().Name, model.ServiceEntryPrefix)
 }
 
-// pulled marks the destinations of a VirtualService.
+// pulled marks the destinations of a VirtualService before and after the edit.
 func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }
 
-// labelKeys marks all views, if the edit changes the set of labels, places or networks of proxies that rules read.
+// labelKeys marks all views if the edit changes the set of labels, places or networks of proxies that rules read.
 func labelKeys(c *change, _ input.Types, e mirror.Edit) {
 	if c.relabelled[e.Key()] {
 		c.views["*"] = true

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// routedHosts marks the hosts of VirtualServices that route to the record's hosts, or to aliases of these.
+// routedHosts marks the hosts of VirtualServices that route to the record's hosts, or to aliases of the record's hosts.
 func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range c.withAliases(model.HostsOf(r)) {
@@ -56,8 +56,8 @@ func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 }
 
 // connectedHosts marks the hosts of a VirtualService with tcp or tls rules. It also marks the services with wildcard
-// hosts that cover these hosts, since the rules apply to them too. A VirtualService with http rules alone marks
-// nothing, since listeners do not depend on http rules.
+// hosts that cover these hosts, since the rules apply to such services too. For a VirtualService with only http rules,
+// it marks nothing, since listeners do not depend on http rules.
 func connectedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		vs := r.(*model.VirtualService)
@@ -92,8 +92,8 @@ func (c *change) withAliases(hosts []string) []string {
 	return all
 }
 
-// aliased marks the targets of the record if it is an alias, before or after the edit. Several records may define the
-// record's host; aliased also marks the targets that the other records give to that host.
+// aliased marks the target of the record if the record is an alias, before or after the edit. Several records may
+// define the record's host. So aliased also marks the targets that other records state for this host.
 func aliased(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		if of := r.(*model.Service).Spec.GetAliasFor(); of != "" {

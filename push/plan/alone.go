@@ -8,10 +8,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// standsAlone reports whether edits may be planned at once, without waiting some milliseconds for further edits. That
-// is so if all edits are of VirtualServices and no host gets a new destination. Other edits wait, because the objects
-// of one `kubectl apply` arrive one after the other: a route that is planned before its destination would answer 503
-// meanwhile.
+// standsAlone reports whether edits may be planned at once, without waiting some milliseconds for further edits. This
+// is the case if all edits put VirtualServices and no host that is already served gets a new destination. Other edits
+// wait, because the objects of one `kubectl apply` arrive one after the other. A route that is planned before its
+// destination would answer 503 meanwhile.
 func standsAlone(edits []mirror.Edit, s *mirror.Snapshot) bool {
 	return !slices.ContainsFunc(edits, func(e mirror.Edit) bool {
 		now, is := e.New.(*model.VirtualService)

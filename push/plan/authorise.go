@@ -19,8 +19,8 @@ const (
 // errNoAuthoriser is the reason why no private keys are sent without an Authoriser.
 var errNoAuthoriser = errors.New("this process has no authoriser")
 
-// authorise plans with the known rights of identities (to private keys), and opens the private keys that are needed
-// then. For rights that are unknown or outdated it queries the authoriser, outside of the loop.
+// authorise plans with the known rights of identities to private keys, and opens the private keys that are then needed.
+// For rights that are unknown or outdated it queries the authoriser, outside of the loop's goroutine.
 func (l *Loop) authorise(now time.Time) {
 	if l.planner == nil { // after restore has failed
 		return
@@ -85,7 +85,7 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 }
 
 // decision returns a channel that is closed once the right that a proxy waits for is known. It returns nil if the proxy
-// waits for no right.
+// does not wait for a right.
 func (l *Loop) decision(p *Proxy) <-chan struct{} {
 	id := p.planned.Load().identity
 	if id == nil || !id.Undecided() {

@@ -12,10 +12,11 @@ import (
 )
 
 // Base is an independent copy of a plan, for use by one goroutine. Changes of the copy do not affect the live plan.
+// Loop.Base makes a Base, and Base.Apply changes it.
 type Base struct {
-	Planner  *Planner          // at the newest resolved snapshot
-	Resolver *resolve.Resolver // at the newest snapshot of the source
-	Crashes  *crash.Log        // where panics are reported; nil for a new log
+	Planner  *Planner          // the copied planner, at the newest resolved snapshot
+	Resolver *resolve.Resolver // the copied resolver, at the newest snapshot of the source that was resolved
+	Crashes  *crash.Log        // log of panics; nil: the first panic sets a new log
 }
 
 // errUnresolved is the error of Base after a panic of the resolver.
@@ -23,8 +24,9 @@ var errUnresolved = errors.New("the newest snapshot cannot be resolved; the serv
 
 // Base returns a copy of the plan at the newest snapshot. Edits that still wait to be planned are planned in the copy.
 // The loop's goroutine copies the parts that change in place, and the caller's goroutine completes the copy. The error
-// is ErrNotReady without a snapshot, the context's error, an error after a panic, or an error because the loop has
-// ended. After an error the Base must not be used.
+// is ErrNotReady while there is no plan, the context's error, or an error because the loop has ended. A panic while
+// resolving, copying or planning is also returned as an error. After an error the Base, which may not be nil, must not
+// be used.
 func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	var f *frozen
 	var waiting mirror.Change
@@ -48,8 +50,10 @@ func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	return b, b.plan(ctx, waiting, nil)
 }
 
-// Afford returns nil if a copy of the plan has memory for a change, as bounded by Config.Room. Otherwise the error is
-// ErrNoRoom, the context's error, an error after a panic, or an error because the loop has ended.
+// Afford returns nil if this process has memory for a change in a copy of the plan. This is the case if the planned
+// configuration with the change fits Config.Room, if Config.Room is 0, or if the change adds little. Otherwise the
+// error wraps ErrNoRoom, and names the record that grows most. Other errors are the context's error, an error
+// after a panic, and an error because the loop has ended.
 func (l *Loop) Afford(ctx context.Context, c mirror.Change) error {
 	return l.run(ctx, func() (err error) {
 		l.unchanged = true
@@ -73,9 +77,10 @@ func (l *Loop) freeze() (b *Base, f *frozen, waiting mirror.Change, err error) {
 	return &Base{Resolver: r.Fork(), Crashes: l.cfg.Crashes}, l.planner.freeze(), waiting, nil
 }
 
-// Apply plans a change in the copy. c.Old must be the snapshot that Resolver.Source returns. The result is the list of
-// proxies whose sets changed, in no order. The error is the context's, or that of a panic. After an error the Base must
-// not be used.
+// Apply plans a change of the source in the copy. If c.Old is not the snapshot that Resolver.Source returns, Apply
+// plans the difference between that snapshot and c.New in place of c.Edits. The result lists each proxy whose set of
+// resources or whose view changed, once, in no particular order. The error is the context's, or an error after a panic.
+// After an error the Base must not be used.
 func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err error) {
 	err = b.guarded(func() { c = b.Resolver.Step(c) })
 	if err != nil {

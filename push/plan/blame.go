@@ -17,16 +17,17 @@ import (
 // scratch. The record of that edit is the culprit. The last good version of the record stays in effect, and the search
 // continues with the remaining edits.
 //
-// If strange metadata of one proxy cause the panic, the record must not be blamed, because other proxies would lose it.
-// A record is blamed if it belongs to the proxy's own namespace. A record of another namespace is blamed if planning a
-// plain proxy of the same namespace panics too. The plain proxy has only the labels that the record selects.
+// If strange metadata of one proxy cause the panic, the record must not be blamed, because other proxies would lose the
+// record. A record is blamed if it belongs to the proxy's own namespace. A record of another namespace is blamed only
+// if the plan of a plain proxy in the proxy's namespace panics with the edit, but not without it. The plain proxy has
+// only the labels that the record selects.
 
 // blame is one result of the search: an edit that is not planned, with the version of the record that is planned in its
 // place.
 type blame struct {
 	key    model.Key
 	bad    model.Hash   // of the version that is not planned; zero if the edit deletes the record
-	stands model.Record // planned in its place; nil if the record is left out
+	stands model.Record // the version that is planned in its place; nil if the record is left out
 }
 
 // bisection finds the records to blame.
@@ -36,8 +37,8 @@ type bisection struct {
 	fault   func(*input.Input, view.Scope) // for tests, see input.Input.Fault
 }
 
-// maxOfOneKind is the number of culprits of one kind and namespace that one search finds one by one. Above it, all
-// edits of the kind and namespace are left out, which bounds the cost of a tenant with thousands of such records.
+// maxOfOneKind is the number of culprits of one kind and namespace that one search finds one by one. Above this number,
+// all edits of the kind and namespace are left out. So a tenant with thousands of such records causes bounded work.
 const maxOfOneKind = 8
 
 // fails reports whether planning the view of a node from scratch panics.
@@ -62,7 +63,7 @@ func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []bl
 			return found, false
 		}
 		edit, blamed := f.first(n, good, bad)
-		if !blamed || seen[edit.Key()] { // seen: the replacement of the blamed version fails too
+		if !blamed || seen[edit.Key()] { // if seen, the replacement of the blamed version fails too
 			return found, false
 		}
 		edits := []mirror.Edit{edit}
@@ -121,7 +122,8 @@ func with(s *mirror.Snapshot, revision int64, edits []mirror.Edit) mirror.Change
 }
 
 // fallbackFor returns the blame for an edit, with the previous version as replacement. A policy without a previous
-// version is replaced by one that closes the selected workloads, like a policy that was not understood.
+// version is replaced by a policy that refuses all traffic of the selected workloads, like a policy that does not
+// parse.
 func fallbackFor(e mirror.Edit) blame {
 	b := blame{key: e.Key(), stands: e.Old}
 	if e.New == nil {
@@ -155,7 +157,7 @@ func without(s *mirror.Snapshot, found []blame) *mirror.Snapshot {
 	return with(s, s.Revision(), edits).New
 }
 
-// selected returns the labels by which a record selects proxies.
+// selected returns the labels by which a record selects proxies, or nil for kinds without a selector.
 func selected(e mirror.Edit) map[string]string {
 	r := e.New
 	if r == nil {

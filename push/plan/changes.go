@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// resolver is the interface of resolve.Resolver, which tests replace.
+// resolver has the methods of resolve.Resolver that the loop uses. Tests replace it.
 type resolver interface {
 	Step(mirror.Change) mirror.Change
 	Problems() []model.Problem
@@ -30,7 +30,7 @@ func (l *Loop) applyNewest(box *loop.Box[mirror.Change]) bool {
 	return true
 }
 
-// follow queues the edits of an accepted change for their paths.
+// follow queues the edits of an accepted change for the path (fast or slow) of each edit.
 func (l *Loop) follow(c mirror.Change) {
 	l.newest = c.New
 	l.latest.Store(c.New)
@@ -42,8 +42,8 @@ func (l *Loop) follow(c mirror.Change) {
 }
 
 // accepted resolves a change of the source and leaves out the excluded records. If the resolver panics, it is in an
-// undefined state, so a new resolver resolves the whole snapshot. If the new resolver panics too, the result is false:
-// the previous plan stays in effect, and the source's next snapshot is resolved as a whole.
+// undefined state, so a new resolver resolves the whole snapshot. If the new resolver panics too, the result is false.
+// The previous plan then stays in effect, and the source's next snapshot is resolved as a whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	if l.resolve != nil && l.guarded(func() { out = l.accept(l.intake.step(l.resolve.Step(c), time.Now())) }) == nil {
 		return out, true
@@ -63,7 +63,8 @@ func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	return out, ok
 }
 
-// classify queues the edits of a change: endpoints for the fast path, the others for the next plan.
+// classify queues the edits of a change: endpoints for the fast path, other edits for the next plan of configuration.
+// Without a planner, it creates a planner from the new snapshot instead.
 func (l *Loop) classify(c mirror.Change) {
 	if l.planner == nil {
 		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, Cluster: l.cfg.Cluster, fault: l.fault})

@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Two scopes whose views only differ in the namespace have few differences. They differ in the hosts of records that
+// Two scopes whose views differ only in the namespace have few differences. They differ in the hosts of records that
 // belong to one of the two namespaces, or name one of them (exportTo, sourceNamespace). They also differ in the short
-// names of hosts. So a new scope is cloned from an existing scope, its template. In the clone these records count as
-// edited, and the table of effects lists the units to plan again, as for any change. Clone and template share
-// everything else.
+// names of hosts. So a new scope is cloned from an existing scope, its template. In the clone the records of both
+// groups count as edited, and the table of effects lists the units to plan again. Clone and template share everything
+// else.
 
-// scopeFor plans a scope, including the steps that the fast path has planned since.
+// scopeFor plans a scope, including the steps that the fast path has planned since the planner's input was read.
 func (p *Planner) scopeFor(key view.Scope) *scope {
 	s := p.scopeLike(p.templateFor(key, p.input), p.input, key, nil)
 	for _, u := range p.fastSteps {
@@ -26,7 +26,7 @@ func (p *Planner) scopeFor(key view.Scope) *scope {
 	return s
 }
 
-// templateFor returns a template for a scope with this key, or nil. The template is planned with the given input.
+// templateFor returns a template for a scope with a key, or nil. The template is planned with the given input.
 func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	for _, s := range p.scopes {
 		if s.in == in && s.isTemplateFor(key) {
@@ -36,8 +36,8 @@ func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	return nil
 }
 
-// scopeLike plans a scope: as a clone of the template, or from scratch without a template. pause may be nil; it is
-// called between two pieces.
+// scopeLike plans a scope as a clone of the template. Without a template, or if everything differs, it plans from
+// scratch. It calls pause, which may be nil, between two pieces.
 func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pause func()) *scope {
 	if template != nil {
 		if d := p.between(in, template.key, key); !d.everything {
@@ -47,7 +47,7 @@ func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pa
 	return newScope(in, key, pause)
 }
 
-// isTemplateFor reports whether a scope with this key may be cloned from s. A scope that imports hosts by name is
+// isTemplateFor reports whether a scope with a key may be cloned from s. A scope that imports hosts by name is
 // planned from scratch, because it has few hosts, and scopes of different namespaces import different hosts.
 func (s *scope) isTemplateFor(key view.Scope) bool {
 	other := key
@@ -56,7 +56,7 @@ func (s *scope) isTemplateFor(key view.Scope) bool {
 }
 
 // between returns the units that may differ between a scope a and its clone b. It collects the effects of an edit of
-// every record that belongs to one of the two namespaces, or names it.
+// every service, VirtualService and DestinationRule of the two namespaces, and of every record that names one of them.
 func (p *Planner) between(in *input.Input, a, b view.Scope) *affected {
 	c := &change{affected: newAffected(), in: in, was: in.Root()}
 	defaults := in.Mesh.Spec
@@ -91,7 +91,7 @@ func (s *scope) clone(in *input.Input, key view.Scope, d *affected, pause func()
 	return next
 }
 
-// fork returns a copy without variants. After fork, neither of the two changes shared values in place.
+// fork returns a copy without variants. After fork, neither scope changes shared values in place.
 func (s *scope) fork(key view.Scope) *scope {
 	next := *s
 	next.key, next.index, next.step = key, nil, newStep()

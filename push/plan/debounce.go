@@ -2,35 +2,36 @@ package plan
 
 import "time"
 
-// debounce decides when the noted edits are due to be planned. It has no clock: the caller passes the time.
+// debounce decides when the noted edits are due to be planned. It has no clock, so the caller passes the time.
 //
 // Edits are due after a quiet time without further edits. The first edit begins with a quiet time of a quarter of
-// `after`. Each further edit doubles the quiet time, up to `after`. Less than `after` after a plan, the first edit
-// begins with a quiet time of `after`. So a single edit is planned quickly, and fifty edits at once cause one plan. An
-// edit that stands alone (standsAlone) is due at once, unless the last plan was less than `after` ago. No edit waits
-// longer than `most`.
+// `after`. Each further edit doubles the quiet time, up to `after`. If the last plan was less than `after` ago, the
+// first edit begins with a quiet time of `after`. Otherwise, a first edit that stands alone (standsAlone) is due at
+// once. So a single edit is planned quickly, and fifty edits at once cause one plan. The edits are due at the latest
+// when the first of them has waited for `most`.
 //
 // If planning all waiting edits is estimated to last longer than `longPlan`, they are due when a pause has passed
-// since the last plan. A longer pause would harm other namespaces: one loop plans for all of them, and one large plan
-// of gathered edits would delay their configuration by seconds. A shorter pause would harm the leader. When the
+// since the last plan. A longer pause would harm other namespaces, because one loop plans for all namespaces. One large
+// plan of gathered edits would delay their configuration by seconds. A shorter pause would harm the leader. When the
 // leader lacks processor time, an endless series of edits has gaps. A plan in each gap, with pushes to all proxies,
 // would slow the leader further.
 //
 // The pause is three times the duration of the last plan, which leaves processors to other work. It is at most
-// `longPause` and at most `most`. Measured on two processors in a mesh that is edited without end: with a longPause of
-// one second, proxies wait 8 s for a change (p99); with two seconds they wait 3 s.
+// `longPause` and at most `most`, but at least a quarter of `after`. The value of longPause was measured on two
+// processors in a mesh that is edited without end. With one second, proxies wait 8 s for a change (p99). With two
+// seconds they wait 3 s.
 type debounce struct {
 	after, most   time.Duration
 	edits         int           // number of waiting edits
 	cost          time.Duration // recent mean cost of one edit
 	last          time.Duration // duration of the last plan
-	first, newest time.Time     // when the oldest and the newest waiting edit came; zero if no edit waits
-	planned       time.Time     // when the last plan began or ended
+	first, newest time.Time     // times at which the oldest and the newest waiting edit came; zero if no edit waits
+	planned       time.Time     // time at which the last plan began or ended
 	quiet         time.Duration // quiet time after newest
 }
 
-// longPlan is the estimated duration above which the waiting edits are planned in several plans. longPause is the
-// maximum pause between two of these.
+// longPlan is the estimated duration of a plan above which the waiting edits wait for a pause since the last plan.
+// longPause is the maximum of this pause.
 const (
 	longPlan  = 30 * time.Millisecond
 	longPause = 2 * time.Second
@@ -53,8 +54,8 @@ func (d *debounce) note(now time.Time, waiting int, alone bool) {
 	d.newest = now
 }
 
-// due returns the time until the edits are due; it is 0 or negative if they are due now. The result is false if no edit
-// waits.
+// due returns the time until the edits are due, which is 0 or negative if they are due now. The second result is false
+// if no edit waits.
 func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	if d.first.IsZero() {
 		return 0, false
@@ -69,7 +70,7 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	return at.Sub(now), true
 }
 
-// spent records the cost of a plan that has just ended. The cost of one edit is averaged with the previous one.
+// spent records the cost of a plan that has just ended. The cost of one edit is averaged with the previous cost.
 func (d *debounce) spent(now time.Time, edits int, took time.Duration) {
 	d.planned, d.last = now, took
 	if edits > 0 {
@@ -77,7 +78,7 @@ func (d *debounce) spent(now time.Time, edits int, took time.Duration) {
 	}
 }
 
-// started records that the waiting edits begin to be planned. It returns how long the oldest of them waited.
+// started records that planning of the waiting edits begins. It returns the time that the oldest edit has waited.
 func (d *debounce) started(now time.Time) time.Duration {
 	waited := now.Sub(d.first)
 	d.first, d.newest, d.planned, d.edits = time.Time{}, time.Time{}, now, 0
@@ -91,7 +92,8 @@ type edge struct {
 	planned time.Time
 }
 
-// due returns the time until the events are due. The result is false if no event waits.
+// due returns the time until the events are due, which is 0 or negative if they are due now. The second result is false
+// if no event waits.
 func (e *edge) due(now time.Time) (time.Duration, bool) {
 	if !e.waits {
 		return 0, false
@@ -99,5 +101,5 @@ func (e *edge) due(now time.Time) (time.Duration, bool) {
 	return e.planned.Add(e.every).Sub(now), true
 }
 
-// started records that the waiting events begin to be planned.
+// started records that planning of the waiting events begins.
 func (e *edge) started(now time.Time) { e.waits, e.planned = false, now }

@@ -1,25 +1,25 @@
 // Package plan decides the resources of every view, and keeps the decisions up to date as snapshots change. A view has
-// all facts that decide the configuration of a proxy; proxies with equal views have equal configuration. The package
-// contains the Planner, the table of effects, the loop, and Fresh, which plans a snapshot from scratch for comparison
-// in tests.
+// all facts that decide the configuration of a proxy, so proxies with equal views have equal configuration. The package
+// contains the Planner, the table of effects, and the Loop. Fresh plans a snapshot from scratch, for comparison in
+// tests.
 //
 // # Data structures
 //
-// A view has layers that proxies share. Each layer is planned by packages below this one. The outbound side is a scope:
-// plan/host plans its hosts, and a front (plan/front) its listeners and route configurations. A variant has the
+// A view has layers that proxies share. Each layer is planned by packages below this one. The outbound side is called a
+// scope. plan/host plans its hosts, and a front (plan/front) its listeners and route configurations. A variant has the
 // resources of a scope that differ for proxies with certain inputs (labels, locality, network). plan/inbound plans the
 // inbound side, which is called the workload, and plan/secret the Secrets. An overlay has the resources that depend on
-// the addresses or the identity of single proxies. All read one plan/input.Input, and fill a plan/layer.Layer. A Spec
-// is the input of the builder of one resource. The set of a view is the list of its resources.
+// the addresses or the identity of single proxies. All planners of layers read one plan/input.Input, and fill a
+// plan/layer.Layer. A Spec is the input of the builder of one resource. The set of a view is the list of its resources.
 //
 // # One change
 //
 // Loop receives a change from the mirror, resolves it (push/resolve), and passes edits that only touch assignments to
-// PlanEndpoints (the fast path, fast_path.go). The other edits wait a moment for further ones (debounce) and go through
-// Begin, Step and End. The table of effects (affects.go) maps edits to affected units: hosts, views, workloads. Scopes
-// plan their affected units again (scope.run); a large change is planned in pieces and on shadows, which are
-// unpublished copies of scopes (stepwise.go, replan.go). The pool returns the same resource for an equal Spec, equal
-// resources leave their manifest unchanged, and only views with a different manifest are published.
+// PlanEndpoints (the fast path, fast_path.go). The other edits wait a moment for further edits (debounce) and go
+// through Begin, Step and End. The table of effects (affects.go) maps edits to affected units, such as hosts, views and
+// workloads. Scopes plan their affected units again (scope.run). A large change is planned in pieces and on shadows,
+// which are unpublished copies of scopes (stepwise.go, replan.go). The pool returns the same resource for an equal
+// Spec, and equal resources leave their manifest unchanged. Only views with a different manifest are published.
 //
 // # One join
 //
@@ -32,17 +32,19 @@
 // nothing.
 //
 // Long work is planned in pieces, cluster by cluster and host by host, on shadows of the scopes (stepwise.go). Such
-// work is a large change of configuration (replan.go), or a missing layer of a joining proxy's view (joining.go). Every
-// 5 ms the fast path runs, on the scopes and on the shadows. At the end of a change its shadows replace the scopes all
-// at once, and joining proxies wait for that end. During a join the loop continues to apply changes and to plan joins
-// of other proxies; the namespaces alternate. The metric navarch_plan_piece_seconds has the lengths of the pieces.
+// work is a large change of configuration (replan.go), or a missing layer of a joining proxy's view (joining.go). The
+// work pauses after some 5 ms, and the fast path may run, on the scopes and on the shadows. At the end of a change its
+// shadows replace the scopes all at once, and joining proxies wait for that end. During a join the loop continues to
+// apply changes and to plan joins of other proxies. The joins of different namespaces alternate. The metric
+// navarch_plan_piece_seconds has the durations of the pieces.
 //
 // Scopes that only differ in the namespace are cloned from one another (clone.go). The clone treats two groups of
 // records as edited: the records of both namespaces, and the records that name one of them. The table of effects then
 // lists the units to plan again. A clone shares everything else with its template. Hosts and virtual hosts are replaced
 // and never changed. A further clone occupies some 75 KB, for any number of services.
 //
-// A view is retained for ten seconds after its last proxy has left. The private keys that it uses are retained too.
+// By default, a view is retained for ten seconds after its last proxy has left (Config.Linger). The private keys that
+// the view uses are retained too.
 //
 // If a policy cannot be enforced, the traffic is refused. A policy with a condition by an unknown key refuses all
 // traffic of the workloads that it selects. A CUSTOM policy whose provider cannot be called refuses the requests that
@@ -53,7 +55,7 @@
 //
 // A planner that panicked is replaced by a new one, which plans all views from scratch at the newest snapshot
 // (rescue.go). If a view panics again, blame.go applies the edits in the order of keys, and finds by bisection the
-// first edit after which the view panics. That edit is excluded: the loop then plans from its own copies of the
+// first edit after which the view panics. That edit is excluded. The loop then plans from its own copies of the
 // mirror's snapshots, without the excluded edits. A join that panics leaves the planner unchanged.
 //
 // # Forks
@@ -68,10 +70,10 @@
 // # Memory of a replica
 //
 // The store may contain records that an older version, or a leader with other limits, has accepted. So the loop weighs
-// records by store/weight before they are planned (room.go, intake.go). While all records together would occupy more
-// than a third of GOMEMLIMIT, it leaves out heavy records. Only records that grow are left out, the largest record of
-// the heaviest namespace first. At a start all records count as growing. The choice depends on the snapshot and on the
-// plan alone, so a restarted process makes the same choice.
+// records by store/weight before they are planned (room.go, intake.go). While all records together would exceed
+// Config.Room, it leaves out heavy records. Only records that grow are left out, the largest record of the heaviest
+// namespace first. At a start all records count as growing. Policies and records of the root namespace are never left
+// out.
 //
 // # Routers
 //
@@ -81,8 +83,8 @@
 //
 // # Invariants
 //
-// Tests hold these invariants. The kept plan equals the plan that Fresh makes of the same snapshot, byte for byte. An
-// edit of a kind without a row in the table of effects plans everything again, so the result is still correct.
+// Tests check these invariants. The maintained plan equals the plan that Fresh makes of the same snapshot, byte for
+// byte. An edit of a kind without a row in the table of effects plans everything again, so the result is still correct.
 // Published values never change. After a panic, proxies keep their resources (rescue.go).
 //
 // Owns: scopes, variants, workloads, overlays and their manifests (Planner: one goroutine; Loop is that goroutine).

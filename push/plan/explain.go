@@ -6,21 +6,28 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// TrafficSource names the objects that define a part of a listener's traffic. Explain returns values of this type.
+// TrafficSource names the objects that define a part of a listener's traffic. Planner.Explain returns such values.
 type TrafficSource = front.TrafficSource
 
-// Serving returns the virtual hosts of one host that a joined proxy has, in all of its route configurations; nil
-// without such virtual hosts. It is the part of Explain that costs one host instead of all.
+// Serving returns the virtual hosts of one host that a joined proxy has, in all of its route configurations. Without
+// such virtual hosts, the result is empty. The cost does not grow with the number of hosts.
 func (p *Planner) Serving(h *Handle, name string) []host.Routed {
 	pl := h.planned.Load()
 	return pl.scope.front.Serving(func(of string) bool { return of == name }, pl.variation())
 }
 
-// Explain returns the Specs from which a resource of a joined proxy is built. They name the objects that decided the
-// resource. The first element is the resource's own Spec. After the Spec of a route configuration follow the Specs of
-// its virtual hosts, in their order. After the Spec of a listener of a sidecar follow the TrafficSources of all traffic
-// that is not plain HTTP. After the Spec of a listener of a gateway follow values of type gateway.Chain, one for each
-// filter chain. The Specs are shared and must not be changed. The result is nil if the proxy has no such resource.
+// Explain returns the Specs from which a resource of a joined proxy is built, and values that name the objects behind
+// the resource. The first element is the resource's own Spec. Further elements may follow:
+//
+//   - For a route configuration, the Specs of its virtual hosts, in their order. At a gateway these Specs are
+//     gateway.ServedHosts.
+//   - For an outbound listener of a sidecar, a TrafficSource for each host with traffic that is not plain HTTP.
+//   - For a listener of a gateway, a gateway.Chain for each filter chain.
+//   - For inbound listeners and clusters, TrafficSources of the services and the Sidecar.
+//   - For inbound listeners whose mTLS modes PeerAuthentications set, a front.ModeSource as the last element.
+//
+// The Specs are shared and must not be changed. The result is nil if the proxy has no such resource. Explain panics for
+// xds.Unknown.
 func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	pl := h.planned.Load()
 	of := xds.Ref{Type: t, Name: name}

@@ -19,8 +19,8 @@ type slowReason struct {
 	ahead bool // the assignments may be sent before the other resources
 }
 
-// Slow reasons, by cell of the table of effects. The fast path plans an edit in one of these cells completely, unless
-// a reason of the cell holds.
+// These are the slow reasons, by cell of the table of effects. The fast path plans an edit in one of these cells
+// completely, unless a reason of the cell holds.
 var (
 	slowMembers = []slowReason{
 		{"ports of the service", renumbered, false},
@@ -40,8 +40,8 @@ var (
 // relabels reports whether an edit changes labels that decide about Secrets.
 func relabels(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }
 
-// fastPathFor decides how an edit is planned. fast is true if the fast path plans the assignments. again is true if the
-// edit has to be planned with Begin, possibly in addition to the fast path.
+// fastPathFor decides the way in which an edit is planned. fast is true if the fast path plans the assignments. again
+// is true if the edit has to be planned with Begin, possibly in addition to the fast path.
 func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool) {
 	row := p.table[e.Key().Kind]
 	for _, cell := range row {
@@ -62,13 +62,13 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 }
 
 // PlanEndpoints is the fast path: it plans the endpoint assignments of hosts that the edits of c touch. It uses the
-// services and rules of the last plan, and plans no other resources. It may be called while a change is being
-// planned. c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
+// services and rules of the last plan, and plans no other resources. It may be called while a change is being planned.
+// c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
 //
-// moved lists the proxies whose sets changed. rest lists the edits of c that the caller has to pass to Begin. The
-// fast path may have planned their assignments already. pending states that edits outside of c still wait. The plan
-// is complete at the revision of c.New under three conditions: pending is false, rest is empty, and no change is
-// being planned.
+// moved lists the proxies whose sets changed, each with the path Fast. rest lists the edits of c that the caller has to
+// pass to Begin. The fast path may have planned their assignments already. Both lists may be nil. pending states that
+// edits outside of c still wait. The plan is complete at the revision of c.New under three conditions: pending is
+// false, rest is empty, and no change is being planned.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	p.must("PlanEndpoints", !p.forked, "of a fork")
 	p.latest = c.New
@@ -180,8 +180,8 @@ func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 }
 
 // reachedOtherwise reports whether an edit changes the set of clusters for which gateways have filter chains by SNI.
-// While a change is being planned, it returns true for every host of such gateways: the change is planned with its
-// own snapshot, so its chains cannot be compared.
+// While a change is being planned, it returns true for every host of such gateways. The change is planned with its own
+// snapshot, so its chains cannot be compared.
 func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	for h := range hostsOf(e) {
 		for s := range p.index[h] {

@@ -13,12 +13,12 @@ import (
 )
 
 // A fork is a planner with the plan of another planner, for another goroutine. Both share all planned values: hosts,
-// entries, units, resources and manifests. These never change, except the versions of a host in variations, which
-// have a mutex (doc.go, Forks). Tables and scopes are copied. A fork is made in two parts. The first part (freeze)
-// runs in the goroutine of the planner, and copies all values that change in place. The second part (fork) runs in
-// any goroutine. It makes the proxies and views, which is most of the work.
+// entries, units, resources and manifests. These values never change, except the versions of a host in variations,
+// which have a mutex (doc.go, Forks). Tables and scopes are copied. A fork is made in two parts. The first part
+// (freeze) runs in the goroutine of the planner, and copies all values that change in place. The second part (fork)
+// runs in any goroutine. It makes the proxies and views, which is most of the work.
 
-// frozen contains the plan of a planner at one moment. Its values are immutable, or belong to it alone.
+// frozen contains the plan of a planner at one moment. Its values are immutable, or no other planner uses them.
 type frozen struct {
 	input     *input.Input
 	table     *[model.NumKinds][]effect
@@ -51,8 +51,8 @@ type frozenHandle struct {
 }
 
 // Fork returns a planner with the same plan and the same proxies, for use by another goroutine. The proxies have new
-// handles; the handles of p are unknown to the fork. PlanEndpoints panics on a fork. Fork panics while p plans a
-// change.
+// handles in the fork, and the fork does not know the handles of p. PlanEndpoints panics on a fork. Fork panics while p
+// plans a change, and after Drop.
 func (p *Planner) Fork() *Planner { return p.freeze().fork() }
 
 // freeze copies what the planner changes in place. Its cost grows with the numbers of scopes, views and proxies.
@@ -148,8 +148,8 @@ func (p *Planner) restoreView(v frozenView) {
 	}
 }
 
-// Handles returns the joined proxies, each with its present set. The caller owns the map. Later plans replace the sets
-// of the handles; the sets in the map stay as they are.
+// Handles returns the joined proxies, each with its present set. The caller owns the map, and must not change the sets.
+// Later plans replace the sets of the handles, but not the sets in the map.
 func (p *Planner) Handles() map[*Handle]*manifest.Set {
 	all := make(map[*Handle]*manifest.Set, len(p.handles))
 	for h := range p.handles {

@@ -39,7 +39,9 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 }
 
 // Check plans a joined proxy's view from scratch and compares the result with the proxy's set. It returns the types and
-// names of the resources that differ, for messages, or nil if the sets are equal.
+// names of the resources that differ, for messages, or nil if the sets are equal. An element is a type and a name, such
+// as "cluster NAME", or "name table", or "bootstrap". Secrets and filter configurations whose private data is still
+// being decrypted are not compared.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()

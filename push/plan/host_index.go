@@ -1,7 +1,7 @@
 package plan
 
-// hostIndex maps each host to the scopes that contain the host, so that a change of endpoints only visits these scopes.
-// The nil index stores nothing.
+// hostIndex maps each host to the scopes that contain the host. So a change of endpoints only visits these scopes. The
+// nil index stores nothing.
 type hostIndex map[string]map[*scope]struct{}
 
 // adopt adds a scope and all its hosts. The scope updates the index from now on.

@@ -60,10 +60,10 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 	return moved
 }
 
-// SubscribeSecrets changes the names of Secrets that a joined proxy subscribes to: it adds and drops the given names.
-// It returns the proxies whose sets changed. A name that the proxy may not have is treated as a missing Secret. For a
-// handle that has not joined, or that may have no Secrets, it does nothing. Sealed afterwards returns the records whose
-// private keys the added names need. It panics while a change is being planned.
+// SubscribeSecrets adds and drops names of Secrets that a joined proxy subscribes to. It returns the proxies whose sets
+// changed. A name that the proxy may not have is treated as a missing Secret. For a handle that has not joined, or that
+// may have no Secrets, it returns nil and changes nothing. Afterwards Sealed returns the records whose private keys the
+// added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
@@ -75,9 +75,9 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 	return p.composeSecrets(pl.identity.Subscriptions)
 }
 
-// Authorised sets the right of a service account to private keys, and plans the Secrets of its proxies with it. It
-// returns the proxies whose sets changed. If the right is unknown (Known is false), nothing changes. It panics while a
-// change is being planned.
+// Authorised sets the right of a service account to private keys, and plans the Secrets of its proxies with this right.
+// It returns the proxies whose sets changed. If the right is unknown (Known is false), unchanged or not needed, nothing
+// changes. Authorised panics while a change is being planned, and after Drop.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
 	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
@@ -86,12 +86,13 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 	return moved
 }
 
-// Sealed returns the records whose private keys are needed and not opened yet. The caller opens the keys and passes
-// them to Opened. A record is returned once.
+// Sealed returns the records whose encrypted private keys are needed and not opened (decrypted) yet, sorted by key. The
+// caller opens the keys and passes them to Opened. Sealed does not return a record again while its key is being opened.
 func (p *Planner) Sealed() []*model.Secret { return p.secrets.Sealed() }
 
 // Opened plans the Secrets of a record with its opened private key, and returns the proxies whose sets changed. A key
-// that is not needed any more is dropped. It panics while a change is being planned.
+// that is not needed any more, or whose record has changed meanwhile, is dropped. Opened panics while a change is being
+// planned, and after Drop.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
 	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {
@@ -108,8 +109,8 @@ func (p *Planner) inherit(old *Planner) {
 	}
 }
 
-// refused returns why a proxy may never have a Secret of this name (secret.Refused). Both results are empty if the
-// proxy may have the Secret.
+// refused returns the reason why a proxy may never have a Secret of this name (secret.Refused). Both results are empty
+// if the proxy may have the Secret.
 func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	var subs *secret.Subscriptions
 	if id := h.planned.Load().identity; id != nil {
@@ -118,8 +119,8 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	return secret.Refused(h.Node, subs, resource)
 }
 
-// missing returns why a proxy is not sent a Secret that it subscribes to. Both results are empty if the Secret is sent,
-// or if it is pending.
+// missing returns the reason why a proxy is not sent a Secret that it subscribes to. Both results are empty if the
+// Secret is sent, or if it is pending.
 func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
 	if cause, why := p.refused(h, resource); cause != "" {
 		return cause, why

@@ -72,10 +72,10 @@ const (
 	pacePause   = 250 * time.Millisecond
 )
 
-// pace delays edits of large hosts. It has no clock: the caller passes the time.
+// pace delays edits of large hosts. It has no clock, so callers pass the time.
 type pace struct {
 	held   map[model.Key]mirror.Edit // the merged edit of each waiting record
-	spaces []*hostQueue              // in the order of turns; none is empty
+	spaces []*hostQueue              // in the order of turns; each has a host
 	passed map[string]time.Time      // host -> time of its last turn
 	at     time.Time                 // of the last turn of any host
 }
@@ -193,7 +193,7 @@ func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	return nil
 }
 
-// due returns the time until the next host is due.
+// due returns the time until the next host is due, at most an hour.
 func (p *pace) due(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, t := range p.spaces {

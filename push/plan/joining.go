@@ -6,20 +6,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Joining is the unfinished join of one proxy. It plans the scope, the variant or the workload of the proxy's view.
+// Joining is the unfinished join of one proxy. It plans those layers of the proxy's view that do not exist yet and take
+// long to plan. The layers are the scope (the shared outbound side), the variant of the scope for the proxy's inputs,
+// and the workload (the inbound side). Only the planner's goroutine may use it.
 type Joining struct {
 	stepwise
 	p       *Planner
 	node    view.Node
 	view    view.View
-	inbound *inbound.Workload // planned for the view with the planner's input; nil until then
+	inbound *inbound.Workload // planned for the view with the planner's input; nil if it is not planned
 	stale   bool              // the work has to begin again, because the view or a layer that it depends on has changed
 	waits   bool              // the last Step waited for another join
 }
 
 // BeginJoin starts the join of a proxy whose layers are planned in pieces. The caller calls Step until it returns
 // false, and then End, or Drop at any time instead. Between two Steps other changes and joins may be planned. BeginJoin
-// panics while a change is being planned.
+// panics while a change is being planned, and after Planner.Drop.
 func (p *Planner) BeginJoin(n view.Node) *Joining {
 	p.idle("BeginJoin")
 	j := &Joining{p: p, node: n}
@@ -27,10 +29,10 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step continues the join until it is complete, or until over returns true. over is called after every piece. The
-// result is false once the join is complete; the caller then calls End before the planner plans anything else. If
-// another join plans a scope from which this one can be cloned, Step returns true without any work. Step panics while a
-// change is being planned.
+// Step plans layers until the join is complete, or until over returns true. over is called after every piece. The
+// result is false if no work is left. The caller then calls End before the planner plans anything else. If another join
+// plans a scope from which the scope of this join can be cloned, Step returns true without any work. Step panics while
+// a change is being planned, after Planner.Drop, and if planning a layer panics.
 func (j *Joining) Step(over func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
@@ -67,7 +69,7 @@ func templateKey(of view.Scope) view.Scope {
 	return of
 }
 
-// drop ends the work that has begun, so that it can begin again.
+// drop ends the work that has begun, so that the work can begin again.
 func (j *Joining) drop() {
 	j.stepwise.drop()
 	if j.stepwise, j.inbound, j.stale = (stepwise{}), nil, false; j.p.firsts[templateKey(j.view.Scope)] == j {
@@ -75,7 +77,7 @@ func (j *Joining) drop() {
 	}
 }
 
-// Lacks reports whether the view lacks a layer that takes long to plan, so that Step has work to do.
+// Lacks reports whether the view lacks a layer that takes long to plan. If it is false, End may be called without Step.
 func (j *Joining) Lacks() bool { return j.p.lacks(j.p.viewOf(j.node)) }
 
 // fewHosts is the number of hosts below which a variant of a scope is planned at once.
@@ -157,7 +159,9 @@ func (j *Joining) followChange(rp *replan) {
 		len(j.shadows) == 0 && j.p.lacksOutbound(j.view)
 }
 
-// End completes the join and returns the handle of the joined proxy. It panics unless the last Step returned false.
+// End completes the join and returns the handle of the joined proxy. It must be called after Step returned false, or if
+// Lacks is false. It plans the layers that do not exist yet at once. End panics if a scope or variant is only planned
+// in part, while a change is being planned, after Planner.Drop, and if planning a layer panics.
 func (j *Joining) End() *Handle {
 	p := j.p
 	for _, d := range j.shadows {

@@ -68,12 +68,14 @@ func (l *Loop) settle(ctx context.Context) error {
 	}
 }
 
-// Join plans a proxy's view at the newest snapshot that the source has published, and blocks until then. The caller
-// calls Leave of the returned Proxy. Until Leave, the loop's goroutine calls the function moved after each change of
-// the proxy's set. The function must not block (store/watchdog), may be nil, and may be called before Join returns.
+// Join plans a proxy's view at the newest snapshot that the source has published, and blocks until the view is planned.
+// The caller must call Leave of the returned Proxy at the end. Until Leave, the loop's goroutine calls the function
+// moved after each change of the proxy's set, and after a panic also without a change. The function must not block
+// (store/watchdog), may be nil, and may be called before Join returns.
 //
-// The error is ErrNotReady without a complete snapshot. It is ErrUnplannable if planning the view panics and no record
-// is to blame. Otherwise it is the context's error, an error after a panic, or an error because the loop has ended.
+// The error is ErrNotReady without a complete snapshot, and if the snapshot cannot be planned even without proxies. It
+// is ErrUnplannable if planning the view panics, unless the view can be planned without the records that cause the
+// panic. Otherwise it is the context's error, an error after another panic, or an error because the loop has ended.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
 	e := &joinRequest{node: n, moved: moved, done: make(chan struct{})}
 	enter := func() {
@@ -160,7 +162,7 @@ func (l *Loop) planJoins(began time.Time) {
 	}
 }
 
-// finishJoin answers a request whose layers are planned. made is false if planning them has panicked.
+// finishJoin answers a request whose layers are planned. made is false if planning the layers has panicked.
 func (l *Loop) finishJoin(e *joinRequest, made bool) {
 	l.removeJoin(e)
 	h, err := l.join(e, made)

@@ -24,20 +24,24 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// ErrNotReady is the error of Join and Base while there is no complete snapshot.
+// ErrNotReady is the error of Join and Base while there is no plan. Either no complete snapshot was received yet, or
+// the snapshot cannot be planned.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
 // errEnded is the error of calls to a loop that has ended.
 var errEnded = errors.New("the plan loop has ended")
 
-// Source provides the snapshots. mirror.Mirror implements it and documents both methods.
+// Source provides the snapshots of the store. mirror.Mirror implements it.
 type Source interface {
+	// Current returns the newest complete snapshot, or nil before the first one.
 	Current() *mirror.Snapshot
+	// Subscribe returns a box that receives every later change. Changes that wait in the box are merged. If a snapshot
+	// is published already, the first change is from the empty snapshot to that snapshot. stop ends the subscription.
 	Subscribe() (box *loop.Box[mirror.Change], stop func())
 }
 
 // Config configures a Loop. Zero durations mean the defaults. Functions that run in the loop's goroutine must not call
-// methods of the Loop that wait for it.
+// methods of the Loop that wait for this goroutine.
 type Config struct {
 	Source  Source     // required
 	Pool    *pool.Pool // of the built resources; if nil, the loop has a pool of its own
@@ -49,14 +53,13 @@ type Config struct {
 	Access     access.Settings
 	Logger     *slog.Logger // if nil, slog.Default
 	// DebounceAfter is PILOT_DEBOUNCE_AFTER (default: 100 ms), and DebounceMax is PILOT_DEBOUNCE_MAX (default: 10 s).
-	// Edits of configuration are planned at most DebounceAfter after the last one, and at most DebounceMax after the
-	// first one that waits. If plans last long, edits wait up to 2 s after the last plan instead, or up to DebounceMax
-	// if that is shorter.
+	// Edits of configuration are due at most DebounceAfter after the last one, and at most DebounceMax after the first
+	// one that waits. If plans last long, edits wait up to 2 s after the last plan instead, or up to DebounceMax if
+	// that is shorter.
 	DebounceAfter, DebounceMax time.Duration
 	// Coalesce is the minimum time between two plans of the fast path (default: 10 ms).
 	Coalesce time.Duration
-	// DebounceEndpoints is true for PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like edits of
-	// configuration.
+	// DebounceEndpoints makes edits of endpoints wait like edits of configuration (PILOT_ENABLE_EDS_DEBOUNCE=true).
 	DebounceEndpoints bool
 	// Planned is called after every plan. began is the time when the plan began, edits the number of its edits, and
 	// moved the number of proxies whose configuration changed. It runs in the loop's goroutine, so it must not block
@@ -68,16 +71,17 @@ type Config struct {
 	// Linger is the time for which the view of a departed proxy is kept up to date (default: 10 s; negative: no time).
 	// If all proxies of a scope reconnect within it, the scope need not be planned again.
 	Linger time.Duration
-	// CheckEvery is the interval at which one random view is planned from scratch and compared with the plan; 0
-	// disables the comparison.
+	// CheckEvery is the interval at which one random view is planned from scratch and compared with the plan; 0 or
+	// less disables the comparison. A difference is logged and counted.
 	CheckEvery time.Duration
 	Crashes    *crash.Log // records panics; if nil, a log of the loop's own that writes to Logger
 	// Room is the maximum weight of all planned configuration in KiB (store/weight); 0 means no limit.
 	Room int
 }
 
-// Loop is the goroutine that owns a Planner. It receives changes and proxies, and notifies streams of changed sets. Its
-// methods may be called by any goroutine. They wait for the loop's goroutine unless they say otherwise.
+// Loop owns a Planner, and runs it in one goroutine (Run). It receives changes and proxies, and notifies streams of
+// changed sets. Its methods may be called by any goroutine. They wait for the loop's goroutine unless their comments
+// say otherwise.
 type Loop struct {
 	cfg          Config
 	log          *slog.Logger
@@ -150,8 +154,8 @@ type Proxy struct {
 	asked atomic.Bool // the proxy has requested the name table
 }
 
-// NewLoop validates a configuration and returns a loop; Run starts it. The error names a missing Source, or a negative
-// DebounceAfter, DebounceMax or Coalesce.
+// NewLoop validates a configuration and returns a loop, which Run starts. The error names a missing Source, or a
+// negative DebounceAfter, DebounceMax or Coalesce.
 func NewLoop(cfg Config) (*Loop, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("plan: no source of snapshots")
@@ -193,8 +197,8 @@ func NewLoop(cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run plans until the context ends, and returns the context's error. It must be called once. Panics of the planner are
-// handled (rescue.go).
+// Run plans until the context ends, and returns the context's error. It must not be called twice. Panics of the planner
+// are handled (rescue.go).
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.ended)
 	defer l.drop()
@@ -255,7 +259,7 @@ func (l *Loop) piece(f func()) {
 }
 
 // callWaits handles one more call. The result is false if no call waits. While joins are planned, the loop always has
-// other work; without callWaits it would handle only one call in each turn.
+// other work. Without callWaits it would handle only one call in each turn.
 func (l *Loop) callWaits(handle func(call func())) bool {
 	select {
 	case call := <-l.calls:
@@ -360,9 +364,10 @@ func (l *Loop) Revision() int64 { return l.revision.Load() }
 func (l *Loop) Notified() int64 { return l.notified.Load() }
 
 // Problems returns the problems of Planner.Problems, of resolving, and of records that are left out for lack of memory.
-// Builders run in the caller's goroutine, so the loop continues meanwhile. The list is cached until the plan changes,
-// and the caller must not change it. If the plan has changed, a caller may wait for three times the duration of the
-// last computation before the list is computed again. Without a snapshot the list is empty.
+// Each problem is listed once, and the list is sorted by object. Builders run in the caller's goroutine, so the loop
+// continues meanwhile. The list is cached until the plan changes, and the caller must not change it. If the plan has
+// changed, a caller may wait for three times the duration of the last computation before the list is computed again.
+// Without a snapshot the list is empty. After the loop's end it may be empty.
 func (l *Loop) Problems() []Problem {
 	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
 		q, edition := problemSources{}, int64(0)
@@ -381,7 +386,8 @@ func (l *Loop) Problems() []Problem {
 	})
 }
 
-// Stats returns the numbers of shared layers, or the zero Stats without a snapshot.
+// Stats returns the numbers of shared layers, views and proxies. It returns the zero Stats without a snapshot and after
+// the loop's end.
 func (l *Loop) Stats() (st Stats) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -391,8 +397,8 @@ func (l *Loop) Stats() (st Stats) {
 	return st
 }
 
-// Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. Both are nil
-// after a panic and after the loop's end.
+// Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. specs is nil
+// if the proxy has no such resource. Both results are nil after a panic and after the loop's end.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
 	l.inspect(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs

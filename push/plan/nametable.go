@@ -24,8 +24,9 @@ func (s *scope) planNames() {
 }
 
 // AskNames records that a joined proxy requests the name table of its agent (for DNS). From then on the scope of the
-// proxy has a name table for the proxy's network. It returns the proxies whose sets changed; nil for an unknown handle
-// or a repeated call. It panics while a change is being planned.
+// proxy (its hosts) has a name table for the proxy's network. The result lists the proxies of the view, each with the
+// path Slow, if their set changed. It is nil for an unknown handle, for a repeated call, and if the view has the table
+// already. AskNames panics while a change is being planned, and after Drop.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
@@ -46,7 +47,7 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 // changed.
 func (p *Planner) addNames(pl *planned) bool { return p.planNamesFor(pl) && pl.compose(p) }
 
-// planNamesFor plans the name table of the scope and network for a view; compose publishes the table. The result is
+// planNamesFor plans the name table of the scope and network for a view. compose publishes the table. The result is
 // false if the view had a name table before.
 func (p *Planner) planNamesFor(pl *planned) bool {
 	if pl.names {
@@ -63,8 +64,9 @@ func (p *Planner) planNamesFor(pl *planned) bool {
 	return true
 }
 
-// Names returns the name table for the proxy's agent, or nil if the table is not planned yet. The first call requests
-// the table; the function moved of Join is called once the table is planned. Names never blocks.
+// Names returns the name table for the proxy's agent, or nil if the table is not planned yet. The first call that
+// returns nil requests the table. Once the table is planned, the function moved of Join is called. Names never blocks.
+// The manifest is immutable.
 func (p *Proxy) Names() *manifest.Manifest {
 	if m := p.Set().Names; m != nil {
 		return m

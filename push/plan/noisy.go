@@ -32,7 +32,7 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 	return Fast
 }
 
-// noisy counts edits of endpoints by namespace. It has no clock: the caller passes the time.
+// noisy counts edits of endpoints by namespace. It has no clock, so callers pass the time.
 type noisy struct{ spaces map[string]*bucket }
 
 // bucket counts the edits that a namespace may still make. With less than 0 left, the namespace is noisy until it has

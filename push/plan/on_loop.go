@@ -43,7 +43,7 @@ var errFaulty = errors.New("the plan has panicked with what this identity asks f
 
 // inspect is call for a function that only reads. After a panic in f the planner is kept.
 func (l *Loop) inspect(f func()) {
-	_ = l.run(context.Background(), func() error { // guarded logs a panic; the caller then has zero results
+	_ = l.run(context.Background(), func() error { // guarded logs a panic, and the caller then has zero results
 		l.unchanged = true
 		return l.guarded(f)
 	})

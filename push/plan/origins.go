@@ -16,17 +16,17 @@ import (
 // Seen is a view with some of its proxies, as they were at the call of Planner.Seen.
 type Seen struct {
 	View    view.View
-	Set     *manifest.Set
-	Nodes   []view.Node // sorted by their ids
-	handles []*Handle   // of Nodes
+	Set     *manifest.Set // the planned resources of the proxies; immutable
+	Nodes   []view.Node   // sorted by their ids
+	handles []*Handle     // of Nodes
 }
 
 // Origins names the objects that decided the resources of the proxies of a view, except those of hosts (HostOrigins).
 // The objects are shared and must not be changed.
 type Origins struct {
-	Snapshot *mirror.Snapshot // at which they are planned
-	// Listeners are the Specs of the listeners that do not belong to hosts, by name, as Explain returns them: those of
-	// inbound connections, and those of a gateway.
+	Snapshot *mirror.Snapshot // the snapshot at which the resources are planned
+	// Listeners maps names of listeners to their Specs (the inputs of the build), as Explain returns them. It has the
+	// listeners for inbound connections, and those of a gateway.
 	Listeners   map[string][]any
 	Telemetries []*model.Telemetry // in ascending precedence
 }
@@ -76,7 +76,8 @@ func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	return all
 }
 
-// Seen is Planner.Seen for the proxies of this loop; nil without a plan. selects runs in the loop's goroutine.
+// Seen is Planner.Seen for the proxies of this loop. It returns nil without a plan and after the loop's end. selects
+// runs in the loop's goroutine.
 func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -104,8 +105,8 @@ func (pl *planned) variation() *host.Variation {
 	return pl.variant.Variation
 }
 
-// Origins returns the objects that decided the resources of the proxies of a view. ok is false if all of these proxies
-// have left.
+// Origins returns the objects that decided the resources of the proxies of a view. ok is false if all of the view's
+// proxies in s have left.
 func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -124,7 +125,7 @@ func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	return o, true
 }
 
-// Origins is Planner.Origins for proxies of this loop. ok is also false without a plan.
+// Origins is Planner.Origins for proxies of this loop. ok is also false without a plan and after the loop's end.
 func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -134,8 +135,9 @@ func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	return o, ok
 }
 
-// ScopeHosts returns the hosts of a view's scope, sorted; nil if all of the view's proxies in s have left. It looks at
-// every host of the scope.
+// ScopeHosts returns the hosts of a view's scope, sorted by name; nil if all of the view's proxies in s have left.
+// Hosts with neither a service, nor an alias, nor rules are left out. The cost grows with the number of hosts in the
+// scope.
 func (p *Planner) ScopeHosts(s Seen) (all []HostName) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -152,7 +154,7 @@ func (p *Planner) ScopeHosts(s Seen) (all []HostName) {
 	return all
 }
 
-// ScopeHosts is Planner.ScopeHosts for proxies of this loop; nil without a plan.
+// ScopeHosts is Planner.ScopeHosts for proxies of this loop. It returns nil without a plan and after the loop's end.
 func (l *Loop) ScopeHosts(s Seen) (all []HostName) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -163,7 +165,7 @@ func (l *Loop) ScopeHosts(s Seen) (all []HostName) {
 }
 
 // HostOrigins returns the objects that decided how the proxies of a view reach some hosts, in the order of names. Hosts
-// that the view's scope does not have are left out. The result is nil if all of these proxies have left.
+// that the view's scope does not have are left out. The result is nil if all of the view's proxies in s have left.
 func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -196,7 +198,8 @@ func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 // manyHosts is the number of hosts that HostOrigins of a loop reads at once, so that planning waits for a moment only.
 const manyHosts = 64
 
-// HostOrigins is Planner.HostOrigins for proxies of this loop. Between groups of names the plan may change.
+// HostOrigins is Planner.HostOrigins for proxies of this loop. It reads 64 names at a time, and the plan may change in
+// between. It returns nil without a plan and after the loop's end.
 func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	for some := range slices.Chunk(names, manyHosts) {
 		l.inspect(func() {
@@ -208,8 +211,8 @@ func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	return all
 }
 
-// ServedHosts returns the hosts of all virtual hosts of a view, sorted; nil if all of the view's proxies in s have
-// left.
+// ServedHosts returns the hosts of all virtual hosts of a view, sorted, each once; nil if all of the view's proxies in
+// s have left.
 func (p *Planner) ServedHosts(s Seen) (names []string) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -222,7 +225,7 @@ func (p *Planner) ServedHosts(s Seen) (names []string) {
 	return slices.Compact(names)
 }
 
-// ServedHosts is Planner.ServedHosts for proxies of this loop.
+// ServedHosts is Planner.ServedHosts for proxies of this loop. It returns nil without a plan and after the loop's end.
 func (l *Loop) ServedHosts(s Seen) (names []string) {
 	l.inspect(func() {
 		if l.planner != nil {

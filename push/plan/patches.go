@@ -167,13 +167,16 @@ func (p *Planner) Patches() []PatchCount {
 	return all
 }
 
-// PatchesUntil is Patches until ctx ends. The error is that of ctx.
+// PatchesUntil returns the result of Patches, unless ctx ends first. Then the result is nil, and the error is that of
+// ctx.
 func (p *Planner) PatchesUntil(ctx context.Context) ([]PatchCount, error) {
 	return p.counts.answer(ctx, p.patchedResources())
 }
 
 // Patches returns the result of Planner.Patches; nil without a plan. Resources are built in the caller's goroutine, so
-// the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it.
+// the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it. If the
+// plan has changed, a caller may wait for three times the duration of the last computation. After the loop's end the
+// result may be nil.
 func (l *Loop) Patches() []PatchCount {
 	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
 		var s patchedResources

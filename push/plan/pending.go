@@ -9,9 +9,9 @@ import (
 )
 
 // Pending merges edits that wait for the configuration path. Several edits of one record become one edit, from the
-// first old version to the last new version. An edit that was undone is dropped. For Endpoints, Pending also retains
-// the versions in between, because the fast path may have planned their hosts. The zero Pending is empty. It is for one
-// goroutine.
+// first old version to the last new version. If the last version is the first old one again, the edit is dropped. For
+// Endpoints, Pending also retains the versions in between, because the fast path may have planned their hosts. The zero
+// Pending is empty. It is for one goroutine.
 type Pending struct {
 	edits  map[model.Key]mirror.Edit
 	passed map[model.Key][]mirror.Edit // of Endpoints: edits from versions in between, one edit for each list of hosts
@@ -64,8 +64,8 @@ func (p *Pending) pass(key model.Key, r model.Record) {
 	}
 }
 
-// Take returns all edits, ordered by key, and empties p. For Endpoints several edits may have the same key: from the
-// first version and from versions in between to the last version.
+// Take returns all edits, ordered by key, and empties p. For Endpoints several edits may have the same key. They lead
+// from the first version, and from versions in between, to the last version. The caller owns the result.
 func (p *Pending) Take() []mirror.Edit {
 	out := p.all()
 	p.edits, p.passed = nil, nil

@@ -102,14 +102,15 @@ type Handle struct {
 	names   bool         // the proxy has requested the name table; for the planner's goroutine
 }
 
-// Set returns the planned resources of the proxy. The set is immutable; each plan that changes it stores a new set.
-// Safe for any goroutine.
+// Set returns the planned resources of the proxy. The set is immutable, and a plan that changes the resources stores a
+// new set. Set is safe for any goroutine.
 func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 
-// View returns the view of the proxy. Safe for any goroutine.
+// View returns the present view of the proxy. It is safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
-// ID returns the text of the proxy's scope, which is equal for all proxies with the same scope. Safe for any goroutine.
+// ID returns the text of the proxy's scope, which is equal for all proxies with the same scope. It is safe for any
+// goroutine.
 func (h *Handle) ID() string {
 	pl := h.planned.Load()
 	if id := pl.id.Load(); id != nil {
@@ -126,7 +127,8 @@ type Moved struct {
 	Path   Path
 }
 
-// New returns a planner without proxies, which has read c.Snapshot. Unset fields of c have defaults, see Settings.
+// New returns a planner without proxies, at the snapshot c.Snapshot. Unset fields of c have the defaults that Settings
+// describes.
 func New(c Settings) *Planner {
 	if c.Pool == nil {
 		c.Pool = &pool.Pool{}
@@ -152,7 +154,8 @@ func (p *Planner) read(in *input.Input) {
 }
 
 // Join adds a proxy, and plans its view unless the view is planned already. It returns a new handle for each call. Join
-// panics while a change is being planned. If planning the view panics, so does Join, and the planner is unchanged.
+// panics while a change is being planned, and after Drop. If planning the view panics, so does Join, and the planner is
+// unchanged.
 func (p *Planner) Join(n view.Node) *Handle {
 	p.idle("Join")
 	h := &Handle{Node: n}
@@ -167,8 +170,8 @@ func (p *Planner) join(h *Handle) {
 	p.handles[h] = struct{}{}
 }
 
-// Leave removes a joined proxy, and drops the layers that no other proxy uses. It ignores unknown handles, and panics
-// while a change is being planned.
+// Leave removes a joined proxy, and drops the layers that no other proxy uses. It ignores unknown handles. It panics
+// while a change is being planned, and after Drop.
 func (p *Planner) Leave(h *Handle) {
 	p.idle("Leave")
 	if _, ok := p.handles[h]; !ok {
@@ -300,8 +303,9 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 
-// Apply plans a change at once, with Begin and End. c.New must be resolved, and c.Edits lead to it from the snapshot of
-// the last change. It returns the proxies whose sets changed, in no order.
+// Apply plans a change at once, with Begin and End. c.New must be resolved. c.Edits must lead from the snapshot of the
+// last change to c.New. Apply returns the result of End, which lists each proxy whose set changed or that got another
+// view. It panics while another change is being planned, and after Drop.
 func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.Begin(c)
 	return p.End()
@@ -340,10 +344,10 @@ func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 // Revision returns the store's revision at which all views are complete.
 func (p *Planner) Revision() int64 { return p.revision }
 
-// Snapshot returns the snapshot with which the present plan was made.
+// Snapshot returns the resolved snapshot with which the present plan was made.
 func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 
-// Stats contains the numbers of layers, of views, and of proxies.
+// Stats contains the numbers of planned layers (scopes, variants, workloads and overlays), of views, and of proxies.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
 // Stats returns the numbers of layers, views and proxies. Overlays without resources do not count. Its cost grows with
@@ -357,14 +361,16 @@ func (p *Planner) Stats() Stats {
 }
 
 // Problems lists the problems found while planning, and the settings that builders left out. Each problem is listed
-// once, and the list is sorted by object. The first call builds all resources; later calls inspect only new Specs.
+// once, and the list is sorted by object. The first call builds all resources. Later calls inspect only new Specs (the
+// inputs of builds).
 func (p *Planner) Problems() []Problem {
 	all, _ := p.ProblemsUntil(context.Background(), nil) // which does not end
 	return all
 }
 
-// ProblemsUntil returns the result of Problems for the proxies of some namespaces; nil selects all namespaces. Problems
-// of other proxies may name objects that are private to those namespaces. The error is that of ctx.
+// ProblemsUntil returns the result of Problems, without the problems of planning proxies in namespaces for which the
+// function of returns false. Such problems may name objects that are private to these namespaces. A nil function
+// selects all namespaces. If ctx ends first, the result is nil and the error is that of ctx.
 func (p *Planner) ProblemsUntil(ctx context.Context, of func(namespace string) bool) ([]Problem, error) {
 	return p.reports.answer(ctx, p.problemSources(of))
 }

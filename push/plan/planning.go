@@ -80,7 +80,7 @@ func (l *Loop) planEndpoints(now time.Time) {
 }
 
 // planned reports a finished plan to Config.Planned. The caller has already notified the streams of all proxies whose
-// sets of resources have changed.
+// sets of resources changed.
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {
@@ -100,8 +100,8 @@ func (l *Loop) apply(now time.Time) {
 	l.resume(now)
 }
 
-// overAt returns a function that reports whether the present turn is over; began is the start of the turn. The function
-// is called after each piece of work, and also yields the processor to other goroutines.
+// overAt returns a function that reports whether the present turn is over. began is the start of the turn. The planner
+// calls the function after each piece of work. The function also yields the processor to other goroutines.
 func (l *Loop) overAt(began time.Time) func() bool {
 	yielder := loop.NewYielder()
 	return func() bool {
@@ -127,7 +127,7 @@ func (l *Loop) finish(began time.Time) {
 	l.config.spent(now, len(g.edits), g.spent+now.Sub(began))
 	obs.PushTriggers.WithLabelValues("config").Inc()
 	if l.pending.Len() == 0 && l.newest.Revision() > g.revision {
-		l.endpoints.waits = true // nothing to plan, but a new revision to publish: the fast path publishes it
+		l.endpoints.waits = true // there is nothing to plan, but the fast path publishes the new revision
 	}
 	l.updateGauges()
 	l.authorise(now)

@@ -13,9 +13,9 @@ import (
 )
 
 // A proxy's credential may be bound to a Pod. Then the labels of the Pod in the configuration decide which selectors
-// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). A view is everything that
-// decides a proxy's configuration. The proxy gets another view when these labels change, or when selectors begin to
-// read other labels.
+// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). A view contains all facts that
+// decide a proxy's configuration. The proxy gets another view when the labels of its Pod change, or when selectors
+// begin to read other labels.
 
 // pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
@@ -46,9 +46,9 @@ func (x podIndex) remove(h *Handle) {
 	}
 }
 
-// withPod returns the node with labels and workload name of the Pod that its credential is bound to, as in the
-// configuration. A node without a network also gets the network of the Pod. Without a verified Pod, or without that Pod
-// in the configuration, the result equals the node.
+// withPod returns the node with the labels and the workload name that the configuration has for the Pod of the node's
+// credential. A node without a network also gets the network of the Pod. Without a verified Pod of the node's
+// namespace, or without that Pod in the configuration of the node's cluster, the result equals the node.
 //
 // istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels
 // that the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These labels are an
@@ -64,8 +64,8 @@ func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	return n
 }
 
-// withWorkload returns the node with labels and workload name of a Workload. A node without a network also gets the
-// network of the Workload.
+// withWorkload returns the node with the labels and the workload name of a Workload. A node without a network also gets
+// the network of the Workload.
 func withWorkload(w *model.Workload, n view.Node) view.Node {
 	n.Labels, n.Workload = w.Spec.GetEndpoint().GetLabels(), w.Spec.GetEndpoint().GetWorkload()
 	n.Network = cmp.Or(n.Network, w.Spec.GetEndpoint().GetNetwork())
@@ -101,8 +101,8 @@ func bindsAgain(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// withRecord is withWorkload for one record of an edit. If the record is not the Workload of the node's Pod, the result
-// equals the node.
+// withRecord returns the result of withWorkload for one record of an edit. If the record is not the Workload of the
+// node's Pod, the result equals the node.
 func withRecord(r model.Record, n view.Node) view.Node {
 	w, is := r.(*model.Workload)
 	if is && w.Key.Origin.Cluster() == n.Cluster && w.Spec.GetEndpoint().GetServiceAccount() == n.Verified.Account {
@@ -126,8 +126,8 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// rebindOne moves a proxy to its present view. If the view has changed, its subscriptions move too, and the
-// proxy is added to rebound.
+// rebindOne moves a proxy to its present view. If the view has changed, its subscriptions move too, and the proxy is
+// added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(h.Node)

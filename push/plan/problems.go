@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is implemented by Specs (inputs of one resource) that can list the settings left out of their resource.
+// incomplete is implemented by Specs that can list the settings left out of their resource. A Spec has all inputs of
+// one resource.
 type incomplete interface{ Problems() []error }
 
 // problemSources is an immutable snapshot of the Specs and records that are inspected for problems. Any goroutine may
@@ -36,12 +37,13 @@ type problemSources struct {
 
 // query inspects one Spec or record for problems.
 type query struct {
-	blame model.Key // the object that problems are reported for; a problem may name another object
+	blame model.Key // the object to which problems are attributed, unless a problem names another object
 	find  func() []error
 }
 
 // problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
-// hosts. It has the scopes and workloads of the namespaces that of permits alone; nil permits all.
+// hosts. The snapshot has only scopes and workloads of the namespaces that the function of permits. nil permits all
+// namespaces.
 func (p *Planner) problemSources(of func(namespace string) bool) problemSources {
 	q := problemSources{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for key, s := range p.scopes {
@@ -63,8 +65,8 @@ func (p *Planner) problemSources(of func(namespace string) bool) problemSources 
 }
 
 // queries returns a query for each planned Spec that can have problems, with the Spec as key. It also returns a query
-// for each VirtualService and EnvoyFilter of the snapshot, with the record as key. Values that scopes share have one
-// query. It appends problems of workloads and Secrets to q.found.
+// for each VirtualService and EnvoyFilter of the snapshot, with the record as key. Specs that scopes share have one
+// query. queries appends the problems of workloads and Secrets to q.found.
 func (q *problemSources) queries() map[any]query {
 	queries := map[any]query{}
 	if q.snapshot == nil {
@@ -101,7 +103,7 @@ func (q *problemSources) queries() map[any]query {
 	return queries
 }
 
-// reports caches the problems of each Spec and record, so that each Spec and record is inspected once. Safe for
+// reports caches the problems of each Spec and record, so that each Spec and record is inspected once. It is safe for
 // concurrent use.
 type reports struct {
 	mu    sync.Mutex
@@ -115,8 +117,8 @@ type finding struct {
 }
 
 // answer returns all problems, each once, sorted by object. It inspects the Specs and records that are not cached yet,
-// and drops the cached problems of Specs and records that are not in q. The error is that of ctx, which is checked
-// before each inspection.
+// and drops the cached problems of Specs and records that are not in q. It checks ctx before each inspection, and
+// returns the error of ctx.
 func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +157,8 @@ func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, erro
 // omissions maps each problem of a left-out patch to the resources that lack the patch. Such a patch may be left out of
 // thousands of virtual hosts for one reason, so only the first name is stored.
 type omissions map[Problem]struct {
-	first  string // the smallest name of these resources
-	others bool   // there are further resources
+	first  string // the name of the first resource in alphabetical order
+	others bool   // further resources lack the patch
 }
 
 // add adds a finding about a resource.

@@ -7,18 +7,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Publication describes a finished plan, before the streams of the changed proxies are notified. It is valid during the
-// call of Config.Publishing only, and must not be modified.
+// Publication describes a finished plan, before the streams of the changed proxies are notified. It is valid only
+// during the call of Config.Publishing, and must not be modified.
 type Publication struct {
 	Path Path // Fast for a plan of endpoints, Slow for a plan of configuration
 	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
-	// for a plan without edits, which only publishes a newer revision.
+	// for a plan that only publishes a newer revision.
 	First, Last int64
-	// Since is the time when the leader wrote the first of these changes, by the leader's clock; zero: unknown.
+	// Since is the time when the leader wrote the earliest of these changes, by the leader's clock; zero: unknown.
 	Since time.Time
-	Edits []mirror.Edit // the planned edits of records
-	// Moved lists the proxies whose sets of resources changed. Proxies of one view are adjacent, except for proxies
-	// that got another view by this plan, and after a panic of the plan.
+	// Edits are the planned edits of records. An edit that both paths plan is in a Publication of each path.
+	Edits []mirror.Edit
+	// Moved lists the proxies whose sets of resources changed, or that got another view. A view groups the proxies with
+	// equal configuration. Proxies of one view are adjacent, except for proxies that got another view. After a panic of
+	// the plan, Moved lists all proxies, in no order.
 	Moved []Moved
 }
 
@@ -31,15 +33,15 @@ func (p Publication) Objects() []model.Key {
 	return keys
 }
 
-// Views maps each namespace of proxies in Moved to the number of their views. A view groups the proxies with equal
-// configuration. The caller owns the map. Views must be called during Config.Publishing.
+// Views maps each namespace of proxies in Moved to the number of these proxies' views. The map is never nil, and the
+// caller owns it. Views must be called during Config.Publishing.
 func (p Publication) Views() map[string]int {
 	counts := map[string]int{}
 	var last *planned
 	seen := map[*planned]bool{}
 	for _, m := range p.Moved {
 		of := m.Handle.planned.Load()
-		if of != last && !seen[of] { // most proxies follow one of their view
+		if of != last && !seen[of] { // most proxies follow a proxy of the same view
 			counts[m.Handle.Node.Namespace]++
 			seen[of] = true
 		}
@@ -58,6 +60,7 @@ func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved
 }
 
 // span is the range of the store's revisions to which waiting edits belong. The zero span means that no edits wait.
+// since is the time when the leader wrote the earliest change; zero: unknown.
 type span struct {
 	first, last int64
 	since       time.Time

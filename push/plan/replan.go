@@ -19,7 +19,7 @@ import (
 const backgroundFrom = 500
 
 // replan is a change that is being planned. Until End the scopes themselves contain the published plan, and the fast
-// path (PlanEndpoints) plans on them. End replaces them by the shadows, all at once.
+// path (PlanEndpoints) plans on the scopes. End replaces the scopes with their shadows, all at once.
 type replan struct {
 	stepwise
 	*change
@@ -29,10 +29,9 @@ type replan struct {
 }
 
 // Begin starts to plan a change of configuration, which Step continues and End completes. c.New must be resolved
-// (push/resolve). c.Edits must contain all edits from the last planned snapshot to c.New, including the edits that
-// PlanEndpoints has returned as still to be planned. Until End, the caller may only call Step, PlanEndpoints, Drop and
-// methods that read. Other methods that plan panic until then. Begin panics before the End of another change and after
-// Drop.
+// (push/resolve). c.Edits must contain all edits from the last planned snapshot to c.New, except the edits that
+// PlanEndpoints has planned completely. Until End, the caller may only call Step, PlanEndpoints, Drop and methods that
+// read. Other methods that plan panic until then. Begin panics before the End of another change and after Drop.
 func (p *Planner) Begin(c mirror.Change) {
 	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
@@ -54,8 +53,8 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
-// must panics if a method is called out of order, since the views of proxies would be undefined afterwards. The last
-// parameter is part of the message.
+// must panics unless inOrder is true and Drop was not called, since the views of proxies would be undefined after a
+// method is called out of order. The last parameter is part of the message.
 func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	if p.dropped {
 		inOrder, otherwise = false, "after Drop"
@@ -69,7 +68,7 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 // planned with parts of two inputs.
 func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
 
-// weight estimates the number of touched hosts in a scope. A host with many resources counts as several.
+// weight estimates the number of touched hosts in a scope. A host with many resources counts as several hosts.
 func (c *change) weight() int {
 	const wildcard = 100 // estimated number of hosts that a wildcard covers
 	weight := len(c.pulls) + wildcard*(len(c.patterns)+len(c.reporting))
@@ -112,14 +111,14 @@ func (rp *replan) fromScratch(key view.Scope) bool {
 	return rp.everything || readsAny(key, rp.readers) || rp.reopens(rp.p.scopes[key])
 }
 
-// reopens reports whether a change touches the front of a scope as a whole. Records that the scope's key names do not
-// count here, see readsAny.
+// reopens reports whether a change touches the front of a scope as a whole. It ignores records that the scope's key
+// names, because readsAny checks these records.
 func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
-// Step continues to plan a change until no work is left, or until the function over returns true. Step calls this
-// function after every piece of work. The result is false if no work is left for Step; the caller then calls End.
+// Step continues to plan a change until no work remains, or until the function over returns true. Step calls this
+// function after every piece of work. The result is false if no work remains for Step, and the caller then calls End.
 // Step panics without a Begin and after Drop.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
@@ -212,8 +211,8 @@ func (rp *replan) copyOf(s *scope) *shadow {
 	return d
 }
 
-// again plans a scope and its variants from scratch, and shares their equal parts with the previous scope and
-// variants.
+// again plans a scope and its variants from scratch. Parts that equal those of the previous scope and variants are
+// shared with them.
 func (rp *replan) again(s *scope) {
 	d := rp.fresh(rp.p, s.key, rp.template(s.key))
 	rp.work(d, func() { d.layer.Succeed(s.layer, rp.in.Sharing, rp.pause) })
@@ -244,8 +243,8 @@ func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	}
 }
 
-// Drop ends an unfinished change and all unfinished joins, whose results are lost. All later calls of methods that plan
-// panic. Drop may be called more than once.
+// Drop ends an unfinished change and all unfinished joins without a result. All later calls of methods that plan panic.
+// Drop may be called more than once.
 func (p *Planner) Drop() {
 	p.dropped = true
 	if p.replan != nil {
@@ -258,8 +257,8 @@ func (p *Planner) Drop() {
 
 // End completes the change that Begin started, including the parts that Step has not planned yet, and publishes the
 // result. It returns each proxy whose set of resources changed or that got another view, once, with the path Slow.
-// Proxies of one view are adjacent, except for proxies that got another view. End panics without a Begin and after
-// Drop.
+// Proxies of one view are adjacent, except for proxies that got another view. The result is nil if no proxy is
+// affected. End panics without a Begin and after Drop.
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan
@@ -316,7 +315,7 @@ func (rp *replan) install() {
 	}
 }
 
-// swap replaces the content of a scope by its shadow.
+// swap replaces the content of a scope with the content of its shadow.
 func (s *scope) swap(d *shadow, in *input.Input) {
 	index, refs, renewed := s.index, s.refs, d.step.renewed
 	*s = *d.scope
@@ -357,7 +356,7 @@ func (p *Planner) rebind(c *change) map[*Handle]bool {
 	return rebound
 }
 
-// publish composes all views. It returns the proxies whose sets changed, which always include the rebound ones.
+// publish composes all views. It returns the proxies whose sets changed, and all rebound proxies.
 func (p *Planner) publish(rebound map[*Handle]bool) (out []Moved) {
 	for _, pl := range p.views {
 		if pl.compose(p) {

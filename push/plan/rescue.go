@@ -18,11 +18,12 @@ import (
 
 // A panic while configuration is planned leaves the planner in an undefined state, but the published sets are
 // immutable. So another planner plans the same proxies from scratch, at the newest snapshot without the records that
-// cause the panic (blame.go). If no such record is found, only the proxy whose configuration cannot be planned loses
-// its stream.
+// cause the panic (blame.go). If no such record is found, only the proxies whose configuration cannot be planned lose
+// their streams.
 
 // ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose configuration cannot be planned, because
-// planning panics and no record was found that causes the panic.
+// planning panics and leaving out records does not help. Loop.Join also returns it if a join has searched for such
+// records less than 10 s before.
 var ErrUnplannable = errors.New("the view of this proxy cannot be planned; the server's log says why")
 
 // guarded runs f. A panic in f is counted and logged, and returned as the error.
@@ -43,7 +44,8 @@ func (l *Loop) safely(f func()) {
 	}
 }
 
-// accept returns a change without the excluded versions of records. Another version of an excluded record is planned.
+// accept returns a change without the excluded versions of records. Once an excluded record has another version, the
+// exclusion ends and that version is planned.
 func (l *Loop) accept(c mirror.Change) mirror.Change {
 	if l.newest == nil || !l.excludes {
 		return c
@@ -76,8 +78,8 @@ func hashOf(r model.Record) model.Hash {
 	return r.Meta().Hash
 }
 
-// exclude leaves records out of the newest snapshot and of later ones. It logs the exclusions, and publishes them as
-// problems.
+// exclude leaves records out of the newest snapshot and of later snapshots. It logs the exclusions, and publishes them
+// as problems.
 func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return
@@ -129,14 +131,15 @@ func (l *Loop) excludedProblems() []Problem {
 	return nil
 }
 
-// SetAside returns a problem for each record whose newest version is not planned, because the plan panics with that
-// version. The list is sorted by key, and the caller must not change it. SetAside never blocks, and is safe for
+// SetAside returns a problem for each record whose newest version or deletion is not planned, because planning panics
+// with it. The list is sorted by key, may be nil, and must not be changed. SetAside never blocks, and is safe for
 // concurrent use.
 func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 
 // Newest returns the newest snapshot that is planned or waits to be planned, or nil before the first snapshot. The
-// snapshot is resolved (push/resolve). It contains neither the versions of records that SetAside reports, nor the
-// records for which this process has no memory. Newest never blocks, and is safe for concurrent use.
+// snapshot is resolved (push/resolve). It lacks the versions of records that SetAside reports, the versions for which
+// this process has no memory, and delayed edits of hosts with very many endpoints. Newest never blocks, and is safe for
+// concurrent use.
 func (l *Loop) Newest() *mirror.Snapshot { return l.latest.Load() }
 
 // restore replaces the planner after a panic, and plans the proxies that joined again.
@@ -178,9 +181,9 @@ func (l *Loop) restore() {
 	l.planned(Slow, l.planner.Revision(), now, len(edits), len(moved))
 }
 
-// giveUp excludes the records that are to blame for the first failed proxy. If no record is to blame for any failed
-// proxy, these proxies lose their streams, and the result is true. A nil list means that the snapshot itself cannot be
-// read.
+// giveUp excludes the records that are to blame for the first failed proxy for which such records are found. If no
+// record is to blame for any failed proxy, the failed proxies lose their streams, and the result is true. A nil list
+// means that the snapshot itself cannot be read.
 func (l *Loop) giveUp(failed []*Handle) bool {
 	if failed == nil {
 		failed = []*Handle{{}}
@@ -239,12 +242,12 @@ func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
 		}
 	}
 	if old != nil {
-		_ = l.guarded(func() { p.inherit(old) }) // after a panic, rights are queried and keys are opened again
+		_ = l.guarded(func() { p.inherit(old) }) // if this panics, rights are queried and keys are opened again
 	}
 	return p, failed
 }
 
-// rejoin adds a proxy that another planner has planned for, with its subscriptions to Secrets.
+// rejoin adds a proxy that had joined another planner, with its subscriptions to Secrets.
 func (p *Planner) rejoin(h *Handle) {
 	p.join(h)
 	names := slices.Sorted(slices.Values(h.secrets.All()))
@@ -252,9 +255,9 @@ func (p *Planner) rejoin(h *Handle) {
 	p.SubscribeSecrets(h, names, nil)
 }
 
-// join completes a join whose layers are planned; made is false if planning the layers has panicked. If the view cannot
+// join completes a join whose layers are planned. made is false if planning the layers has panicked. If the view cannot
 // be planned, the planner is unchanged, so only this proxy is refused. If a record is to blame, the record is excluded
-// and the proxy joins again. The error is ErrUnplannable.
+// and the proxy joins again. join searches for such a record at most once in searchEvery. The error is ErrUnplannable.
 func (l *Loop) join(e *joinRequest, made bool) (h *Handle, err error) {
 	if made && l.guarded(func() { h = e.join.End() }) == nil {
 		return h, nil

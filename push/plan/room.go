@@ -18,9 +18,9 @@ import (
 // with other limits may have stored heavier records. Records that are planned and do not grow stay. Growing records are
 // left out, the largest record of the heaviest namespace first. At a start all records count as growing.
 //
-// Only heavy records are left out, from a fraction of the limit on (heavyPart). An honest mesh of any size has no
-// such records, so an overestimate of memory does not affect such a mesh. Policies are never left out, and neither
-// are records in the root namespace.
+// Only heavy records are left out, whose weight is at least the limit divided by heavyPart. An honest mesh of any size
+// has no such records, so an overestimate of memory does not affect such a mesh. Policies and records in the root
+// namespace are never left out.
 type room struct {
 	limit   int // KiB; 0 means no limit
 	sum     int // KiB, of all planned records
@@ -30,9 +30,10 @@ type room struct {
 	out     map[model.Key]model.Record
 }
 
-// heavyPart is the divisor of the limit above which a record may be left out. With 1 GiB that is 2,400 clusters.
+// heavyPart is the divisor of the limit for heavy records. A record of at least limit/heavyPart may be left out.
 const heavyPart = 16
 
+// newRoom returns a room without records. limit is in KiB; 0 means no limit.
 func newRoom(limit int) *room {
 	return &room{limit: limit, index: weight.NewTogether(), weights: map[model.Key]int{}, spaces: map[string]int{},
 		out: map[model.Key]model.Record{}}
@@ -122,12 +123,12 @@ func (r *room) count(key model.Key, kib int) {
 	}
 }
 
-// ErrNoRoom is the error (errors.Is) of Loop.Afford for a change for which this process has no memory.
+// ErrNoRoom is the error that Loop.Afford wraps (errors.Is) for a change for which this process has no memory.
 var ErrNoRoom = errors.New("this replica has no memory for the change")
 
-// afford returns ErrNoRoom if both of two conditions hold: the sum with the edits exceeds the limit, and the edits
-// together add more than the weight from which on a record is heavy. The error names the record that grows most. Unlike
-// admit, it weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
+// afford returns an error that wraps ErrNoRoom if two conditions hold. The sum with the edits exceeds the limit, and
+// the edits together add more than limit/heavyPart. The error names the record that grows most. Unlike admit, afford
+// weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
 func (r *room) afford(edits []mirror.Edit, last *mirror.Snapshot) error {
 	if r.limit == 0 {
 		return nil
@@ -171,7 +172,7 @@ func (r *room) heaviest(growing []mirror.Edit) int {
 	return best
 }
 
-// exempt reports whether a record is planned whatever its weight is.
+// exempt reports whether a record is planned regardless of its weight.
 func exempt(r model.Record, root string) bool {
 	_, policy := r.(*model.Policy)
 	return policy || r.Meta().Key.Namespace == root

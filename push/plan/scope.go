@@ -29,8 +29,8 @@ type scope struct {
 	problems []input.Problem             // of the scope itself
 	step     step
 	index    hostIndex // nil while the scope is planned from scratch, and for shadows
-	refs     int
-	pause    func() // called between two pieces of a step; may be nil
+	refs     int       // number of views that use the scope
+	pause    func()    // called between two pieces of a step; may be nil
 }
 
 // step lists the hosts to be planned again in one step, with the types of resources.
@@ -40,11 +40,12 @@ type step struct {
 	renewed map[string]bool        // hosts that may have appeared or disappeared since the scope was forked
 }
 
+// newStep returns a step without hosts.
 func newStep() step {
 	return step{hosts: map[string]input.Types{}, members: map[string]input.Types{}, renewed: map[string]bool{}}
 }
 
-// variant contains the resources that differ from the scope's for proxies with certain inputs.
+// variant contains the resources that differ from the scope's resources for proxies with certain inputs.
 type variant struct {
 	*host.Variation
 	refs int
@@ -146,7 +147,7 @@ func (s *scope) track(renewed []string) {
 }
 
 // securesOtherwise reports whether the endpoints of a host in another input switch the mTLS of a cluster on or off.
-// Only clusters that use mTLS for all of their endpoints or for none can switch.
+// Only a cluster whose endpoints either all use mTLS or all use plain text can switch.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	if !s.hosts.Form().Whole {
 		return false
@@ -206,7 +207,7 @@ func (s *scope) apply(in *input.Input, d *affected) {
 	s.hosts.Done()
 }
 
-// followDestinations updates the imports by edits of VirtualServices. A Sidecar that imports the hosts of a
+// followDestinations updates the imported hosts after edits of VirtualServices. A Sidecar that imports the hosts of a
 // VirtualService also imports its destinations.
 func (s *scope) followDestinations(edits []mirror.Edit) {
 	changed := func(host string) {
@@ -241,8 +242,8 @@ func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it: first with in, the
-// input of the last plan of configuration, and then with the steps that the fast path has planned since.
+// variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it. It plans first
+// with in, the input of the last plan of configuration. Then it follows since, the later steps of the fast path.
 func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []plannedStep) *variant {
 	v := s.variants[inputs]
 	if v != nil {

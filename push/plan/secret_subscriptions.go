@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Opener decrypts the private keys of Secrets. It has to be safe for concurrent use. Its errors must not contain
-// private keys.
+// Opener decrypts the private keys of Secrets. Implementations must be safe for concurrent use, and their errors must
+// not contain private keys.
 type Opener interface {
-	// Open returns the decrypted private key in spec, the content of the Secret with the object key `key`. It has to
-	// return when ctx ends. After an error the Loop calls Open again later.
+	// Open returns the decrypted private key in spec, the content of the Secret with the object key `key`. Open must
+	// return when ctx ends. After an error the Loop calls Open again later, while a proxy needs the private key.
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
@@ -24,7 +24,7 @@ var errNoOpener = errors.New("this process has no key encryption key (--kek)")
 // The times of opening private keys.
 const (
 	openBudget        = 30 * time.Second       // of one attempt
-	openRetry         = 500 * time.Millisecond // pause after the first failed attempt, doubled after each further one
+	openRetry         = 500 * time.Millisecond // pause after the first failed attempt; each further failure doubles it
 	openPause         = time.Minute            // maximum pause
 	subscribePatience = time.Second            // maximum time for which SubscribeSecrets waits for queries and keys
 )
@@ -35,12 +35,13 @@ type failure struct {
 	err   error
 }
 
-// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds the names of the first list and
-// drops the names of the second. It blocks until the proxy's set contains the available Secrets, for at most one
-// second or until ctx ends. By then it may be unknown whether the proxy has a right to a Secret, or the private key
-// may not be decrypted yet. Such a Secret is added to the set later. Then the function moved is called that was
-// passed to Join. If planning for this identity has panicked a few seconds ago, nothing is changed, and Proxy.Err
-// returns ErrUnplannable.
+// SubscribeSecrets changes the names of Secrets that the proxy subscribes to. It drops the names of the second list,
+// and adds the names of the first list. It waits for the loop's goroutine. It also waits until the proxy's set contains
+// the available Secrets, but at most until one second after the call. It returns early when ctx ends, which may leave
+// the names unchanged. At the return it may be unknown whether the proxy has a right to a Secret, or the private key
+// may not be decrypted yet. Such a Secret is added to the set later. Then the function moved is called that was passed
+// to Join. If planning for this identity has panicked within the last ten seconds, the names stay unchanged, and
+// Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
@@ -88,8 +89,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// openingFor returns a channel for each pending key of a proxy. Each channel is closed after the attempt to open its
-// key.
+// openingFor returns a channel for each pending key of a proxy. Each channel is closed after the next attempt to open
+// the key.
 func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 	if _, here := l.proxies[p.Handle]; !here {
 		return nil

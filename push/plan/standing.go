@@ -7,23 +7,23 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing describes how far the delivery of a Secret to one proxy has come, for the page that explains the Secret. It
+// Standing describes the state of the delivery of a Secret to one proxy, for the page that explains the Secret. It
 // contains no secret values, except for the bytes of the resource in Planned.
 type Standing struct {
 	Object  model.Key     // the record that provides the Secret; zero without such a record, and for a refused name
 	Asked   bool          // the proxy subscribes to the Secret; false for names that the planner ignores
 	Planned *xds.Resource // the Secret in the proxy's set; nil if the set has no such resource
-	Asking  bool          // it is not known yet whether the proxy has a right to the Secret
+	Asking  bool          // the proxy's right to the Secret is not known yet
 	Opening bool          // the private key of the Secret's newest version is not decrypted yet
 	Failed  int           // consecutive failed attempts to decrypt the private key; only Loop.Standing sets it
-	Why     string        // why the Secret is withheld, or its key could not be decrypted; empty: neither
+	Why     string        // reason why the Secret is withheld or its key could not be decrypted; empty: no such reason
 	Wanted  []string      // ids of all nodes in the proxy's namespace that subscribe to the Secret, sorted
 }
 
-// Standing returns the state of a Secret for a joined proxy. name is the resource name of the Secret. If the proxy
-// can never have a Secret of this name (Planner.refused), only Why is set. If the proxy only lacks the right to the
-// Secret, Why is set beside Object, Asked and Wanted. If the proxy does not subscribe to the Secret, only Object and
-// Wanted are set.
+// Standing returns the state of a Secret for a joined proxy. name is the resource name of the Secret. If the proxy can
+// never have a Secret of this name (secret.Refused), only Asked and Why are set. If the proxy does not subscribe to the
+// Secret, only Object and Wanted are set. If the proxy only lacks the right to the Secret, Why is set beside Object,
+// Asked and Wanted. Failed is always 0.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)
@@ -47,8 +47,9 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	return s
 }
 
-// Standing returns the result of Planner.Standing for a proxy of this loop, with the failed attempts to decrypt the
-// Secret. It waits for the loop's goroutine. The result is zero without a plan and after the loop's end.
+// Standing returns the result of Planner.Standing for a proxy of this loop. If Opening is true and an attempt to
+// decrypt the private key has failed, it also sets Failed, and replaces Why by the last error. It waits for the loop's
+// goroutine. The result is zero without a plan and after the loop's end.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 	l.inspect(func() {
 		s = l.planner.Standing(p.Handle, name)

@@ -23,9 +23,9 @@ type stepwise struct {
 	// next resumes the coroutine, which plans until a turn is over. It reports whether work is left. It is nil before
 	// start.
 	next  func() (struct{}, bool)
-	stop  func()
+	stop  func()      // ends the coroutine
 	over  func() bool // reports whether the turn is over
-	yield func() bool // ends the turn; false if the coroutine has to end
+	yield func() bool // ends the turn; the result is false if the coroutine has to end
 }
 
 // newStepwise returns a plan without shadows, with the steps that were planned after the input.
@@ -107,7 +107,8 @@ func (m *stepwise) follow(d *shadow) {
 	}
 }
 
-// fresh plans an additional scope as a shadow, as a clone of the template or, if that is nil, from scratch.
+// fresh plans an additional scope as a shadow. The scope is a clone of the template. If the template is nil, the scope
+// is planned from scratch.
 func (m *stepwise) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 	d := &shadow{}
 	m.shadows[key] = d
@@ -115,7 +116,7 @@ func (m *stepwise) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 	return d
 }
 
-// vary plans the variant of a shadow for the given inputs, unless it exists.
+// vary plans the variant of a shadow for the given inputs, unless the variant exists or the inputs are zero.
 func (m *stepwise) vary(d *shadow, inputs view.Inputs) {
 	if inputs != (view.Inputs{}) && d.variants[inputs] == nil {
 		m.work(d, func() {
@@ -169,7 +170,7 @@ func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string
 	}
 }
 
-// sweep drops the planned scopes and variants that no view uses.
+// sweep drops the planned scopes and variants that no view uses. It considers only scopes with a shadow in m.
 func (p *Planner) sweep(m *stepwise) {
 	for key, d := range m.shadows {
 		s := p.scopes[key]

@@ -4,8 +4,8 @@
 // Owns: tables with weak references to the results. Reads: push/xds. Never: calls a builder again for a Spec whose
 // result is cached.
 //
-// A result is cached as long as the caller or another holder refers to it: the tables refer to results weakly, so the
-// garbage collector frees a result without other references. Only the newest 64 Specs of a result are cached.
+// A result is cached as long as the caller or another holder refers to the result. The tables refer to results weakly,
+// so the garbage collector frees a result without other references. Only the newest 64 Specs of a result are cached.
 package pool
 
 import (
@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ResourceSpec is the input of a resource. Implementations must be comparable and contain every input, because they are
-// the cache key.
+// ResourceSpec is the input of a resource. Implementations must be comparable and contain every input, because a Spec
+// is the key of the cache.
 type ResourceSpec interface {
 	// Build returns the resource, which must not change afterwards. Several goroutines may call it at once.
 	Build() (*xds.Resource, error)
@@ -32,14 +32,15 @@ type PiecewiseSpec interface {
 	BuildInPieces(pause func()) (*xds.Resource, error)
 }
 
-// FragmentSpec is the input of a fragment. Implementations must be comparable and contain every input, because they are
-// the cache key.
+// FragmentSpec is the input of a fragment. Implementations must be comparable and contain every input, because a Spec
+// is the key of the cache.
 type FragmentSpec interface {
 	// Fragment returns the fragment, which must not change afterwards. Several goroutines may call it at once.
 	Fragment() (*xds.Fragment, error)
 }
 
-// Pool is a cache of resources and fragments. The zero Pool is empty and ready for use. It is safe for concurrent use.
+// Pool is a cache of resources and fragments. The zero Pool is empty and ready for use. A Pool is safe for concurrent
+// use, and must not be copied.
 type Pool struct {
 	resources table[xds.Resource, content]
 	fragments table[xds.Fragment, xds.Hash]
@@ -61,7 +62,7 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 }
 
 // ResourceInPieces does the same as Resource, but builds with BuildInPieces, which calls pause. pause may use the Pool.
-// The errors are those of BuildInPieces.
+// It is not called for a cached resource. The error is that of BuildInPieces.
 func (p *Pool) ResourceInPieces(spec PiecewiseSpec, pause func()) (*xds.Resource, error) {
 	return p.resource(spec, func() (*xds.Resource, error) { return spec.BuildInPieces(pause) })
 }
@@ -98,25 +99,26 @@ func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fr
 	})
 }
 
-// Builds returns the number of resources of a type that were built so far. t must be below xds.NumTypes.
+// Builds returns the number of resources of a type that were built so far, without failed builds. It panics if t is not
+// below xds.NumTypes.
 func (p *Pool) Builds(t xds.Type) int64 { return p.builds[t].Load() }
 
-// Fragments returns the number of fragments that were built so far.
+// Fragments returns the number of fragments that were built so far, without failed builds.
 func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 
 // Size returns the numbers of cached resources and of cached fragments. It may count results that were freed just now.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources returns each cached resource with its cached Specs, the oldest first. The caller owns the result. Other
-// calls for resources are blocked meanwhile.
+// Resources maps each cached resource to its cached Specs, the oldest Spec first. The caller owns the result. Other
+// calls for resources wait meanwhile.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
-// Pieces returns each cached fragment with its cached Specs, or keys of FragmentOf, the oldest first. The caller owns
-// the result. Other calls for fragments are blocked meanwhile.
+// Pieces maps each cached fragment to its cached Specs or keys (FragmentOf), the oldest first. The caller owns the
+// result. Other calls for fragments wait meanwhile.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
 // specsPerBody is the maximum number of Specs that are cached for one body. Each edit that does not change the bytes
-// adds a Spec. The oldest Spec is evicted; if it is used again, its body is built again.
+// adds a Spec. The oldest Spec is evicted. If an evicted Spec is used again, its body is built again.
 const specsPerBody = 64
 
 // table has two weak maps: by Spec, and by content.
@@ -132,7 +134,7 @@ type body[V any] struct {
 	specs []any
 }
 
-// get returns the value of a Spec, and calls build if it is not cached.
+// get returns the value of a Spec, and calls build if the value is not cached.
 func (t *table[V, C]) get(spec any, build func() (*V, C, error)) (*V, error) {
 	if v := t.find(spec); v != nil {
 		return v, nil
@@ -186,7 +188,7 @@ func (t *table[V, C]) forget(dead *body[V]) {
 	}
 }
 
-// drop removes a collected value; the garbage collector calls it.
+// drop removes a collected value. The garbage collector calls drop.
 func (t *table[V, C]) drop(key C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,10 +24,9 @@ func ActOf(was, is []model.Record) Act {
 	return Changed
 }
 
-// Refuses reports whether the severity and the code of a problem make the validation webhook refuse the object:
-// severity Error, and a code other than NotSupported (the field is valid) and Internal. False does not mean that the
-// object is admitted: the webhook also refuses objects with problems in normal.Result.Refused, whose severity is
-// Warning.
+// Refuses reports whether the severity and the code of a problem make the validation webhook refuse the object. The
+// severity must be Error, and the code must be neither NotSupported, for which the field is valid, nor Internal. The
+// webhook also refuses objects with problems in normal.Result.Refused, which Refuses does not consider.
 func Refuses(p object.Problem) bool {
 	return p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal
 }

@@ -20,10 +20,10 @@ type Sees func(namespace string) bool
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of applies a change to a copy of the plan and returns the differences for visible proxies. Visible are the
-// namespaces that sees permits. c must begin at the snapshot of base.Resolver.Source. Of changes base, which must not
-// be used again. Plan.Objects is empty. Errors: ctx ended, or planning panicked. A Plan that is returned with an
-// error is incomplete.
+// Of applies a change to a copy of the plan and returns the differences for visible proxies. A proxy is visible if sees
+// permits its namespace. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which must not
+// be used again. Plan.Objects is empty. Of fails if ctx ends, or if resolving or planning panics. After an error the
+// Plan is nil or incomplete.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	found, err := problemsOf(ctx, base, sees)
 	if err != nil {
@@ -112,6 +112,7 @@ func (v *View) add(n *view.Node) {
 // comparison caches the differences of manifests, because views share layers.
 type comparison map[[2]*manifest.Manifest][]manifest.Delta
 
+// layer returns the differences of two manifests of one layer. The result is shared and read-only.
 func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
 	key := [2]*manifest.Manifest{old, now}
 	deltas, known := c[key]
@@ -147,8 +148,8 @@ func (v *View) differ(pairs []Pair, p Pair) []Pair {
 // problemSet is a set of problems.
 type problemSet map[model.Problem]bool
 
-// problemsOf returns the problems of objects of visible namespaces. Resolving and planning visible proxies find them.
-// The error is that of ctx.
+// problemsOf returns the problems that resolving, and planning visible proxies, have found in objects of visible
+// namespaces. The error is that of ctx.
 func problemsOf(ctx context.Context, b *plan.Base, sees Sees) (problemSet, error) {
 	planned, err := b.Planner.ProblemsUntil(ctx, sees)
 	if err != nil {
@@ -166,7 +167,7 @@ func problemsOf(ctx context.Context, b *plan.Base, sees Sees) (problemSet, error
 	return all, nil
 }
 
-// to returns the problems that only the later set has (New), and those that only s has (Gone).
+// to returns the problems that only the later set has (New), and the problems that only s has (Gone).
 func (s problemSet) to(later problemSet) Problems {
 	without := func(a, b problemSet) []model.Problem {
 		only := maps.Clone(a)

@@ -58,8 +58,8 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 	return meaning.Over(ctx, all, reach)
 }
 
-// growth returns the sizes of the configuration of one proxy before and after a change, for the view in which they grow
-// the most.
+// growth returns the sizes in bytes of the configuration of one proxy before and after a change. The proxy is of the
+// view whose configuration grows most in proportion. Without growth, both sizes are 0.
 func growth(views []View) (most [2]int64) {
 	sizes := map[*manifest.Manifest]int64{}
 	size := func(m *manifest.Manifest) int64 {
@@ -93,7 +93,7 @@ func growth(views []View) (most [2]int64) {
 	return most
 }
 
-// sizeOf returns the size of a resource in bytes; 0 for nil.
+// sizeOf returns the size of a resource in bytes. For nil it returns 0.
 func sizeOf(r *xds.Resource) int64 {
 	if r == nil {
 		return 0
@@ -101,9 +101,9 @@ func sizeOf(r *xds.Resource) int64 {
 	return int64(r.Size())
 }
 
-// meshWide returns the names of the changed objects that apply to the whole mesh: policies, Sidecars, EnvoyFilters,
-// Telemetries and extensions of the root namespace, and the mesh configuration. Services and routes of the root
-// namespace are not among them.
+// meshWide returns the names of the created and changed objects that apply to the whole mesh. These are policies,
+// Sidecars, EnvoyFilters, Telemetries and extensions of the root namespace, and the mesh configuration. Services and
+// routes of the root namespace are not included.
 func meshWide(c mirror.Change) (all []string) {
 	root := c.New.Mesh().Spec.GetRootNamespace()
 	for _, e := range c.Edits {
@@ -119,7 +119,7 @@ func meshWide(c mirror.Change) (all []string) {
 			}
 		case model.KindMesh:
 			all = append(all, "MeshConfig")
-		default: // of its namespace, or visible to those that import it
+		default: // it applies to its namespace, or to proxies that import it
 		}
 	}
 	return slices.Compact(all)
@@ -137,7 +137,7 @@ func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
 	return all
 }
 
-// editedObjects returns the visible objects of a change, as "Kind namespace/name", sorted; at most maxEdited.
+// editedObjects returns at most maxEdited visible objects of a change, as "Kind namespace/name", sorted.
 func editedObjects(c mirror.Change, sees Sees) (all []string) {
 	for _, e := range c.Edits {
 		if key := e.Key(); sees.of(key.Namespace) && len(all) < maxEdited {
@@ -215,8 +215,8 @@ func (j *judge) view(v *View, proxies int) meaning.View {
 	return out
 }
 
-// decodePair decodes both versions of a resource; nil for a missing version. Of a route configuration, which may have
-// thousands of virtual hosts, it decodes only the virtual hosts that differ and some neighbours.
+// decodePair decodes both versions of a resource. For a missing version it returns nil. Of a route configuration, which
+// may have thousands of virtual hosts, it decodes only the virtual hosts that differ and some neighbours.
 func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	if p.Type != xds.Route || p.Old == nil || p.New == nil {
 		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
@@ -258,7 +258,8 @@ func nameOf(key model.Key) string {
 }
 
 // unreachable returns the routes that the plan leaves out of a virtual host because earlier routes match all their
-// requests. name is that of the virtual host, host:port; nil if the route configuration has no such virtual host.
+// requests. name is the name host:port of the virtual host. If the route configuration has no such virtual host, the
+// result is nil.
 func (j *judge) unreachable(h *plan.Handle, config, name string) []*routev3.Route {
 	for _, r := range j.base.Planner.Serving(h, name[:max(0, strings.LastIndexByte(name, ':'))]) {
 		if r.Config == config && xds.VirtualHost(r.Spec.Host, r.Spec.Port) == name {

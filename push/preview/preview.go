@@ -34,14 +34,15 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Plan is the difference that a change of objects makes for the proxies of one replica or of listed nodes.
+// Plan is the difference that a change of objects makes for the visible proxies of a plan. A proxy is visible if the
+// caller may see its namespace.
 type Plan struct {
 	Revision int64           // revision of the snapshot that the change is applied to
-	Objects  []Object        // the objects of the change; Of leaves it empty for its caller to fill
-	Views    []View          // affected views, those with the most proxies first
+	Objects  []Object        // the objects of the change; Of leaves the list empty, and its caller sets it
+	Views    []View          // affected views; the view with the most proxies is the first
 	Proxies  int             // number of all visible proxies, affected or not
-	AllViews int             // number of views of these proxies before the change, affected or not
-	Problems Problems        // problems that resolving and planning find
+	AllViews int             // number of views of all visible proxies before the change, affected or not
+	Problems Problems        // differences of the problems that resolving and planning find
 	Summary  meaning.Summary // facts and risks
 }
 
@@ -53,7 +54,7 @@ const (
 	Created   Act = "created"
 	Changed   Act = "changed"
 	Deleted   Act = "deleted"
-	Unchanged Act = "unchanged" // the records of the object stay the same
+	Unchanged Act = "unchanged" // the records of the object are equal before and after the change
 	Refused   Act = "refused"   // the webhook would refuse the object; Object.Problems contains the reasons
 )
 
@@ -61,10 +62,11 @@ const (
 type Object struct {
 	ID       object.ID
 	Act      Act
-	Problems []object.Problem // found when the object is converted to records
+	Problems []object.Problem // problems that the conversion of the object to records finds
 }
 
-// View is a set of proxies that have equal configuration before the change, and equal configuration after it.
+// View is a set of proxies of one namespace and kind that have equal configuration before the change, and equal
+// configuration after the change.
 type View struct {
 	Label     string   // namespace and kind, with one proxy's name as example
 	Namespace string   // namespace of the proxies
@@ -72,8 +74,8 @@ type View struct {
 	Proxies   []string // IDs of the nodes, sorted
 	Changed   []Pair   // resources that differ, by type and name
 	Agent     []Pair   // resources for the agent that differ: "name table" and "bootstrap"
-	Bytes     int64    // size of the new versions, which are sent to each proxy
-	// Before and After are the configurations of each of these proxies.
+	Bytes     int64    // size in bytes of the new versions in Changed and Agent, which are sent to each proxy
+	// Before and After are the configurations of each of these proxies. They are shared and read-only.
 	Before, After *manifest.Set
 
 	after *plan.Handle // one of the proxies, after the change
@@ -83,7 +85,7 @@ type View struct {
 type Pair struct {
 	Type     xds.Type // xds.Unknown for resources of the agent
 	Name     string
-	Old, New *xds.Resource // Old nil: the resource is created; New nil: it is removed
+	Old, New *xds.Resource // Old is nil for a created resource, and New is nil for a removed resource
 }
 
 // Problems contains the problems that a change adds (New) and removes (Gone), both sorted.

@@ -16,32 +16,35 @@ import (
 // Schema is the version of the JSON form of a Report.
 const Schema = "navarch.io/plan/v1"
 
-// Report is the form of a Plan that replicas send and tools print. Its size is bounded.
+// Report is the form of a Plan that replicas send and tools print. Bounds limit its lists, except Objects. The numbers
+// of risks and facts are limited as in meaning.Summary.
 type Report struct {
 	Schema   string     `json:"schema"`   // the constant Schema
 	Revision int64      `json:"revision"` // revision of the snapshot that the change is applied to; merged: the lowest
 	Objects  []Reported `json:"objects"`  // the objects of the change
 	Proxies  int        `json:"proxies"`  // number of all visible proxies, affected or not
-	Views    int        `json:"views"`    // number of views of these proxies, affected or not
-	Affected []Group    `json:"affected"` // those with the most proxies first
-	Risks    []Risk     `json:"risks"`
-	Facts    []Fact     `json:"facts"`
+	Views    int        `json:"views"`    // number of views of these proxies before the change, affected or not
+	Affected []Group    `json:"affected"` // by number of proxies, the largest first; in Plan.Report, merged views are last
+	Risks    []Risk     `json:"risks"`    // in the order of meaning.Summary
+	Facts    []Fact     `json:"facts"`    // in the order of meaning.Summary
 	// MoreRisks and MoreFacts are the numbers of risks and facts that are left out.
 	MoreRisks int `json:"more_risks,omitempty"`
 	MoreFacts int `json:"more_facts,omitempty"`
-	// Problems contains the problems that the change adds and removes.
+	// Problems contains the problems that the change adds and removes. Problems beyond the bound are left out without a
+	// count.
 	Problems struct {
 		New  []Found `json:"new"`
 		Gone []Found `json:"gone"`
 	} `json:"problems"`
-	// Partial names the replicas that did not answer, with the reasons. Then all numbers are lower bounds.
+	// Partial names the replicas that did not answer, with the reasons. If it is not empty, the numbers of proxies and
+	// views are lower bounds. Plan.Report leaves it empty.
 	Partial []string `json:"partial,omitempty"`
 }
 
 // Reported is one object of the change.
 type Reported struct {
 	Object   string  `json:"object"` // "Kind namespace/name"
-	Act      Act     `json:"act"`
+	Act      Act     `json:"act"`    // effect of the change on the object
 	Problems []Found `json:"problems,omitempty"`
 }
 
@@ -54,26 +57,29 @@ type Found struct {
 	Message  string           `json:"message"`
 }
 
-// Group is a set of proxies that are affected equally: a View, or the merged rest of views beyond the bound.
+// Group is a View, a set of proxies that are affected equally. The last group of a Report may also be the merged rest
+// of the views beyond Bounds.Groups. Names, Resources, More and Bootstrap of a merged group are those of its first
+// view.
 type Group struct {
-	Label     string    `json:"label"` // see View.Label; "others" for merged views
-	Namespace string    `json:"namespace"`
-	Kind      string    `json:"kind"`
-	Proxies   int       `json:"proxies"`
+	Label     string    `json:"label"`                    // see View.Label; "others" for merged views
+	Namespace string    `json:"namespace"`                // namespace of the proxies; empty for merged views
+	Kind      string    `json:"kind"`                     // see View.Kind; empty for merged views
+	Proxies   int       `json:"proxies"`                  // number of proxies
 	Names     []string  `json:"names,omitempty"`          // IDs of some of the proxies
 	Resources []Altered `json:"resources"`                // some of the resources that differ
 	More      int       `json:"more_resources,omitempty"` // number of further resources
-	Bytes     int64     `json:"bytes"`                    // size of the new versions, which are sent to each proxy
-	// Bootstrap contains the configuration for Envoy's validation; nil: not requested (Bounds.Bootstraps).
+	// Bytes is the size of the new versions, which are sent to each proxy. For merged views it is the largest size.
+	Bytes int64 `json:"bytes"`
+	// Bootstrap contains the configuration for Envoy's validation. It is nil for groups beyond Bounds.Bootstraps.
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 }
 
 // Altered is one resource that differs.
 type Altered struct {
-	Type   string `json:"type"` // noun of the type, or "agent"
+	Type   string `json:"type"` // xds.Type.Noun, or "agent" for a resource of the agent
 	Name   string `json:"name"`
-	Change string `json:"change"` // new, gone or changed
-	Bytes  int    `json:"bytes"`  // size of the new version; 0: gone
+	Change string `json:"change"` // "new", "gone" or "changed"
+	Bytes  int    `json:"bytes"`  // size of the new version; 0 for a removed resource
 }
 
 // Count contains the numbers of views and proxies that a risk or a fact concerns.
@@ -86,9 +92,9 @@ type Count struct {
 // Risk is a dangerous difference (meaning.Risk).
 type Risk struct {
 	Code     meaning.Code `json:"code"`
-	Level    string       `json:"level"` // high or medium
-	Title    string       `json:"title"` // meaning.Titles of the code
-	Subjects []string     `json:"subjects"`
+	Level    string       `json:"level"`            // "high" or "medium"
+	Title    string       `json:"title"`            // meaning.Titles of the code
+	Subjects []string     `json:"subjects"`         // the first subjects
 	Others   int          `json:"others,omitempty"` // number of further subjects
 	Text     string       `json:"text"`
 	Objects  []string     `json:"objects,omitempty"` // objects that cause the risk, as "Kind namespace/name"
@@ -97,17 +103,17 @@ type Risk struct {
 
 // Fact is a difference in the treatment of traffic (meaning.FactLine).
 type Fact struct {
-	Area     string   `json:"area"`
-	Subjects []string `json:"subjects"`
+	Area     string   `json:"area"`             // text of meaning.Area
+	Subjects []string `json:"subjects"`         // the first subjects
 	Others   int      `json:"others,omitempty"` // number of further subjects
-	Aspect   string   `json:"aspect,omitempty"`
+	Aspect   string   `json:"aspect,omitempty"` // see meaning.Fact
 	Text     string   `json:"text"`
 	Count
 }
 
-// Bounds are the maximum numbers of entries in a Report. Names and Resources hold for each group, Problems for each
-// object and list, and Bootstraps is the number of groups with a Bootstrap. Groups must be above 0; 0 in another field
-// means no such entries.
+// Bounds are the maximum numbers of entries in a Report. Names and Resources apply to each group. Problems applies to
+// each object, and to each list in Report.Problems. Bootstraps is the number of groups with a Bootstrap. Groups must be
+// above 0. In the other fields, which must not be negative, 0 means no such entries.
 type Bounds struct{ Groups, Names, Resources, Problems, Bootstraps int }
 
 // Validated returns b with Bootstraps set to 8, for Envoy's validation.
@@ -119,8 +125,8 @@ func (b Bounds) Validated() Bounds {
 // Usual are the default bounds, without bootstraps.
 var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
 
-// Report returns the plan as a Report. Groups beyond the bound are merged into the last group. The Report shares slices
-// with the plan.
+// Report returns the plan as a Report. Groups beyond within.Groups are merged into the last group. The Report shares
+// slices with the plan.
 func (p *Plan) Report(within Bounds) *Report {
 	r := &Report{Schema: Schema, Revision: p.Revision, Proxies: p.Proxies, Views: p.AllViews,
 		Affected: []Group{}, Risks: []Risk{}, Facts: []Fact{}, MoreRisks: p.Summary.MoreRisks, MoreFacts: p.Summary.MoreFacts}
@@ -179,9 +185,10 @@ func (v *View) group(within Bounds) Group {
 	return g
 }
 
-// cutTo returns the first n elements.
+// cutTo returns the first n elements, or all elements if there are fewer.
 func cutTo[T any](all []T, n int) []T { return all[:min(n, len(all))] }
 
+// ofObjects returns problems of objects in the form of a Report.
 func ofObjects(all []object.Problem) []Found {
 	found := []Found{}
 	for _, p := range all {
@@ -190,6 +197,7 @@ func ofObjects(all []object.Problem) []Found {
 	return found
 }
 
+// ofRecords returns problems of records in the form of a Report.
 func ofRecords(all []model.Problem) []Found {
 	found := []Found{}
 	for _, p := range all {
@@ -198,12 +206,13 @@ func ofRecords(all []model.Problem) []Found {
 	return found
 }
 
-// Refused reports whether at least one object is refused. Then nothing was planned.
+// Refused reports whether at least one object has the Act Refused. For such changes, callers of Of plan nothing.
 func (r *Report) Refused() bool {
 	return slices.ContainsFunc(r.Objects, func(o Reported) bool { return o.Act == Refused })
 }
 
-// Count returns the numbers of affected proxies and of their groups, and the bytes sent to all of them together.
+// Count returns the numbers of affected proxies and of their groups, and the bytes sent to all affected proxies
+// together. If groups were merged by Report, views is a lower bound and bytes is an upper bound.
 func (r *Report) Count() (proxies, views int, bytes int64) {
 	for _, g := range r.Affected {
 		proxies, bytes = proxies+g.Proxies, bytes+g.Bytes*int64(g.Proxies)
@@ -212,8 +221,11 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 }
 
 // Merge returns the merged report of several replicas, each of which has other proxies. all must not be empty. Objects
-// are those of the first report. Counts of equal risks, facts and groups are added. Risks and facts have the order of
-// meaning.Summary. It does not change the reports, and shares slices with them.
+// are those of the first report, and Revision is the lowest. Counts of equal risks, facts and groups are added.
+// Problems and Partial contain the elements of all reports. A risk that a patch matches nothing remains only if all
+// reports have this risk. Risks and facts have the order of meaning.Summary, and groups are sorted by number of
+// proxies, the largest first. Merge applies no Bounds, except Usual.Names. It does not change the reports, and shares
+// slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial, sum.Facts = nil, nil, slices.Clone(sum.Facts)
@@ -269,15 +281,15 @@ func (r *Report) sort() {
 	})
 }
 
-// elsewhere reports whether a risk "patch without match" of one report is missing in another report: the patch changes
-// resources of another replica's proxies, so the risk does not exist.
+// elsewhere reports whether a risk "patch without match" of one report is missing in another report. The patch then
+// changes resources of another replica's proxies, so the risk does not exist.
 func elsewhere(r Risk, all []*Report) bool {
 	return r.Code == meaning.PatchWithoutMatch && slices.ContainsFunc(all, func(of *Report) bool {
 		return !slices.ContainsFunc(of.Risks, func(other Risk) bool { return other.Code == r.Code && slices.Equal(other.Subjects, r.Subjects) })
 	})
 }
 
-// joined returns the elements of both lists, each once. The counts of an element in both are added.
+// joined returns the elements of both lists, each once. The counts of an element that both lists contain are added.
 func joined[T any](a, b []T, of func(*T) (key string, count *Count)) []T {
 	a = slices.Clone(a)
 	at := map[string]*Count{}
@@ -311,7 +323,7 @@ func union[T comparable](a, b []T) []T {
 	return a
 }
 
-// Worst returns the highest level of the risks; 0, which is below all levels, without a risk.
+// Worst returns the highest level of the risks. Without a risk it returns 0, which is below all levels.
 func (r *Report) Worst() (worst meaning.Level) {
 	for _, one := range r.Risks {
 		worst = max(worst, meaning.ParseLevel(one.Level))

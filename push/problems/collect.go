@@ -17,12 +17,14 @@ import (
 // Found is a problem with the number of replicas that found it.
 type Found struct {
 	model.Problem
-	Replicas int    // at least 1
+	// Replicas is the number of replicas whose lists contain the problem, at least 1. The list of a killed replica
+	// counts for up to one minute.
+	Replicas int
 	First    string // name of one of these replicas
 }
 
-// Collector reads the lists of problems that all replicas write. The leader runs it. Its methods may be called from any
-// goroutine; only one Run at a time.
+// Collector reads the lists of problems that all replicas write. The leader runs it. Its methods are safe for
+// concurrent use, except that only one Run may be active at a time.
 type Collector struct {
 	log  *slog.Logger
 	now  atomic.Pointer[collected]
@@ -42,7 +44,7 @@ type parsed struct {
 	more     int // number of problems that the replica left out
 }
 
-// NewCollector returns a Collector without lists. log nil: slog.Default().
+// NewCollector returns a Collector without lists. If log is nil, it uses slog.Default().
 func NewCollector(log *slog.Logger) *Collector {
 	if log == nil {
 		log = slog.Default()
@@ -51,8 +53,8 @@ func NewCollector(log *slog.Logger) *Collector {
 }
 
 // All returns the problems that replicas found, each once, sorted by object. more is the number of problems that are
-// missing because of the replicas' limits. The slice is shared and read-only. While Run does not run, the results are
-// nil and 0.
+// missing, because of the replicas' limits or because this build cannot decode them. The slice is shared and read-only.
+// Before the first read, and while Run does not run, the results are nil and 0.
 func (c *Collector) All() (all []Found, more int) {
 	if now := c.now.Load(); now != nil {
 		return now.all, now.more
@@ -60,12 +62,13 @@ func (c *Collector) All() (all []Found, more int) {
 	return nil, 0
 }
 
-// Collected reports whether the lists were read at least once since Run began.
+// Collected reports whether the lists were read at least once since Run began. While Run does not run, it returns
+// false.
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
-// Run reads the lists in store, and reads them again when they change, until ctx ends. Then it drops them and returns
-// nil. The caller runs it while this process is the leader. The error means that store cannot watch the lists' folder,
-// which is a fault of this build. Lists that cannot be decoded are logged and count as empty.
+// Run reads the lists in store, and reads them again when they change, until ctx ends. Then it drops the lists and
+// returns nil. The caller runs it while this process is the leader. The error means that store cannot watch the lists'
+// folder, which is a fault of this build. Lists that cannot be decoded are logged and count as empty.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -117,8 +120,8 @@ func merge(lists map[string]parsed) *collected {
 	return out
 }
 
-// replicaOf returns the name of the replica that writes a list: its path without the last part, which identifies the
-// process.
+// replicaOf returns the name of the replica that writes a list. The name is the path below the folder without the
+// suffix that identifies the process.
 func replicaOf(path string) string {
 	name := strings.TrimPrefix(path, folder)
 	if i := strings.LastIndex(name, "-"); i > 0 {

@@ -15,8 +15,8 @@ import (
 const (
 	maxProblems = 500       // problems of one replica
 	maxOfObject = 8         // problems of one object, so that one invalid object cannot fill the list
-	maxText     = 512       // bytes of a field or a message; longer ones are truncated
-	maxPath     = 1 << 10   // bytes of a record's path; problems of records with longer ones are left out
+	maxText     = 512       // bytes of a field or a message; longer texts are truncated
+	maxPath     = 1 << 10   // bytes of a record's path; problems of records with longer paths are left out
 	maxEncoded  = 384 << 10 // bytes of the encoded list
 )
 
@@ -38,9 +38,9 @@ type entryJSON struct {
 	Whole    string           `json:"whole,omitempty"`
 }
 
-// listOf returns a list within the limits. It has each problem once, and errors before warnings of the same namespace.
-// Namespaces alternate, so that a namespace with many invalid objects leaves room for others. Equal sets of problems
-// make equal lists.
+// listOf returns a list within the limits. The list has each problem once, and errors before warnings of the same
+// namespace. Namespaces alternate, so that a namespace with many invalid objects leaves room for other namespaces.
+// Equal sets of problems make equal lists.
 func listOf(found []model.Problem) list {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b model.Problem) int {
@@ -78,7 +78,7 @@ func listOf(found []model.Problem) list {
 // truncate cuts a text to maxText bytes of valid UTF-8.
 func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// encode encodes the list, without its last problems if it would exceed maxEncoded.
+// encode encodes the list. It leaves out the last problems if the encoded list would exceed maxEncoded.
 func (l list) encode() ([]byte, error) {
 	for {
 		raw, err := json.Marshal(l)
@@ -90,9 +90,9 @@ func (l list) encode() ([]byte, error) {
 	}
 }
 
-// decode decodes another replica's list, within the same limits. more counts the problems that the replica left out,
-// and those that are invalid or of a kind of records that this build does not know. It fails if the list is too long or
-// does not decode.
+// decode decodes another replica's list, within the limits of this build. more counts the problems that the replica
+// left out, and the problems that are invalid, above the limits, or of a kind of record that this build does not know.
+// It fails if the encoded list is too long or does not decode.
 func decode(raw []byte) (found []model.Problem, more int, err error) {
 	if len(raw) > maxEncoded {
 		return nil, 0, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)

@@ -33,25 +33,26 @@ type Config struct {
 	Name string // name of the replica, unique among the running replicas
 	// Find returns the current problems. It may cost as much as building all configuration. One goroutine calls it.
 	Find func() []model.Problem
-	// Revision returns the revision of the newest complete plan. While the revision is unchanged, Find is not called
-	// again.
+	// Revision returns the revision of the newest complete plan. While the revision is unchanged, Find is called again
+	// only after a failed write or a lost lease. One goroutine calls it.
 	Revision func() int64
-	// Every is the minimum time between two calls of Find, which competes with the serving of proxies; 0: a minute.
+	// Every is the minimum time between two calls of Find, because Find competes with the serving of proxies. 0 means
+	// one minute. It must not be negative.
 	Every time.Duration
-	Log   *slog.Logger // nil: slog's default
+	Log   *slog.Logger // nil: slog.Default()
 }
 
-// Loop writes the problems of one replica to etcd. While etcd is unreachable, the written list stays until its lease of
-// one minute expires.
+// Loop writes the problems of one replica to etcd. If this replica cannot reach etcd, the written list stays in etcd
+// until its lease of one minute expires.
 type Loop struct {
 	cfg   Config
 	path  string // path of this process's list
 	blobs *kv.Leased
 	wrote []byte // the list in etcd; nil: none
-	at    int64  // result of Revision at the last call of Find; -1: Find must be called
+	at    int64  // result of Revision before the last call of Find; -1: Find must be called
 }
 
-// New returns the Loop of a replica. It starts nothing.
+// New returns the Loop of a replica. Find and Revision of cfg are required. The caller starts the Loop with Run.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = time.Minute
@@ -63,8 +64,9 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
 }
 
-// Run keeps the list in store up to date until ctx ends, and then deletes the list. It first writes after Config.Every.
-// Failed writes are logged and repeated, so the result is always nil. Run it once.
+// Run keeps the list in store up to date until ctx ends, and then tries to delete the list for at most one second. It
+// first writes after Config.Every. Failed writes are logged and repeated, so the result is always nil. Run may be
+// called once.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)

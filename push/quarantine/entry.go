@@ -16,13 +16,13 @@ type entry struct {
 	objects   []model.Place
 	groups    []*group // one for each version of Envoy
 	reported  bool     // the withholding was reported
-	ended     Decision // reason for which the last withholding from a version of Envoy ended
+	ended     Decision // reason for the end of the last withholding from a version of Envoy
 	last      Withheld // description of the entry before that end
 
 	charged map[Reporter]Credential // maps an identity to the credential of its first refusal, if not zero
 }
 
-// ends records the reason for which a withholding is about to end.
+// ends records the reason why a withholding is about to end. If the version is not withheld, it does nothing.
 func (e *entry) ends(why Decision) {
 	if e.withheld() {
 		e.ended, e.last = why, e.listing()
@@ -69,7 +69,8 @@ func (e *entry) newest() (at time.Time) {
 	return at
 }
 
-// listing describes the entry for operators. It sums up the versions of Envoy from which the version is withheld.
+// listing describes the entry for operators. It combines the groups of the versions of Envoy from which the version is
+// withheld.
 func (e *entry) listing() Withheld {
 	w := Withheld{Key: e.key, Namespace: e.namespace, Text: e.text, Objects: e.objects}
 	var by []Reporter
@@ -99,7 +100,7 @@ func (e *entry) listing() Withheld {
 type group struct {
 	envoy       string
 	reporters   []Reporter // reporters that refused the version since its last release
-	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, without sufficing alone
+	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, if one alone does not suffice
 	first, last time.Time  // times of the first and last refusal
 	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool
@@ -116,8 +117,7 @@ type group struct {
 // free reports whether the version was released and has not been withheld again since.
 func (g *group) free() bool { return !g.withheld && !g.released.IsZero() }
 
-// newest returns the time of the last refusal or release. If there was neither, it returns that of the last failed
-// retry.
+// newest returns the time of the last refusal or release. Without a refusal and a release, it returns base.
 func (g *group) newest() time.Time {
 	switch {
 	case g.last.IsZero() && g.released.IsZero():

@@ -6,11 +6,11 @@
 // identities with that Envoy has refused it. Proxies of the view with another Envoy are then sent the version one at a
 // time, until one of them acknowledges it, or until a quorum with that other Envoy refuses it.
 //
-// On each replica, a withheld version is retried on one proxy at a time. The first retry is due after Settings.Pause,
-// and the pause doubles after each failed retry. A refused retry prolongs the withholding. A retry that ends without
-// an answer, perhaps because the proxy crashed, only delays the next retry. The first refusal of each identity and
-// its refused retries prolong the withholding. Other refusals of the identity have no effect. A version without a
-// refusal for Settings.Keep is released and forgotten.
+// On each replica, a withheld version is retried on one proxy at a time for each version of Envoy. The first retry is
+// due after Settings.Pause, and the pause doubles after each failed retry. A retry that ends without an answer, perhaps
+// because the proxy crashed, only delays the next retry. While a version is withheld, the first refusal of each
+// identity and its refused retries prolong the withholding. Other refusals of the identity have no effect then. A
+// version without a refusal for Settings.Keep is released and forgotten.
 //
 // In general, one acknowledgement of a retry releases the version. A quorum of acknowledgements is needed in two cases,
 // because one identity must not decide alone against others that refuse. In the first case, the identity has refused
@@ -26,7 +26,8 @@
 // Replicas exchange Reports, and each decides by the same rules. For a withholding from the proxies of one identity,
 // however, each replica uses only the answers of its own proxies.
 //
-// Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds. Never: a stream, etcd.
+// Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds, store/model. Never: a stream,
+// etcd.
 //
 // # Replicas
 //
@@ -35,9 +36,9 @@
 // other replicas. Identities in these lists are hashed. A report has the time at which it was made, so a list that is
 // read again changes nothing. Without etcd, a replica decides from its own proxies' reports.
 //
-// Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends released versions
-// first to eight of the streams that lack them, and then to twice as many each second. Because of withheld versions,
-// replicas may send different bytes to proxies of the same view.
+// Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends a released version
+// first to eight of the streams that lack the version, and then to twice as many each second. Because of withheld
+// versions, replicas may send different bytes to proxies of the same view.
 package quarantine
 
 import (
@@ -83,7 +84,8 @@ func ReporterOf(identity, node string) Reporter {
 	return Reporter(sum[:16])
 }
 
-// Credential is a hash of an identity and one of its credentials. It is zero if credentials are not distinguished.
+// Credential is a hash of an identity and one of its credentials. It is zero if the credentials of the identity are not
+// distinguished.
 type Credential [16]byte
 
 // CredentialOf returns the Credential of an identity's credential. For an empty credential it is zero.
@@ -104,16 +106,16 @@ type Report struct {
 	// of other replicas.
 	Credential Credential
 	Envoy      string        // version of the proxy's Envoy; empty: not stated
-	At         time.Time     // time of the answer; zero: now
+	At         time.Time     // time of the answer; zero: now, for Quarantine.Report alone
 	Accepted   bool          // the version was acknowledged; false: refused
-	Retry      bool          // the version was sent to the proxy as a retry; Quarantine.Report sets it
+	Retry      bool          // the answer is to a retry; Quarantine.Report sets the field, always if Accepted is set
 	Namespace  string        // namespace of the proxy
 	Text       string        // the proxy's message, shortened
 	Objects    []model.Place // the objects from which the resource was made, the likeliest cause first
 }
 
-// ofIdentity returns the same answer as a report for the proxies of the reporter's identity, whose Key has that
-// identity. It returns false if the credentials of the identity are not distinguished.
+// ofIdentity returns the answer as a report for the proxies of the reporter's identity, whose Key has that identity. It
+// returns false if the credentials of the identity are not distinguished.
 func (r Report) ofIdentity() (Report, bool) {
 	if r.By == "" || r.Credential == (Credential{}) {
 		return r, false
@@ -125,15 +127,15 @@ func (r Report) ofIdentity() (Report, bool) {
 // Withheld is a version that is withheld from a view, or from the proxies of one identity in it (Key.Identity).
 type Withheld struct {
 	Key
-	Namespace string   // namespace of the view's proxies
-	Envoys    []string // versions of Envoy from which it is withheld
-	// RefusedBy counts the distinct identities (with Key.Identity: credentials) that refused it, up to maxReporters for
-	// each version of Envoy.
+	Namespace string   // namespace of the proxies that refused it
+	Envoys    []string // versions of Envoy with a quorum of refusals, sorted
+	// RefusedBy counts the distinct identities (with Key.Identity: credentials) that refused it, at most 16 for each of
+	// Envoys.
 	RefusedBy   int
-	First, Last time.Time // times of the first and last refusal
-	Next        time.Time // earliest time of the next retry on this replica
-	Text        string    // first message of a proxy
-	Objects     []model.Place
+	First, Last time.Time     // times of the first and last refusal
+	Next        time.Time     // earliest time of the next retry on this replica
+	Text        string        // first message of a proxy; empty: no message
+	Objects     []model.Place // as in Report, of the first report that has objects; read-only
 }
 
 // Config configures a Quarantine. The zero Config is ready for use.
@@ -141,8 +143,8 @@ type Config struct {
 	Settings
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: slog.Default()
-	// Share is called by Quarantine.Report with each answer that counts for the whole view, to send it to other
-	// replicas. It must not block. nil: answers are not shared.
+	// Share is called by Quarantine.Report with each answer that counts for the whole view, to send the answer to other
+	// replicas. Share must not block. nil: answers are not shared.
 	Share func(Report)
 }
 
@@ -166,9 +168,10 @@ func New(cfg Config) *Quarantine {
 	return &Quarantine{cfg: cfg, state: NewState(cfg.Settings)}
 }
 
-// WithheldFrom returns the versions that must not be sent on a stream, or nil. identity and envoy are the identity and
-// the version of Envoy of the stream's proxy. stream is the number of the stream, above 0. While no version is
-// withheld, the call costs nothing. Otherwise the cost grows with the number of the view's withheld versions.
+// WithheldFrom returns the versions that must not be sent on a stream, in no order, or nil. identity and envoy are the
+// identity and the version of Envoy of the stream's proxy. stream is the number of the stream, above 0. While no
+// version is withheld, the call costs nothing. Otherwise the cost grows with the number of the view's withheld
+// versions.
 func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) []Key {
 	if !q.Active() {
 		return nil
@@ -193,9 +196,10 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 // Active reports whether any version is withheld. It costs nothing.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. If r.Key
-// has an Identity, the answer counts only for that identity. Otherwise it counts for all proxies of the view, and for
-// the identity of the proxy, and Config.Share is called. A zero or future r.At is replaced by the present time.
+// Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. The
+// answer counts for the identity r.By alone, if r.By and r.Credential are set. If r.Key has no Identity, the answer
+// also counts for all proxies of the view, and Config.Share is called. If r.Key has an Identity, it must be r.By. A
+// zero or future r.At is replaced by the present time.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
@@ -228,8 +232,8 @@ func (q *Quarantine) answered(r *Report, stream uint64) {
 	q.state.Apply(*r)
 }
 
-// Merge processes reports of other replicas. Reports that were processed before have no effect. It does not change
-// reports.
+// Merge processes reports of other replicas. Reports that were processed before have no effect. Merge does not change
+// the slice.
 func (q *Quarantine) Merge(reports []Report) {
 	now := q.cfg.Now()
 	q.change(now, func() { q.state.Merge(now, reports) })
@@ -246,7 +250,8 @@ func (q *Quarantine) Tick() {
 	}
 }
 
-// Due reports whether a proxy with a version of Envoy should be sent a version as a retry now.
+// Due reports whether a proxy with a version of Envoy should be sent a version as a retry now. It returns false for a
+// version that is not withheld.
 func (q *Quarantine) Due(k Key, envoy string) bool {
 	now := q.cfg.Now()
 	q.mu.RLock()
@@ -261,15 +266,16 @@ func (q *Quarantine) Suits(k Key, envoy string, by Reporter) int {
 	return q.state.Suits(k, envoy, by)
 }
 
-// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due any more, the
-// reporter is not suitable (Suits), or a bound is reached. Then the version must not be sent.
+// Begin records that a version is sent on a stream as a retry. stream is the number of the stream, above 0. Begin
+// returns false if the retry is not due any more, the reporter is not suitable (Suits), or a bound is reached. In these
+// cases the version must not be sent.
 func (q *Quarantine) Begin(k Key, envoy string, by Reporter, stream uint64) (begun bool) {
 	now := q.cfg.Now()
 	q.change(now, func() { begun = q.state.Begin(now, k, envoy, by, stream) })
 	return begun
 }
 
-// Leave ends the retries of a stream that has ended, without an answer.
+// Leave ends the retries of a stream that has ended. The retries count as unanswered.
 func (q *Quarantine) Leave(stream uint64) {
 	if q.Active() {
 		now := q.cfg.Now()
@@ -284,7 +290,8 @@ func (q *Quarantine) Remembers(k Key) bool {
 	return q.state.Remembers(k)
 }
 
-// Withheld returns the withheld versions, sorted by view, type and name; nil if no version is withheld.
+// Withheld returns the withheld versions, sorted by view, type, name, version and identity. It returns nil if no
+// version is withheld.
 func (q *Quarantine) Withheld() []Withheld {
 	if !q.Active() {
 		return nil
@@ -294,8 +301,9 @@ func (q *Quarantine) Withheld() []Withheld {
 	return q.state.Withheld()
 }
 
-// Resumed returns the versions that were released since the last call, at most 4096. The caller must send these
-// versions to the proxies that lack them. Therefore only one caller should use Resumed.
+// Resumed returns the versions whose withholding ended since the last call, by acknowledgements or because it expired.
+// It returns each version once and at most 4096, and drops further ones. The caller must send these versions to the
+// proxies that lack them. Therefore only one caller should use Resumed.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()

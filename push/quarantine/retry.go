@@ -20,7 +20,9 @@ func (g *group) pause(set Settings) time.Duration {
 	return pause
 }
 
-// Due reports whether a proxy with a version of Envoy should be sent a version as a retry at the time now.
+// Due reports whether a proxy with a version of Envoy should be sent a version as a retry at the time now. It returns
+// false for a version that is not withheld. It also returns false if k has an Identity and the version is withheld from
+// all proxies.
 func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	e := s.entries[k]
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
@@ -37,12 +39,13 @@ func (e *entry) isDue(now time.Time, envoy string) bool {
 	return g == nil || !g.free() && g.stream == 0 && !now.Before(g.due)
 }
 
-// Best is the result of Suits for a reporter that has neither refused the version nor had a retry.
+// Best is the result of Suits for a reporter that, as far as the state shows, has neither refused the version nor had a
+// retry.
 const Best = 2
 
-// Suits returns how suitable a reporter is for a retry of a version. The result is Best if the reporter has neither
-// refused the version nor had a retry, and 1 if it has. 0 means that it must have no retry: the reporter has
-// acknowledged the version already, or there is no state about the version.
+// Suits returns how suitable a reporter is for a retry of a version. The result is 1 if the reporter has refused the
+// version or had one of the last retries, otherwise Best. 0 means that the reporter must have no retry. The reason is
+// that its acknowledgement is stored already, or that there is no state about the version.
 func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	e := s.entries[k]
 	if e == nil {
@@ -61,7 +64,8 @@ func (s *State) Suits(k Key, envoy string, by Reporter) int {
 }
 
 // Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due, the reporter
-// is not suitable, or a bound is reached; the version must not be sent then.
+// is not suitable, or a bound is reached. In these cases the version must not be sent. stream is the number of the
+// stream, above 0.
 func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {
@@ -96,7 +100,7 @@ func (s *State) Answered(k Key, envoy string, stream uint64) bool {
 	return true
 }
 
-// Leave ends all retries on a stream that has ended. They count as unanswered.
+// Leave ends all retries on a stream that has ended. The retries count as unanswered.
 func (s *State) Leave(now time.Time, stream uint64) {
 	for g := range s.flights {
 		if g.stream == stream {

@@ -1,7 +1,8 @@
 package quarantine
 
-// WithheldFrom returns the versions, as of the last Decided, that must not be sent on a stream, or nil. identity and
-// envoy are the identity and the version of Envoy of the stream's proxy.
+// WithheldFrom returns the versions that must not be sent on a stream, in no order, or nil. A withholding or release
+// since the last Decided may be missing. identity and envoy are the identity and the version of Envoy of the stream's
+// proxy.
 func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if e.key.Covers(identity) && s.Withholds(e.key, envoy, stream) {

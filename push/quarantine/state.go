@@ -9,7 +9,7 @@ import (
 
 // Settings are the parameters of the rules. Zero and negative values mean the defaults.
 type Settings struct {
-	Quorum int           // distinct identities (credentials for Key.Identity) that withhold a version, at most 16; 0: 3
+	Quorum int           // number of identities (credentials for Key.Identity) whose refusals withhold a version, at most 16; 0: 3
 	Keep   time.Duration // time for which a refusal counts; 0: DefaultKeep
 	Pause  time.Duration // time from the withholding to the first retry; doubles up to 4/5 of Keep; 0: DefaultPause
 	Wait   time.Duration // time after which a retry counts as unanswered; 0: 2 min
@@ -45,16 +45,16 @@ type Decision uint8
 // The decisions.
 const (
 	Withhold Decision = iota // a version is withheld from now on
-	Release                  // the withholding ended by acknowledgements
+	Release                  // the withholding ended because proxies acknowledged the version
 	Expire                   // the withholding ended because there was no refusal for Settings.Keep
 )
 
-// String returns the name of the decision for metrics and logs.
+// String returns the name of the decision for metrics and logs: withheld, acknowledged or not_refused_again.
 func (d Decision) String() string {
 	return [...]string{Withhold: "withheld", Release: "acknowledged", Expire: "not_refused_again"}[d]
 }
 
-// Event is a decision with its version.
+// Event is a decision with its version. For Release and Expire, Withheld describes the version just before its release.
 type Event struct {
 	Decision Decision
 	Withheld Withheld
@@ -76,7 +76,7 @@ type State struct {
 	resumed    []Key               // versions released since the last Resumed
 }
 
-// NewState returns a State without withheld versions. Zero fields of set mean the defaults.
+// NewState returns a State without withheld versions. Zero and negative fields of set mean the defaults.
 func NewState(set Settings) *State {
 	if set.Quorum <= 0 {
 		set.Quorum = 3
@@ -106,8 +106,9 @@ func (s *State) Active() int { return s.active }
 // Remembers reports whether there is state about a version, so that reports about it still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// Apply processes a report. r.At must not be zero or in the future. A report that is older than the newest state of the
-// version by more than Settings.Keep has no effect, and neither has a report beyond a bound.
+// Apply processes a report. r.At must not be zero or in the future. An acknowledgement of a version without state has
+// no effect. A report beyond a bound has no effect on the withholding. This also holds for a report that is older, by
+// more than Settings.Keep, than the newest report with that version of Envoy.
 func (s *State) Apply(r Report) {
 	e := s.entries[r.Key]
 	if e == nil {
@@ -262,8 +263,8 @@ func (s *State) dueAfter(g *group) time.Time {
 	return g.base.Add(pause + time.Duration(s.set.Jitter()*float64(pause)/8))
 }
 
-// Merge processes reports of other replicas, in the order of their times. A time after now counts as now. It does not
-// change reports.
+// Merge processes reports of other replicas, in the order of their times. A time after now counts as now. Merge does
+// not change the slice.
 func (s *State) Merge(now time.Time, reports []Report) {
 	reports = slices.Clone(reports)
 	slices.SortStableFunc(reports, func(a, b Report) int { return a.At.Compare(b.At) })
@@ -291,8 +292,9 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Decided removes expired state of the versions that changed since the last call. It returns the decisions about these
-// versions, sorted by key, and the number of retries that ended without an answer since the last call.
+// Decided removes expired state of the versions that changed since the last call, or of all versions after Tick. It
+// returns the decisions about these versions, sorted by key, and the number of retries that ended without an answer
+// since the last call.
 func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
@@ -322,7 +324,8 @@ func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	return events, unanswered
 }
 
-// Withheld returns the withheld versions, sorted by view, type and name.
+// Withheld returns the withheld versions, sorted by view, type, name, version and identity; nil if no version is
+// withheld.
 func (s *State) Withheld() (all []Withheld) {
 	for _, e := range s.entries {
 		if e.withheld() {
@@ -339,7 +342,8 @@ func byKey(a, b Withheld) int {
 		cmp.Compare(a.Identity, b.Identity))
 }
 
-// Resumed returns the versions that were released since the last call, at most maxResumed.
+// Resumed returns the versions whose withholding ended since the last call, by acknowledgements or because it expired.
+// Each version is returned once, at most 4096 versions, and further versions are dropped.
 func (s *State) Resumed() []Key {
 	all := s.resumed
 	s.resumed = nil

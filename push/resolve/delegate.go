@@ -33,7 +33,8 @@ type merging struct {
 	compared int // number of compared pairs of matches
 }
 
-// mergeDelegates merges the routes of delegates into a VirtualService. The result is nil if it delegates no route.
+// mergeDelegates merges the routes of delegates into a VirtualService. The result is nil if the VirtualService
+// delegates no route, or has no hosts and so is a delegate itself.
 func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 	root := r.(*model.VirtualService)
 	delegates := func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }

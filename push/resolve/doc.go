@@ -1,10 +1,12 @@
 // Package resolve makes resolved snapshots, in which records no longer refer to other records by name or labels. The
-// mirror provides the source's snapshots, the records as they are stored. The plan reads resolved snapshots instead.
+// source is the mirror, whose snapshots contain the records as they are stored. The plan reads resolved snapshots
+// instead.
 //
 //   - The routes of delegates are merged into a VirtualService that delegates to them. A merged route still names its
-//     delegate in the field delegate, for explanations. A route of the source has either a delegate or an action.
+//     delegate in the field delegate, for explanations. In the source, a route has either a delegate or an action.
 //   - A ServiceEntry with a workloadSelector, and a Kubernetes Service whose selector selects WorkloadEntries, get a
-//     record of Endpoints (EndpointsKey). It has the selected ready Workloads, at their first address.
+//     record of Endpoints (EndpointsKey). This record has the endpoints of the selected ready Workloads. It is missing
+//     if no such Workload is selected.
 //
 // All other records are unchanged.
 //
@@ -16,13 +18,13 @@
 //
 // One change. For each edit, the table of dependencies determines the units that the record before or after the edit
 // touches. These units are resolved again. The resulting change has the edits of the source, except for records in the
-// overlay, and an edit for each record of the overlay whose content differs. A change that touches no unit costs one
-// insertion into a radix tree for each edit, and nothing while the overlay is empty.
+// overlay, and an edit for each record of the overlay whose content differs. A change that touches no unit costs about
+// two insertions into a radix tree for each edit, and nothing while the overlay is empty.
 //
 // Invariants, which tests hold. After every step a resolved snapshot has the same content, record by record, as one
-// that was resolved from scratch; each row of the table is necessary for that. The edits of a change are exactly the
-// differences between its two snapshots. The result of a unit depends only on the source's newest snapshot, so all
-// replicas have the same results and store none. After a panic, however, a unit keeps its last result.
+// that was resolved from scratch. Each row of the table is necessary for this property. The edits of a change are
+// exactly the differences between its two snapshots. The result of a unit depends only on the source's newest snapshot,
+// so all replicas have the same results and store none. After a panic, however, a unit keeps its last result.
 //
 // Owns: the units, the index and the overlay of a Resolver. Reads: store/mirror. Never: clocks, sockets, Envoy types.
 package resolve

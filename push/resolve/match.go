@@ -59,8 +59,8 @@ func union[V any](root, leaf map[string]V) map[string]V {
 	return all
 }
 
-// conflict reports whether a delegate's match contradicts the root's match: the delegate's match may match requests
-// that the root's match does not.
+// conflict reports whether a delegate's match contradicts the root's match. In this case the delegate's match may match
+// requests that the root's match does not.
 func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 	return outside(root.GetUri(), leaf.GetUri()) || outside(root.GetScheme(), leaf.GetScheme()) ||
 		outside(root.GetMethod(), leaf.GetMethod()) || outside(root.GetAuthority(), leaf.GetAuthority()) ||
@@ -100,9 +100,9 @@ func otherGateways(root, leaf []string) bool {
 	return len(root) > 0 && slices.ContainsFunc(leaf, func(g string) bool { return !slices.Contains(root, g) })
 }
 
-// outside reports whether a delegate's string match is not covered by the root's. Regular expressions neither cover a
-// match nor are covered by one. As in istiod, the same holds for a match that only requires presence. If root or leaf
-// is nil, the result is false.
+// outside reports whether the root's string match does not cover the delegate's string match. Regular expressions
+// neither cover a match nor are covered by one. As in istiod, a match that only requires presence neither covers a
+// match nor is covered by one. If root or leaf is nil, the result is false.
 func outside(root, leaf *networkingv1.StringMatch) bool {
 	if root == nil || leaf == nil {
 		return false

@@ -34,8 +34,8 @@ type Resolver struct {
 	drift    int // number of edits since resolved was derived from source
 }
 
-// New returns a Resolver at the empty snapshot. The Resolver recovers from panics and reports them to the log
-// crashes; nil: to a new log.
+// New returns a Resolver at the empty snapshot. The Resolver recovers from panics and reports them to the log crashes.
+// If crashes is nil, it uses a new log.
 func New(crashes *crash.Log) *Resolver {
 	if crashes == nil {
 		crashes = crash.New(nil)
@@ -45,14 +45,15 @@ func New(crashes *crash.Log) *Resolver {
 		readers: map[setKey]map[model.Key]struct{}{}, overlay: map[model.Key]model.Record{}}
 }
 
-// Snapshot resolves a snapshot from scratch. It returns the resolved snapshot and the problems, sorted.
+// Snapshot resolves a snapshot from scratch. It returns the resolved snapshot and the problems of Resolver.Problems. If
+// the resolution changes and creates no record, the resolved snapshot is s itself.
 func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []model.Problem) {
 	r := New(nil)
 	return r.Step(mirror.Diff(mirror.Empty(), s)).New, r.Problems()
 }
 
-// Fork returns an independent Resolver at the same snapshot, which another goroutine may use. Both report panics to the
-// same log.
+// Fork returns an independent Resolver at the same snapshot, which another goroutine may use. Both Resolvers report
+// panics to one log.
 func (r *Resolver) Fork() *Resolver {
 	next := *r
 	next.units, next.overlay = maps.Clone(r.units), maps.Clone(r.overlay)
@@ -63,13 +64,14 @@ func (r *Resolver) Fork() *Resolver {
 	return &next
 }
 
-// Source returns the snapshot of the source that was resolved last.
+// Source returns the snapshot of the source that was resolved last. Before the first Step it is the empty snapshot.
 func (r *Resolver) Source() *mirror.Snapshot { return r.source }
 
 // Step resolves a change of the source and returns the change of the resolved snapshots. Old of the result is New of
 // the previous result. If c.Old is not the snapshot of the previous step (Source), Step resolves the difference between
-// that snapshot and c.New instead of c.Edits. It does not change c; snapshots are immutable. The cost is described in
-// the package comment.
+// that snapshot and c.New instead of c.Edits. Committed of the result is that of c. Step does not change c, but the
+// result may share c.Edits, so nobody may change that slice afterwards. After a panic, Step keeps the last result of
+// the record and adds a problem. The package comment describes the cost.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
 		r.source, r.resolved = c.Old, c.Old // both are empty
@@ -196,10 +198,10 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	return out
 }
 
-// snapshot returns the newest resolved snapshot. If the overlay is empty, that is the source's snapshot. Otherwise it
-// is the previous resolved snapshot with the edits. After as many edits as the overlay has records, it is derived from
-// the source's snapshot again, so that the two keep sharing memory. On average a step costs two insertions for each
-// edit.
+// snapshot returns the newest resolved snapshot. If the overlay is empty, the result is the source's snapshot.
+// Otherwise it is the previous resolved snapshot with the edits. After as many edits as the overlay has records, the
+// result is derived from the source's snapshot again, so that the two snapshots keep sharing memory. On average a step
+// costs two insertions for each edit.
 func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {
@@ -217,8 +219,8 @@ func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	return r.resolved.With(edits, r.source)
 }
 
-// Problems returns the problems of all records that refer to others, sorted (model.Problem.Compare). The caller owns
-// the slice.
+// Problems returns the problems of all records that refer to others, sorted (model.Problem.Compare). It returns nil
+// without problems. The caller owns the slice.
 func (r *Resolver) Problems() []model.Problem {
 	var all []model.Problem
 	for _, u := range r.units {

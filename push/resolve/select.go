@@ -24,8 +24,8 @@ import (
 const endpointsPrefix = "workloads:"
 
 // EndpointsKey returns the key of the record of Endpoints for the selector of a Service or ServiceEntry. The argument
-// is the key of the Service or ServiceEntry. A resolved snapshot contains the record only if ready workloads are
-// selected.
+// is the key of the Service or ServiceEntry. A resolved snapshot contains the record only if it selects at least one
+// ready workload with a usable address.
 func EndpointsKey(of model.Key) model.Key {
 	name := endpointsPrefix + of.Kind.String() + ":" + of.Name
 	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: name, Origin: of.Origin}
@@ -49,7 +49,7 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	for r := range s.WithPrefix(read.kind, read.namespace, read.prefix) {
 		w := r.(*model.Workload)
 		e := w.Spec.GetEndpoint()
-		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as in istiod, which drops others
+		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as in istiod, which drops workloads that are not ready
 			continue
 		}
 		if why := leftOut(w, resolution); why != "" {

@@ -14,17 +14,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request such a type
-// on the stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one
-// resource of the type. The server pushes the resource when it changes (Server.AgentResourceChanged). delta.State
+// AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request such a type on
+// the stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one resource
+// of the type. After Server.AgentResourceChanged, the server pushes the resource if it has changed. delta.State
 // processes an AgentType as a dynamic type.
 type AgentType struct {
-	// TypeURL is the requested type. It must not be one of xds.Type.
+	// TypeURL is the requested type. It must not be the URL of an xds.Type.
 	TypeURL string
-	// Resource returns the client's resource, or nil if the client has no resource of the type. Resource is called
-	// before each response of a subscribed stream, by any goroutine. The call occupies the stream's turn to send, so
-	// Resource must return in constant time. For equal content it should return the same pointer, so that streams
-	// share the bytes.
+	// Resource returns the client's resource, or nil if the client has no resource of the type. Resource is called at
+	// the subscription and before each response of a subscribed stream, by any goroutine. The call occupies the
+	// stream's turn to send, so Resource must return in constant time. For equal content it should return the same
+	// pointer, so that streams share the bytes.
 	Resource func(Client, Proxy) *AgentResource
 }
 
@@ -60,8 +60,8 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource returns the resource of a manifest that has at most one resource. It returns nil for a nil or
-// empty manifest.
+// PlannedAgentResource returns the resource of a manifest, which must have at most one resource. It returns nil for a
+// nil or empty manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -76,15 +76,15 @@ func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
 // AgentResourceChanged notifies the server that the resource of an agent type may have changed for any client. Every
-// subscribed stream requests a turn to send. The call does not block; its cost grows with the number of streams.
-// Unknown types are ignored.
+// subscribed stream requests a turn to send. The call does not wait for sends. Its cost grows with the number of
+// streams. Unknown types are ignored.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor notifies the server as AgentResourceChanged does, but only for the streams that the
-// predicate selects. The predicate is called once for each joined stream; its argument listens reports whether the
-// stream has subscribed to the type. A stream that subscribes during the call requests a turn in any case.
+// AgentResourceChangedFor notifies the server as AgentResourceChanged does, but only for the streams that the predicate
+// selects. The predicate is called once for each joined stream. Its argument listens reports whether the stream has
+// subscribed to the type and has not ended. A stream that subscribes during the call requests a turn in any case.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
@@ -199,10 +199,11 @@ type AgentSubscriptionInfo struct {
 	TypeURL  string
 	Version  string // version that the client has if it accepts the responses in flight; empty: no resource
 	Refused  string // version that the client refused and is not sent again; empty: no such version
-	InFlight bool   // a response is not acknowledged yet
+	InFlight bool   // a response is neither acknowledged nor refused yet
 }
 
-// agentSubscriptionInfo describes the agent types to which the client has subscribed. The caller holds the lock.
+// agentSubscriptionInfo describes the agent types to which the client has subscribed, in the order of agents. The
+// caller holds the lock.
 func (x *exchange) agentSubscriptionInfo(agents []AgentType) (all []AgentSubscriptionInfo) {
 	for i := range agents {
 		t := delta.Dynamic(i)

@@ -24,16 +24,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Answer is a type for requests of operators' tools (istio.io/debug). Each request gets one response, and nothing is
-// pushed. A stream whose first request is of such a type belongs to a tool: it is not planned and does not wait for
+// Answer is a type for requests of operators' tools (istio.io/debug). A request gets one response, and nothing is
+// pushed. An ACK or a NACK gets no response. On a proxy's stream, a request gets no response while two answers wait to
+// be sent. A stream whose first request is of such a type belongs to a tool. It is not planned and does not wait for
 // admission. Agents send such requests on a proxy's stream.
 type Answer struct {
 	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources returns the resources for the names in a request, at most 16. The goroutine that reads the stream
-	// calls Resources and waits for the result; the call may take long. Resources is called for any number of streams
-	// concurrently, so it must bound its concurrent work. The error must be a gRPC status: a tool's stream ends with
-	// this status; a proxy's stream continues, and gets a response without resources.
+	// Resources returns the resources for the names in a request. names has at most 16 elements of at most 512 bytes,
+	// and is nil for a request without names. Resources may keep the slice. The goroutine that reads the stream calls
+	// Resources and waits for the result, so the call may take long. Resources is called for any number of streams
+	// concurrently, so it must bound its concurrent work. The error must be a gRPC status. A tool's stream ends with
+	// this status. A proxy's stream continues, and gets a response without resources.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
@@ -56,8 +58,8 @@ type answer struct {
 	ended   atomic.Bool
 }
 
-// over stops the timeout and releases the budget. Call it as soon as the memory of the answer is free: the answer was
-// written, or will never be written. Further calls have no effect.
+// over stops the timeout and releases the budget. Call it as soon as the answer was written or will never be written,
+// because its memory is free then. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -112,9 +114,9 @@ func (n *nonces) made(nonce string) bool {
 }
 
 // reply answers a request of the i-th type. A request with the nonce of an earlier answer of this stream is an ACK, and
-// a request with error_detail is a NACK; neither gets a response. Other nonces are ignored, because istioctl sends the
-// current time as response_nonce with each request, even the first (istio pkg/adsc ADSC.Send). The error is the gRPC
-// status with which a tool's stream must end.
+// a request with error_detail is a NACK. Neither of them gets a response. Other nonces are ignored, because istioctl
+// sends the current time as response_nonce with each request, even the first (istio pkg/adsc ADSC.Send). The error is
+// the gRPC status with which a tool's stream must end.
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	if m.Failed || st.answered.made(m.Nonce) {
 		return nil

@@ -18,11 +18,11 @@ import (
 
 // These are the bounds of callers, for Hooks.Bounded.
 const (
-	BoundStreams   = "streams"   // a stream was refused, or ended so that its identity could open another one
+	BoundStreams   = "streams"   // a stream was refused, or was ended so that its identity could open another stream
 	BoundJoins     = "joins"     // a join was refused
-	BoundNames     = "names"     // subscribed names were ignored
+	BoundNames     = "names"     // subscribed names were ignored; Hooks.Bounded receives their number
 	BoundQuestions = "questions" // a tool's request was refused
-	BoundMessages  = "messages"  // a stream ended because its caller's requests in progress are too large
+	BoundMessages  = "messages"  // a stream was ended because its caller's requests in progress are too large
 )
 
 // sourceLimits bound the streams of one address on plain text, where only the address of a caller is known. They
@@ -35,9 +35,9 @@ var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20
 // counted, because counting needs a lock.
 const largeRequest = 16 << 10
 
-// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function
-// must release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds
-// its bound, the identity's stream with most bytes ends. This may be the calling stream.
+// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function must
+// release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its
+// bound, the identity's stream with most bytes ends. The ended stream may be st.
 func (st *stream) hold(bytes int) (counted int) {
 	if bytes < largeRequest {
 		return 0
@@ -47,7 +47,7 @@ func (st *stream) hold(bytes int) (counted int) {
 }
 
 // enter counts the stream for the caller's identity, or for the client's address if the caller has no identity. The
-// error is a gRPC status: the identity or address may open no more streams.
+// error is a gRPC status that means that the identity or address may open no more streams.
 func (st *stream) enter() (err error) {
 	ledger, holder := st.srv.cfg.Callers, Holder(st.client.Caller, st.client.Addr)
 	if st.client.Caller.ID.IsZero() {
@@ -67,8 +67,8 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// Holder returns the holder for budgets (push/budget) of a caller. from is the caller's address (ip:port); if from is
-// invalid, Holder.From is zero.
+// Holder returns the holder for budgets (push/budget) of a caller. Identity of the result is "" for a caller without an
+// ID. from is the caller's address (ip:port). If from has another form, From of the result is zero.
 func Holder(who attest.Caller, from string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {

@@ -71,8 +71,8 @@ func (st *stream) recheck() (ended bool) {
 // shorter: they consist of the names of a Pod and a namespace, an address and a domain.
 const maxNodeID = 1024
 
-// nodeID returns the ID of a first request's node. It fails if there is no node, or if the ID is missing, too long or
-// invalid.
+// nodeID returns the ID of a first request's node. It fails if there is no node, if the node is malformed, or if the ID
+// is missing, too long or invalid.
 func nodeID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", errors.New("the first request of a stream has no node")

@@ -2,7 +2,7 @@ package serve
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers what the codec falls back to
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for other messages
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -14,7 +14,7 @@ import (
 // messages of other services on the same server as protobuf.
 type codec struct{ encoding.CodecV2 }
 
-// newCodec returns a codec.
+// newCodec returns a codec that uses gRPC's codec for protobuf for other messages.
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // request is an encoded request in the pieces that gRPC read. It must be freed.
@@ -44,15 +44,16 @@ func (r *request) free() {
 // fewPieces is the largest capacity of a list of pieces that a stream keeps for its next request.
 const fewPieces = 4
 
-// response is an encoded response: segments that all streams share, between a head and a tail that belong to the
-// stream. Most responses have one segment; then bufs needs no allocation of its own.
+// response is an encoded response. It has segments that all streams share, between a head and a tail that belong to the
+// stream. Most responses have one segment, so that bufs needs no allocation of its own.
 type response struct {
 	bufs       mem.BufferSlice
 	few        [3]mem.Buffer // memory of bufs for one segment
 	head, tail mem.SliceBuffer
 }
 
-// Marshal returns the bytes of an encoded response or an answer. It encodes other messages as protobuf.
+// Marshal returns the bytes of an encoded response or an answer. It encodes other messages as protobuf. It fails if an
+// answer or another message does not marshal.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
 	case *response:
@@ -63,10 +64,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal stores the bytes in a request without decoding them. It decodes other messages.
+// Unmarshal stores the bytes in a request without decoding them. It decodes other messages as protobuf, and fails if
+// one of these is malformed.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
-		data.Ref() // gRPC releases its reference when this returns
+		data.Ref() // gRPC releases its reference when Unmarshal returns
 		r.bufs = data
 		return nil
 	}
@@ -86,10 +88,10 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	return out
 }
 
-// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head contains the
-// field system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail contains the
-// fields type_url=4, nonce=5 and removed_resources=6. The bytes of the response are therefore the same as those of
-// deterministic protobuf.
+// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head contains the field
+// system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail contains the fields
+// type_url=4, nonce=5 and removed_resources=6. The fields are in the order of their numbers, so the bytes of the
+// response equal those of deterministic protobuf.
 func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)

@@ -11,13 +11,13 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// ErrNotReady is the error of Planner.Join while the replica's snapshot is not complete; it may be wrapped. The stream
-// ends with Unavailable, and the proxy tries again.
+// ErrNotReady is the error of Planner.Join while the replica's snapshot is not complete. An error that wraps
+// ErrNotReady has the same effect. The stream ends with Unavailable, and the proxy tries again.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
-// BehindError is the error of Planner.Join for a client that has seen a newer revision than this replica has; it may
-// be wrapped. The stream ends with Unavailable. A trailer states the replica's revision, so that the client can
-// choose another replica.
+// BehindError is the error of Planner.Join for a client that has seen a newer revision than this replica has. An error
+// that wraps a *BehindError has the same effect. The stream ends with Unavailable. A trailer states the replica's
+// revision, so that the client can choose another replica.
 type BehindError struct {
 	Revision int64 // the store's revision that this replica has
 	Err      error // reason why the replica has no newer revision; not nil
@@ -33,30 +33,31 @@ func (e *BehindError) Unwrap() error { return e.Err }
 
 // Client describes the peer of a stream.
 type Client struct {
-	ID          string               // node ID in the first request
-	Node        []byte               // encoded core.v3.Node of the first request; read-only, valid until Join returns
+	ID          string               // node ID in the first request; a tool's stream may have no ID
+	Node        []byte               // encoded core.v3.Node of the first request; read-only, valid until Join returns, nil elsewhere
 	Identity    string               // SPIFFE ID of the authenticated peer; empty on plain text
 	Caller      attest.Caller        // the peer with its credential; zero on plain text
 	Addr        string               // the peer's address, host:port
-	Envoy       string               // version of the peer's Envoy; empty if not stated
-	MinRevision agentapi.MinRevision // the newest state that the peer has seen
+	Envoy       string               // version of the peer's Envoy in its node; empty if not stated
+	MinRevision agentapi.MinRevision // the newest state that the peer has seen; zero if not stated
 	Secure      bool                 // the connection is TLS
-	// Holds reports that the client probably has its resources already. Its first request listed such resources, or
-	// was an agent's request for an AgentType. An agent sends a request for an AgentType to be admitted before it
+	// Holds reports that the client probably has its resources already. Its first request listed such resources, or was
+	// an agent's delta request for an AgentType. An agent sends a request for an AgentType to be admitted before it
 	// moves its Envoy to this replica. It lists Envoy's resources in later requests.
 	Holds bool
 }
 
 // Planner plans the configuration of clients. Its methods are called from any goroutine.
 type Planner interface {
-	// Join plans a view for a client. It blocks until the view's first set is complete, and until the set is as new
-	// as c.MinRevision, for which it waits a bounded time. It also returns when ctx ends. ctx ends with the stream.
-	// The stream ends with Join's error: ErrNotReady and BehindError become Unavailable, and an error with a gRPC
-	// status is sent unchanged. Any other error is about the node and becomes InvalidArgument with its text.
+	// Join plans a view for a client. It blocks until the view's first set is complete, and until the set is as new as
+	// c.MinRevision, for which it waits a bounded time. It also returns when ctx ends. ctx ends with the stream. The
+	// stream ends with Join's error. ErrNotReady and BehindError become Unavailable. Errors of a context become
+	// Canceled or DeadlineExceeded, and an error with a gRPC status is sent unchanged. Any other error is about the
+	// node and becomes InvalidArgument with its text.
 	//
-	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned
-	// or after Leave. moved does not block. The argument of moved is the lane: fanout.Endpoints if only endpoints
-	// differ from the previous set, else fanout.Config.
+	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
+	// after Leave. moved does not block. The argument of moved is the lane. It is fanout.Endpoints if only endpoints
+	// differ from the previous set, otherwise fanout.Config.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
@@ -69,7 +70,8 @@ type Ender interface {
 }
 
 // Proxy is a planned client. It has the newest set of the client's view, and the view's ID and namespace. The methods
-// are called from any goroutine. Of these methods only Confirm may block; SecretSubscriber adds one that may.
+// are called from any goroutine. Of the methods of Proxy, only Confirm may block. SecretSubscriber has another method
+// that may block.
 type Proxy interface {
 	// Set returns the newest set; never nil.
 	Set() *manifest.Set
@@ -80,16 +82,17 @@ type Proxy interface {
 	// withheld from all of them (push/quarantine).
 	ID() string
 	// Confirm waits until Set is as new as the set of any replica at the time of the call. Confirm is called for a
-	// client that joined early, while another replica served this client (Client.Holds). Errors have the same meaning
-	// as those of Join.
+	// client that joined early, while another replica served this client (Client.Holds). The stream ends with the
+	// error, by the rules for errors of Join. Confirm must not return a BehindError.
 	Confirm(ctx context.Context) error
 	// Leave ends the planning for the client. It is called once.
 	Leave()
 }
 
-// HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation). The
-// goroutine that reads the stream waits for the call. message, which may be as long as a request, is valid only during
-// the call.
+// HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation).
 type HealthReporter interface {
+	// ReportHealth is called for each report of the client. message is the reason why the workload is unhealthy. It may
+	// be as long as a request, and is valid only during the call. The goroutine that reads the stream waits for the
+	// call.
 	ReportHealth(healthy bool, message string)
 }

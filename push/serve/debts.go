@@ -21,8 +21,8 @@ func (x *exchange) pay(n int) {
 }
 
 // trackRefusals compares the client's refusals with a newly published set. A refused version that returns is not sent
-// again, so the change that brought it back counts as refused: the version is refused since that set. The caller calls
-// trackRefusals for each published set, before the stream owes the set's change.
+// again. So the change that brought the version back counts as refused, and Since of the refusal becomes the revision
+// of the set. The caller calls trackRefusals for each published set, before the stream owes the set's change.
 func (x *exchange) trackRefusals(set *manifest.Set) {
 	if !x.nacks.Load() {
 		return
@@ -48,9 +48,9 @@ func (r *Refusal) isIn(set *manifest.Set) bool {
 // Owing describes a stream whose client has not acknowledged a change.
 type Owing struct {
 	StreamInfo
-	// Since is the last time at which the client was up to date. If the client connected without resources and has not
-	// been up to date since, it is the time of the first change after that. It is zero if the client connected with
-	// older resources and has not been up to date on this stream.
+	// Since is the time since which the client is behind. It is the time of the first change after the client was up to
+	// date, or of a later acknowledgement of a part of the changes. Since is zero if the client connected with older
+	// resources and has not been up to date on this stream.
 	Since time.Time
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
@@ -58,8 +58,9 @@ type Owing struct {
 // Owing returns the streams whose clients have not acknowledged at least one of the changes that the first predicate
 // selects. It includes streams whose clients connected with older resources and have not been up to date yet. Only
 // proxies in namespaces that the second predicate selects count. The result count is the number of all these streams.
-// The result described has at most `most` of them, chosen arbitrarily and sorted by node ID. It may have fewer
-// elements, because streams end meanwhile.
+// The parameter most is the maximum length of the result described, whose streams are chosen arbitrarily and sorted by
+// node ID. If streams end meanwhile, described may have fewer elements than count and most permit. It is nil if count
+// is 0.
 func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {

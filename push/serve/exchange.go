@@ -26,8 +26,8 @@ type exchange struct {
 	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the
 	// client is up to date, or the view has not changed since the stream joined.
 	movedAt atomic.Int64
-	// may is the number of the newest plan (manifest.Set.Plan) that may be sent on the stream. It is anyPlan until
-	// the client is up to date for the first time.
+	// may is the number of the newest plan (manifest.Set.Plan) that may be sent on the stream. It is anyPlan until the
+	// client is up to date for the first time, or the time to resume is over.
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts
@@ -203,9 +203,9 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake starts a timer that marks the stream when configuration has waited long enough for clusters. If configuration
-// need not wait for clusters any longer and still cannot be sent, no timer is needed: a request of the client, or a
-// turn in a rollout, marks the stream. The caller holds the lock.
+// wake starts a timer that marks the stream when configuration has waited long enough for clusters. Configuration that
+// need not wait for clusters any longer, and still cannot be sent, needs no timer. A request of the client or a turn in
+// a rollout marks the stream for it. The caller holds the lock.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
 	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {

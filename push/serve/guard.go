@@ -9,7 +9,8 @@ import (
 // streams share the workers and watch. A panic in one of these goroutines ends only the stream for which the
 // goroutine works, and releases the stream's locks and budgets.
 
-// A shared goroutine defers rescue while it works for a joined stream. After a panic it closes the stream.
+// rescue recovers from a panic, and then closes the stream. A shared goroutine defers rescue while it works for a
+// joined stream.
 func (st *stream) rescue() {
 	fault := recover()
 	if fault == nil {

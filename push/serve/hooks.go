@@ -7,28 +7,31 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines and should
-// return quickly. Sent, Pushed, Queued, Wrote and Converged are called within a stream's turn (fanout.Loop.Join). The
-// remaining hooks are called by the goroutine that reads the stream or checks deadlines, which waits for them. The
-// comments state the names of the metrics after a colon.
+// Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines, which wait for
+// them, and should return quickly. Sent, Pushed, Queued and Wrote are called within a stream's turn (fanout.Loop.Join).
+// Converged is called there, or by the goroutine that reads the stream. Streams, Acked, Refused, Expired and Left are
+// called by the goroutine that reads the stream. Timeout and Bounded are called by any goroutine. Sent, Pushed, Acked,
+// Refused and Expired are not called for agent types (AgentType). The comments state the names of the metrics after a
+// colon.
 type Hooks struct {
 	Streams func(change int)                                // a stream joined (+1) or ended (-1): pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response was sent: pilot_xds_pushes; bytes on the wire
 	Pushed  func(t xds.Type, took time.Duration)            // time to compute and send one response: pilot_xds_push_time
 	Queued  func(wait time.Duration)                        // time from a mark to the turn: pilot_proxy_queue_time
 	Wrote   func(took time.Duration)                        // time in which the transport accepted one response: pilot_xds_send_time
-	// Acked receives the time from a response to its ACK. node is the node ID, and rev the store's revision from which
-	// the response was made.
+	// Acked receives the time from a response to its ACK. If several responses of the type are in flight, the time
+	// begins at the previous ACK or NACK. node is the node ID, and rev the store's revision from which the response was
+	// made.
 	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
 	Converged func(took time.Duration) // time from a change of the view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // an unknown nonce: pilot_xds_expired_nonce
 	Timeout   func(write bool)         // closed stream: no read (true, pilot_xds_write_timeout) or no ACK in time
-	Bounded   func(what string, n int) // an identity reached a bound (what: BoundStreams and so on) n times
+	Bounded   func(what string, n int) // a caller reached a bound n times; what is BoundStreams or another constant Bound*
 	Left      func(Client, Proxy)      // a joined stream ended
 }
 
-// Refusal is one NACK.
+// Refusal is one NACK of a resource. A NACK that names several resources makes several Refusals.
 type Refusal struct {
 	Node      string // node ID
 	Namespace string // namespace of the proxy
@@ -36,17 +39,19 @@ type Refusal struct {
 	View      string // Proxy.ID
 	Type      xds.Type
 	Name      string // the refused resource; empty: not known until the response was sent again in halves
-	Version   string // the refused version, which is not sent again to the client
+	Version   string // the refused version, which is not sent again on the stream; empty: Name is not known
 	Envoy     string // version of the client's Envoy
 	Good      string // the version that stays in effect; empty: the client has no version
 	Text      string // Envoy's message, shortened
-	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame).
+	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame). nil: not
+	// known.
 	Objects  []model.Place
 	Revision int64 // the store's revision from which the response was made
-	// Since is the store's revision from which on the client's set contains the version. It equals Revision until the
-	// version disappears from the set; if the version returns, Since is the revision of its return.
+	// Since is the store's revision since which the client's set contains the version. At first it equals Revision. If
+	// the version disappears from the set and returns, Since is the revision of its return. In the argument of
+	// Hooks.Refused, Since is 0.
 	Since int64
-	At    time.Time
+	At    time.Time // time of the NACK
 
 	absent bool // the client's set does not contain the version
 }

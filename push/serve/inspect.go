@@ -12,34 +12,34 @@ import (
 
 // StreamInfo describes one stream, for debugging.
 type StreamInfo struct {
-	ID        uint64 // number of the stream in this process
-	Node      string // node ID
-	Identity  string // SPIFFE ID of the caller; empty on plain text
-	Addr      string // host:port of the caller
-	View      string // Proxy.ID
-	Namespace string
-	SotW      bool // state of the world; false: delta
-	Opened    time.Time
-	Target    int64 // revision of the newest set of the view
-	Unacked   int   // unacknowledged bytes
-	// Behind is the time of the view's first change that the client has not acknowledged. It is zero if the client is
+	ID        uint64    // number of the stream, unique in its Server
+	Node      string    // node ID
+	Identity  string    // SPIFFE ID of the caller; empty if the caller has no identity, as on plain text
+	Addr      string    // host:port of the caller
+	View      string    // identifier of the proxy's view (Proxy.ID)
+	Namespace string    // namespace of the proxy
+	SotW      bool      // state of the world; false: delta
+	Opened    time.Time // time when the client opened the stream
+	Target    int64     // the store's revision of the view's newest set
+	Unacked   int       // number of sent bytes that the client has neither acknowledged nor refused
+	// Behind is the time of the view's first change since the client was last up to date. It is zero if the client is
 	// up to date, or if the view has not changed since the stream joined.
 	Behind             time.Time
-	Types              [xds.NumTypes]delta.Info
+	Types              [xds.NumTypes]delta.Info // indexed by type
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal // refusals in effect: the version is not sent to the client again
-	Withheld           []Withheld
+	Refusals           []Refusal  // refusals in effect (Server.Refusals); nil: no such refusal
+	Withheld           []Withheld // versions that are withheld from the client; nil: no such version
 }
 
-// Inspect describes the joined streams, sorted by node ID and then by age, the oldest first.
+// Inspect describes the joined streams, sorted by node ID and then by age, the oldest first. The result is not nil.
 func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
-// InspectOf describes the joined streams that the predicate selects, sorted by node ID and then by age. The predicate
-// must not block. Streams that it rejects cost almost nothing, so frequent calls for one proxy or one tenant are
-// cheap. The result is not nil.
+// InspectOf describes the joined streams that the predicate selects, sorted by node ID and then by age, the oldest
+// first. The predicate must not block. Rejected streams cost almost nothing, so frequent calls for one proxy or one
+// tenant are cheap. The result is not nil.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
 }
@@ -66,14 +66,15 @@ func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 	return all
 }
 
-// Withheld is a version that is withheld from one stream whose set contains it.
+// Withheld is a version that the quarantine withholds from one stream. The newest set of the stream's view contains the
+// version, and the client subscribes to the resource.
 type Withheld struct {
 	quarantine.Withheld
 	Good string // the version that the client has instead; empty: no version, or unknown
 }
 
-// withheldFrom returns the versions that are withheld from the stream. The argument has the withheld versions of the
-// stream's view.
+// withheldFrom returns the versions that are withheld from the stream, and that its client subscribes to without having
+// them. The argument has the withheld versions of the stream's view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
 		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
@@ -92,9 +93,9 @@ func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
 	return good, asks
 }
 
-// Withheld returns the versions that are withheld from views. For a view with proxies at this replica, it returns
-// only versions that the set of one of these proxies contains. For views without proxies at this replica, it returns
-// all versions that the quarantine still knows. The result is nil if no version is withheld.
+// Withheld returns the versions that are withheld from views, or from the proxies of one identity in a view. It leaves
+// out a version if this replica serves such proxies, and no newest set of these proxies contains the version. The order
+// is by view, type and name. The result is nil if there is no such version.
 func (s *Server) Withheld() (all []quarantine.Withheld) {
 	views := s.cfg.Quarantine.Withheld()
 	if len(views) == 0 {
@@ -151,8 +152,10 @@ func (x *exchange) quarantined() (all []Refusal) {
 	return all
 }
 
-// Refusals returns the refusals of all streams that are still in effect: the refused version is not sent again to the
-// client. The result is nil if there are no such refusals.
+// Refusals returns the refusals of all joined streams that are still in effect. A refusal is in effect while the
+// refused version is the newest version of its resource. This version is not sent to the client again. Refusals without
+// a known resource are left out. Streams are in any order, and each stream keeps only its last 16 refusals. The result
+// is nil if there are no such refusals.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
 // RefusalsOf returns the result of Refusals for the proxies in the namespaces that the predicate selects.
@@ -165,7 +168,7 @@ func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	return all
 }
 
-// ProxyOf returns the proxy of the stream with an ID (StreamInfo.ID), or nil if there is no such stream.
+// ProxyOf returns the proxy of the joined stream with an ID (StreamInfo.ID), or nil if there is no such stream.
 func (s *Server) ProxyOf(id uint64) Proxy {
 	s.mu.Lock()
 	st := s.streams[id]
@@ -176,8 +179,9 @@ func (s *Server) ProxyOf(id uint64) Proxy {
 	return st.proxy
 }
 
-// Dump returns the resources of a stream's client, by type and sorted by name. Responses in flight count as accepted.
-// id is StreamInfo.ID. ok is false if there is no such stream.
+// Dump returns the resources of a stream's client, indexed by type and sorted by name. A type without a subscription
+// has nil. Responses in flight count as accepted. Resources whose version is unknown are missing. The caller may change
+// the slices, but not the resources. id is StreamInfo.ID. ok is false if no joined stream has this ID.
 func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	s.mu.Lock()
 	st := s.streams[id]

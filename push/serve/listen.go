@@ -3,14 +3,14 @@ package serve
 import "net"
 
 // Listen returns a listener that wraps l, so that a Server can close the connection of a stream. gRPC has no other way
-// to end a stream whose client neither reads nor disconnects. Close of the result closes l, and errors of Accept are
-// those of l.
+// to end a stream whose client neither reads nor disconnects. Close and Addr of the result are those of l. Accept
+// returns the connections of l with a small read buffer, and the errors of l unchanged.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 // listener is the result of Listen.
 type listener struct{ net.Listener }
 
-// Accept returns the next connection, wrapped in a conn. Errors are those of the listener below.
+// Accept returns the next connection, wrapped in a conn. Errors are those of the wrapped listener.
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -33,8 +33,8 @@ type conn struct {
 // TLS.
 const aheadSize = 200
 
-// Read reads from the buffer if the buffer has bytes, or if b is smaller than the buffer. An empty buffer is filled
-// from the connection first.
+// Read returns bytes of the buffer. It fills an empty buffer from the connection first. But if b is empty, or at least
+// as large as an empty buffer, Read reads from the connection directly.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.from == c.to {
 		if len(b) == 0 || len(b) >= len(c.ahead) {

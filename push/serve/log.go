@@ -18,7 +18,7 @@ func (st *stream) about(err error) []any {
 	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
 }
 
-// typeName returns the name of a type for log lines. For an agent type this is the URL.
+// typeName returns the name of a type for log lines. For an agent type the result is url.
 func typeName(t xds.Type, url string) string {
 	if t < xds.NumTypes {
 		return t.String()
@@ -61,12 +61,13 @@ const (
 // maxUnserved bounds the number of unknown types that are logged for one stream.
 const maxUnserved = 4
 
-// healthURL is the type with which agents report the health of a machine's workload. Such requests get no response.
+// healthURL is the type URL of requests with which agents report the health of a machine's workload. Such requests get
+// no response.
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
-// notServed logs a request of an unknown type, once for each stream and type. The request gets no response. An empty
-// response would remove the resources of this type that a proxy or agent has received from another control plane. The
-// removal of an extension configuration can crash Envoy (envoyproxy/envoy#32823).
+// notServed logs a request of an unknown type, once for each stream and type, and for at most maxUnserved types of a
+// stream. The request gets no response. An empty response would remove the resources of this type that a proxy or agent
+// has received from another control plane. The removal of an extension configuration can crash Envoy.
 func (st *stream) notServed(url string) {
 	short := fmt.Sprintf("%.200q", url)
 	if len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld states the versions that must not be sent on a stream at one moment, although the stream's client did not
-// refuse these versions. A value is computed before the stream's lock is acquired, because this calls functions of
+// withheld states the versions that must not be sent on a stream at one moment, whether or not its own client has
+// refused them. A value is computed before the stream's lock is acquired, because the computation calls functions of
 // other packages.
 type withheld struct {
 	versions []quarantine.Key // versions of the stream's view in quarantine
@@ -86,8 +86,9 @@ func (st *stream) withholds(k quarantine.Key) bool {
 	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
-// lacks reports whether the client has still to be sent a version. This is the case if the newest set contains the
-// version, and the client does not have it, is not being sent it, and has not refused it.
+// lacks reports whether a version must still be sent to the client. For this, the newest set contains the version, and
+// the client subscribes to the resource and has not refused the version. A version that the client has, or that is in
+// flight, need not be sent.
 func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	if x.isToHave(k) {
 		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
@@ -123,8 +124,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends each withheld version with a due retry to one proxy, and each released version to the streams that lack
-// it. watch calls retry.
+// retry sends each withheld version with a due retry to one proxy of each version of Envoy. It also sends each released
+// version to some of the streams that lack the version. watch calls retry.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -197,7 +198,7 @@ const (
 )
 
 // resume requests turns for streams that lack a released version: firstResumed streams in the first call for a version,
-// and twice as many in each further call. When no stream lacks the version, it forgets the version.
+// and twice as many in each further call. When no stream lacks the version, resume forgets the version.
 func (s *Server) resume(k quarantine.Key, streams []*stream) {
 	room := max(firstResumed, 2*s.resuming[k])
 	s.resuming[k] = room

@@ -32,8 +32,8 @@ func (x *exchange) tryPlan(plan int64, now time.Time) {
 }
 
 // begins reports whether all of a set may be sent on the stream. If the set's plan is newer than the permitted plan,
-// the method requests a turn for this plan. This happens if the view has moved after the present turn was granted.
-// The caller holds the lock.
+// begins requests a turn for the set's plan. The plan is newer if the view has moved after the present turn was
+// granted. The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
@@ -73,8 +73,8 @@ func (x *exchange) refused() (plan int64) {
 	return x.rollout.plan
 }
 
-// planOver ends the delivery of a plan. It reports whether the sent set belongs to the plan. If the set is older, the
-// plan needs another turn.
+// planOver ends the delivery of a plan. It reports whether the sent set is at least as new as the plan. If the set is
+// older, the plan needs another turn.
 func (x *exchange) planOver() (current bool) {
 	r := &x.rollout
 	r.on = false

@@ -18,10 +18,10 @@ import (
 // SecretSubscriber is implemented by a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are
 // expensive to build, and few of them are requested.
 type SecretSubscriber interface {
-	// SubscribeSecrets adds and drops subscriptions by resource name. It waits, for about a second at most or until
-	// ctx ends, until Set contains the added Secrets that are available. A Secret that becomes available later is
-	// added to Set then, and the function moved of Join is called. The caller is the goroutine that reads the stream.
-	// The implementation may keep the slices.
+	// SubscribeSecrets adds and drops subscriptions by resource name; each list may be nil. It waits until Set
+	// contains the added Secrets that are available. The wait ends after about a second, or when ctx ends. A Secret
+	// that becomes available later is added to Set then, and the function moved of Join is called. The caller is the
+	// goroutine that reads the stream. The implementation may keep the slices.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
@@ -32,10 +32,10 @@ const (
 	maxSecretName  = 640  // length of a name in bytes
 )
 
-// subscribeSecrets subscribes the view to the Secrets of a request, before the request is processed. The caller must
+// subscribeSecrets subscribes the proxy to the Secrets of a request, before the request is processed. The caller must
 // call the returned function after the request was processed. That function drops the subscriptions to Secrets that
-// are no longer requested. If these were dropped earlier, the client would be sent their removal. Only the reading
-// goroutine calls the two functions.
+// are no longer requested. If they were dropped earlier, the client would be sent the removal of these Secrets. Only
+// the reading goroutine calls the two functions.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	subscriber, ok := st.proxy.(SecretSubscriber)
 	if m.Type == xds.Secret || m.Type == xds.Extension { // some extensions contain credentials

@@ -94,7 +94,7 @@ const (
 )
 
 // next returns the next response to write. w and offered are the results of withheldNow and offersNow, which the
-// caller has just called. If nothing is left to send, since is the result of converged; otherwise since is zero.
+// caller has just called. If all changes were sent, since is the result of converged; otherwise since is zero.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

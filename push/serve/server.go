@@ -31,14 +31,16 @@ import (
 // at a time.
 type Config struct {
 	Planner Planner
-	Budget  fanout.Budget // bounds of the sends in progress; Streams is PILOT_PUSH_THROTTLE
-	Workers int           // number of sending goroutines; 0: one for each processor
+	// Budget bounds the sends in progress. Numbers of 0 or less mean the defaults. Streams is PILOT_PUSH_THROTTLE.
+	Budget  fanout.Budget
+	Workers int // number of sending goroutines, at most Budget.Streams; 0 or less: one for each processor
 	Hooks   Hooks
 	// Quarantine withholds versions from a view after several of the view's proxies have refused them. nil: a new
 	// quarantine, which other replicas do not share.
 	Quarantine *quarantine.Quarantine
 	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. text is
-	// the client's message. The goroutine that reads the stream calls it. nil: refusals name no objects.
+	// the client's message. The goroutine that reads the stream calls Blame. The rate of calls for each identity is
+	// bounded. nil: refusals name no objects.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
 	// Authenticate returns the identity of the peer of a call. Its error ends the stream: with Unavailable if it is
 	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is
@@ -50,10 +52,14 @@ type Config struct {
 	// is not called for peers without an identity. nil: no caller is refused.
 	Refused func(attest.Caller) error
 	// MayHaveKeys reports in its first result whether a caller may be sent further Secrets and new versions of its
-	// present Secrets. If not, a request for further Secrets is ignored, and new versions wait for Recheck. If the
-	// second result is then true, the stream also ends, so that its client reconnects with a newer credential.
-	// MayHaveKeys is called before each response of a stream with Secrets, within the stream's turn
-	// (fanout.Loop.Join). nil: every caller may have Secrets.
+	// present Secrets. Extensions that contain a credential are treated like Secrets. If the result is false, a
+	// request for further Secrets is ignored, and new versions wait until a later call returns true. If the second
+	// result is then true, a request for further Secrets ends the stream. Recheck ends a stream whose new versions
+	// wait. The client reconnects with a newer credential.
+	//
+	// MayHaveKeys is called for requests for further Secrets, by Recheck, and before each response of a stream with
+	// Secrets or extensions. Before a response, the call occupies the stream's turn (fanout.Loop.Join). MayHaveKeys is
+	// not called for peers without an identity. nil: every caller may have Secrets.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers bounds what each identity uses; nil: a new Ledger with the default limits.
 	Callers *budget.Ledger
@@ -104,7 +110,7 @@ type Server struct {
 	resuming map[quarantine.Key]int
 }
 
-// New returns a Server. The server sends nothing before Run is called. It panics if cfg has more than
+// New returns a Server. The server sends nothing before Run is called. New panics if cfg has more than
 // delta.MaxDynamic agent types.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
@@ -179,8 +185,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends responses and checks deadlines until ctx ends. It returns nil if ctx was cancelled, and the error of ctx
-// if the deadline of ctx has passed. Streams are sent nothing before Run is called. It must be called once.
+// Run sends responses and checks deadlines until ctx ends. It does not close the streams. It returns nil if ctx was
+// cancelled, and the error of ctx if the deadline of ctx has passed. Nothing is sent before Run is called. Run must be
+// called once.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
@@ -192,20 +199,21 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// Budget returns the budget of the fan-out, with defaults filled in.
+// Budget returns Config.Budget, with the defaults instead of numbers of 0 or less.
 func (s *Server) Budget() fanout.Budget { return s.loop.Budget() }
 
 // Joins returns the number of streams that were opened so far, whether or not they joined.
 func (s *Server) Joins() uint64 { return s.serial.Load() }
 
-// Streams returns the number of streams that have joined and not ended.
+// Streams returns the number of joined streams. A stream counts until its handler returns.
 func (s *Server) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.streams)
 }
 
-// Waiting returns the number of streams that wait for their turn in a lane below fanout.NumLanes.
+// Waiting returns the number of streams that wait for their turn in a lane. It panics unless l is below
+// fanout.NumLanes.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
 // watch closes streams whose deadline has passed, retries withheld versions, and lets caches and budgets expire.
@@ -256,9 +264,10 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers Config.Refused refuses at present, and returns the number of ended streams.
+// Recheck ends the streams whose callers Config.Refused refuses at present, and returns the number of these streams.
 // On the remaining streams, Secrets may have been held back because of an expired credential. Such Secrets are sent
-// if Config.MayHaveKeys permits them again. Recheck does not wait for sends.
+// if Config.MayHaveKeys permits them again. If it does not, and its second result is true, Recheck ends the stream
+// without counting it. Recheck does not wait for sends.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {

@@ -48,7 +48,8 @@ type stream struct {
 	exchange
 }
 
-// serve handles one stream of gRPC, until it ends. The error is the gRPC status of the stream.
+// serve handles one stream of gRPC, until the stream ends. The error is the gRPC status of the stream; nil if the
+// client left.
 func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: sotw, opened: time.Now()}
 	st.may.Store(anyPlan)
@@ -146,7 +147,7 @@ func (st *stream) reportHealth(m delta.Message) {
 	}
 }
 
-// holds reports whether a first request lists any held resource.
+// holds reports whether a first request lists any held resource, or a version of the state of the world.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {

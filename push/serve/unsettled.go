@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Unsettled has the streams whose clients had not acknowledged the state of their views at one time. It is not safe for
-// concurrent use.
+// Unsettled has the streams whose clients had not acknowledged the state of their views at one time, or had never been
+// up to date (Server.Unsettled). It is not safe for concurrent use.
 type Unsettled struct {
 	at      int64 // the time, in Unix nanoseconds
 	streams []*stream
 }
 
-// Unsettled returns the streams whose clients are not up to date with the state of their views at the time now, or have
-// never been up to date. Streams that join later do not count. It checks each stream once.
+// Unsettled returns the streams whose clients are not up to date with the state of their views at the time now. It
+// includes streams whose clients have never been up to date, unless Config.ResumeTime has passed since their first
+// request. Streams that join later do not count. The result is never nil.
 func (s *Server) Unsettled(now time.Time) *Unsettled {
 	u := &Unsettled{at: now.UnixNano(), streams: s.all()}
 	u.Left()

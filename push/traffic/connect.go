@@ -27,15 +27,16 @@ var resolved = map[model.Resolution]Discovery{
 	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
 }
 
-// DiscoveryByResolution returns the Discovery for a service's resolution. It is for clients that do not choose the
-// endpoint themselves. DiscoveryOf is also for clients that choose.
+// DiscoveryByResolution returns the Discovery for a service's resolution; EDS for an unknown resolution. It is for
+// clients that do not choose the endpoint themselves. DiscoveryOf is also for clients that choose.
 func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
 // DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, the result is
-// OriginalDst, except that a wildcard host with dynamic DNS stays Dynamic. The client chooses the endpoint of a
-// headless Kubernetes service, and of a service with the balancer PASSTHROUGH
+// OriginalDst, except that a wildcard host with dynamic DNS stays Dynamic. Otherwise the result is that of
+// DiscoveryByResolution. The client chooses the endpoint of a Headless service. It also chooses the endpoint of a
+// service with the balancer PASSTHROUGH, unless the policy has a consistent hash
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // a consistent hash has priority over a simple balancer
@@ -46,7 +47,8 @@ func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	return OriginalDst
 }
 
-// Headless reports whether a service is a headless Kubernetes service, whose clients choose the Pod themselves.
+// Headless reports whether a service is a headless Kubernetes service whose clients choose the Pod themselves. Its
+// endpoints are pushed (RESOLUTION_EDS).
 func Headless(service *model.Service) bool {
 	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService &&
 		service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
@@ -57,7 +59,7 @@ type TLS uint8
 
 // The modes of TLS. AutoEndpoints and AutoAll are for clusters without TLS settings in a rule.
 const (
-	Plaintext     TLS = iota // no TLS
+	Plaintext     TLS = iota // the proxy adds no TLS
 	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to other endpoints
 	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
 	Mutual                   // the mesh's mTLS, because a rule states it
@@ -74,13 +76,21 @@ type Client struct {
 }
 
 // TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
-// client with an identity, else Plaintext. The problem is nil unless stated below.
+// client with an Identity, else Plaintext. Possible settings give Plaintext for DISABLE, Mutual for ISTIO_MUTUAL, and
+// Originate for SIMPLE and MUTUAL. In all these cases the problem is nil.
 //
-// For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
-// without a mesh certificate of the client, MUTUAL without certificates, MUTUAL with credentialName of a rule that is
-// Foreign, an unknown mode or form of credential, and credentialName for a client that may not request Secrets. The
-// last has an exception, as in istiod: if the application sends TLS itself, the bytes are forwarded unchanged. Then
-// the mode is Plaintext and the problem is a warning.
+// In the following cases the mode is Closed, and the problem has the severity Error:
+//
+//   - ISTIO_MUTUAL for a client without Identity
+//   - an unknown mode
+//   - SIMPLE or MUTUAL for a client with Secrets, if credentialName or caCertCredentialName names the mesh certificate
+//     or a secret of another SDS server
+//   - MUTUAL with credentialName in a Foreign rule, for a client with Secrets
+//   - SIMPLE or MUTUAL with credentialName, for a client with neither Secrets nor OwnTLS
+//   - MUTUAL without credentialName, if clientCertificate or privateKey is missing
+//
+// If a client with OwnTLS but without Secrets has SIMPLE or MUTUAL with credentialName, the application's bytes are
+// forwarded unchanged, as in istiod. Then the mode is Plaintext, and the problem has the severity Warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
@@ -125,8 +135,8 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	return Originate, nil
 }
 
-// external reports whether a credential is neither a Secret nor a ConfigMap, but the mesh certificate or a secret of
-// another SDS server.
+// external reports whether a credential is the mesh certificate or a secret of another SDS server. All other
+// credentials are Secrets or ConfigMaps.
 func external(credential string) bool {
 	return strings.HasPrefix(credential, model.BuiltInCredential) || strings.HasPrefix(credential, model.ExternalCredential)
 }

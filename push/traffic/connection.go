@@ -43,13 +43,14 @@ func (c Connection) String() string {
 type Keepalive struct {
 	On             bool
 	Probes         uint32 // number of unanswered probes after which the connection is closed; 0: the kernel's default
-	Time, Interval uint32 // seconds before the first probe, and between probes; 0: the kernel's default
+	Time, Interval uint32 // whole seconds before the first probe, and between probes; 0: the kernel's default
 }
 
 // ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil, mesh not. Each value is that
-// of the pool, or else that of the mesh. Durations that are invalid or not positive are ignored, since Envoy would
-// refuse them (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout,
-// tcpKeepalive).
+// of the pool, or else that of the mesh, or else the default. The default timeout is ten seconds. Keep-alive is on if
+// the pool or the mesh has tcpKeepalive. Durations that are invalid or not positive are ignored, since Envoy would
+// refuse them. Times of keep-alive are rounded down to whole seconds, but not below one second
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
 	for _, t := range []*durationpb.Duration{mesh.Spec.GetConnectTimeout(), pool.GetTcp().GetConnectTimeout()} {
@@ -84,9 +85,9 @@ func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSet
 	return k
 }
 
-// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. pool may be nil. If
-// the pool sets useClientProtocol, the result is false. The h2UpgradePolicy of the pool applies to all protocols. If
-// the pool does not set it, the mesh's h2UpgradePolicy applies to the protocol HTTP.
+// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. pool may be nil, mesh
+// not. If the pool sets useClientProtocol, the result is false. The h2UpgradePolicy of the pool applies to all
+// protocols. If the pool does not set h2UpgradePolicy, the mesh's applies, and only to the protocol HTTP.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false
@@ -105,5 +106,5 @@ func Positive(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && (t.Seconds > 0 || t.Seconds == 0 && t.Nanos > 0)
 }
 
-// seconds returns a duration of more than zero in whole seconds, at least 1.
+// seconds returns a duration of more than zero in whole seconds, rounded down; at least 1, at most the largest uint32.
 func seconds(t *durationpb.Duration) uint32 { return uint32(min(max(1, t.Seconds), 1<<32-1)) }

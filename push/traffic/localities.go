@@ -19,8 +19,8 @@ type Localities struct {
 // Stated reports whether a field is set.
 func (l Localities) Stated() bool { return l != Localities{} }
 
-// Priority returns failoverPriority: the labels ("key" or "key=value") that decide the priority of endpoints. The
-// result is read-only.
+// Priority returns failoverPriority: the labels ("key" or "key=value") that decide the priority of endpoints; empty if
+// the settings have no such labels. The result is read-only.
 func (l Localities) Priority() []string {
 	if l.Zones != nil {
 		return l.Zones.GetFailoverPriority()
@@ -28,8 +28,8 @@ func (l Localities) Priority() []string {
 	return l.Setting.GetFailoverPriority()
 }
 
-// Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints. It leaves
-// out elements "key=value", because these state the value to compare.
+// Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints, in the order
+// of Priority; nil if there are no such keys. It leaves out elements "key=value", which state the value to compare.
 func (l Localities) Compared() (keys []string) {
 	for _, label := range l.Priority() {
 		if !strings.Contains(label, "=") {
@@ -55,7 +55,8 @@ func (l Localities) Failovers() iter.Seq2[string, string] {
 	}
 }
 
-// Failover returns the failover target of a region. It returns "" and false if the setting does not name the region.
+// Failover returns the failover target of a region, from the first pair with this region. It returns "" and false if no
+// pair has the region.
 func (l Localities) Failover(of string) (to string, set bool) {
 	for from, to := range l.Failovers() {
 		if from == of {
@@ -65,7 +66,8 @@ func (l Localities) Failover(of string) (to string, set bool) {
 	return "", false
 }
 
-// Weighted reports whether Envoy balances localities of one priority by weight.
+// Weighted reports whether Envoy balances localities of one priority by weight. This needs a Setting with distribute,
+// failover or failoverPriority.
 func (l Localities) Weighted() bool {
 	return len(l.Setting.GetDistribute()) > 0 || len(l.Setting.GetFailover()) > 0 ||
 		len(l.Setting.GetFailoverPriority()) > 0

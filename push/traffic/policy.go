@@ -1,8 +1,7 @@
 // Package traffic computes the effective traffic policy of one cluster from DestinationRules: the settings that apply,
-// the TLS mode, and the discovery of endpoints. The planner computes a policy once. Specs hold the result, and builders
-// encode it.
+// the TLS mode, and the discovery of endpoints. It has no state.
 //
-// Owns: nothing; values are immutable.  Reads: records.  Never: Envoy's protobuf, snapshots.
+// Owns: nothing; values are immutable. Reads: records of store/model. Never: Envoy's protobuf, snapshots.
 package traffic
 
 import (
@@ -52,12 +51,12 @@ func (r Ref) Get() Policy {
 
 // Effective returns the policy of a host, subset and port. rule is the rule of the host. subsetRule is the rule that
 // defines the subset, and index is the position of the subset in its spec.subsets. Either rule may be nil; without
-// subsetRule the index is ignored.
+// subsetRule the index is ignored. Effective panics if subsetRule has no subset at the index.
 //
 // Each setting of the subset's policy replaces the same setting of the host's policy. If a policy has
-// portLevelSettings for the port, these replace the whole policy, so that settings without a port-level value are not
+// portLevelSettings for the port, they replace the whole policy, so that settings without a port-level value are not
 // set (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
-// If the subset's policy has portLevelSettings for the port, these also replace all settings of the host's policy
+// If the subset's policy has portLevelSettings for the port, they also replace all settings of the host's policy
 // that can be port-level (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
@@ -170,20 +169,21 @@ func Within(at model.Place, field string) model.Place {
 	return model.Place{Key: at.Key, Field: at.Field + "." + field}
 }
 
-// Settings has the settings that traffic policies of all levels have in common.
+// Settings is a traffic policy of a host, a subset or a port, reduced to three of its settings. A method returns nil if
+// the policy does not have the setting.
 type Settings interface {
 	GetLoadBalancer() *networkingv1.LoadBalancerSettings
 	GetOutlierDetection() *networkingv1.OutlierDetection
 	GetTls() *networkingv1.ClientTLSSettings
 }
 
-// At is the position of a traffic policy in a rule.
+// At is the position of a traffic policy in a rule. All makes its values.
 type At struct {
 	subset int // index of the subset; -1: the policy of the host
 	port   int // index in portLevelSettings; -1: the policy of all ports
 }
 
-// String returns the path of the field, such as spec.subsets[0].trafficPolicy.portLevelSettings[1].
+// String returns the path of the policy's field, such as spec.subsets[0].trafficPolicy.portLevelSettings[1].
 func (a At) String() string {
 	path := "spec"
 	if a.subset >= 0 {
@@ -195,9 +195,9 @@ func (a At) String() string {
 	return path
 }
 
-// All iterates over the traffic policies of a rule: the policies of the host and of its subsets, and the
-// portLevelSettings of these policies. It is for code that collects the inputs of a rule for all clusters. All
-// allocates no memory for a policy.
+// All iterates over the traffic policies of a rule: the policies of the host and then of its subsets, each followed by
+// its portLevelSettings. It leaves out missing policies. It is for code that collects the inputs of a rule for all
+// clusters. All allocates no memory for a policy.
 func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	return func(yield func(At, Settings) bool) {
 		level := func(subset int, policy *networkingv1.TrafficPolicy) bool {
@@ -227,8 +227,10 @@ func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 
 // Localities returns the settings of balancing by locality. The settings are from the policy, or else from the
 // service's traffic distribution, or else from the mesh. selfDiscovery states that the proxy has a cluster for its
-// own workload. Zone-aware settings apply only to such proxies, and have priority over other settings of the same
-// object (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+// own workload. Enabled zone-aware settings apply only to such proxies, and have priority over other settings of the
+// same object (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+// The result is zero if there are no such settings or if they are disabled. Without outlier detection, it is also zero
+// for settings of the policy or the mesh that are not zone-aware and have no distribute.
 func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
 	zones := p.Balancer.GetZoneAwareLbSetting()
 	if zones == nil && p.Balancer.GetLocalityLbSetting() == nil && DistributionOf(service) == nil {

@@ -1,9 +1,9 @@
-// Package trust distributes the roots and revocation lists of the keyring. Agents of proxies receive these as
-// resources; agents on this machine can also read the roots from a file. Istio's agents also receive the roots of
-// other CAs that the mesh configuration names.
+// Package trust distributes the roots and revocation lists of the keyring. Agents of Navarch receive both as a
+// resource. Istio's agents receive the keyring's roots and the roots of other CAs that the mesh configuration names.
+// Agents on this machine can also read the keyring's roots from a file.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory. Reads: states of ca/keyring. Never: sends the
-// keyring's roots to navarch-agents without revocation lists.
+// roots of a sealed keyring (keyring.State.Sealed).
 package trust
 
 import (
@@ -26,12 +26,12 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// pcdsURL is the type with which Istio's agents request the mesh's roots. navarch-agent requests agentapi.TrustURL.
+// pcdsURL is the type URL with which Istio's agents request the mesh's roots. navarch-agent requests agentapi.TrustURL.
 const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
 // Keyring is the part of the keyring that Run follows.
 type Keyring interface {
-	// State returns the newest state, which is read-only.
+	// State returns the newest state, which is read-only and not nil.
 	State() *keyring.State
 	// Changed returns a channel that is closed when State returns a newer state than at the time of the call.
 	Changed() <-chan struct{}
@@ -47,8 +47,8 @@ type Server interface {
 }
 
 // Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the
-// roots of the keyring and of other CAs. Only the roots of other CAs are sent until Run has read an unsealed keyring
-// with roots. Trust is safe for concurrent use.
+// roots of the keyring and of other CAs. Only the roots of other CAs are sent until Run has read an unsealed state of
+// the keyring with roots. Trust is safe for concurrent use.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
@@ -62,7 +62,8 @@ type Trust struct {
 // New returns a Trust that writes root-cert.pem into the directory dir. If dir is empty, no file is written.
 func New(dir string) *Trust { return &Trust{dir: dir} }
 
-// AgentTypes returns the agent types of the resources, for serve.Config.
+// AgentTypes returns the agent types of the resources, for serve.Config: agentapi.TrustURL for Navarch's agents and
+// istio.mesh.v1alpha1.ProxyConfig for Istio's. All clients get the same resource of a type.
 func (t *Trust) AgentTypes() []serve.AgentType {
 	resource := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.Proxy) *serve.AgentResource {
 		return func(serve.Client, serve.Proxy) *serve.AgentResource { return p.Load() }
@@ -72,7 +73,8 @@ func (t *Trust) AgentTypes() []serve.AgentType {
 }
 
 // encode encodes the resources of a state, and returns the types whose resource has changed. A sealed state changes
-// nothing, because it has roots without revocation lists, with which agents would accept revoked certificates again.
+// nothing, because it may have roots without revocation lists. With such roots, agents would accept revoked
+// certificates again.
 func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
@@ -103,8 +105,8 @@ func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 
 // Others sets the roots of other CAs. Istio's agents receive them together with the keyring's roots. Each element is
 // PEM with one or more certificates. Others keeps the slice, which must not change afterwards. It reports whether the
-// agents' resource has changed, but does not push the resource. If the keyring has no roots and the argument has no
-// certificate, the resource stays as it was. The error means that the resource does not encode.
+// agents' resource has changed, but does not push the resource. If no roots of the keyring are known and the argument
+// is empty, the resource stays as it was. The error means that the resource does not encode.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,9 +136,9 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 	return true, nil
 }
 
-// Follow pushes the roots of other CAs to Istio's agents until ctx ends, and then returns nil. current returns the
-// roots. changed waits until the roots may have changed; its error means that ctx has ended. Follow fails if the
-// resource does not encode.
+// Follow pushes the roots of other CAs to Istio's agents until ctx ends. current returns the roots as Others expects
+// them. changed waits until the roots may have changed; it must fail when ctx ends. After any error of changed, Follow
+// returns nil. Follow fails if the resource does not encode. server must not be nil.
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
 	for {
 		replaced, err := t.Others(current())
@@ -152,10 +154,11 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 	}
 }
 
-// Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes the resources to agents,
-// rechecks the streams, and writes root-cert.pem. server may be nil. A state that is sealed or has no roots changes
-// no resource. Run fails if a resource does not encode, or if the file cannot be written. If the disk is full, Run
-// does not fail, and tries again every ten seconds.
+// Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes changed resources to
+// agents, calls server.Recheck, and writes root-cert.pem if its content changes. server may be nil; then nothing is
+// pushed. A state that is sealed or has no roots changes no resource. The file has the roots of a sealed state too. Run
+// fails if a resource does not encode, or if the file cannot be written. If the disk is full, Run does not fail, and
+// tries again every ten seconds.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -194,9 +197,9 @@ const rootsAgain = 10 * time.Second
 // returns false.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots writes root-cert.pem, with which agents on this machine verify the control plane. written is the present
-// content of the file, and the result is the content afterwards. The file is not synced, because that would delay
-// agents that wait for it, and each start of this process compares the content.
+// writeRoots writes root-cert.pem, with which agents on this machine verify the control plane. written is the known
+// content of the file; empty: unknown. The result is the content afterwards. The file is not synced, because a sync
+// would delay agents that wait for the file. Each start of this process compares the content.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {

@@ -66,7 +66,7 @@ func readsFiles(metadata map[string]string) xds.Caps {
 }
 
 // fetchesModules reports whether a proxy's agent fetches WebAssembly modules and replaces their URLs in Envoy's
-// configuration by files. Istio's agent does (istio pkg/istio-agent, pkg/wasm).
+// configuration by files. Istio's agent does so for an Envoy (istio pkg/istio-agent, pkg/wasm).
 func fetchesModules(metadata map[string]string) bool {
 	return istios(metadata) && metadata["GENERATOR"] == ""
 }

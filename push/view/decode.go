@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A node is decoded in place. Messages of protobuf would need some 150 objects and 8 KB of memory for each proxy, and
-// twice that during decoding, without the extensions of a stock Envoy.
+// A node is decoded in place. Messages of protobuf would need some 150 objects and 8 KB of memory for each proxy, not
+// counting the extensions of a stock Envoy. Decoding into such messages would need twice as much memory.
 
 // Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so its entries have
 // field numbers too), Value and ListValue.
@@ -96,8 +96,8 @@ func read(raw []byte) (w wire, err error) {
 	return w, nil
 }
 
-// locality decodes core.v3.Localities, which it merges, and returns region/zone/sub-zone without empty parts at the
-// end. The error quotes a part that is not UTF-8, contains a slash or is too long.
+// locality decodes and merges core.v3.Localities. It returns region/zone/sub-zone without empty parts at the end. The
+// error quotes a part that is not UTF-8, contains a slash or is too long. It also fails for malformed protobuf.
 func locality(encoded [][]byte) (string, error) {
 	var parts [3][]byte
 	for _, b := range encoded {
@@ -121,8 +121,9 @@ func locality(encoded [][]byte) (string, error) {
 // joinLocality joins region, zone and sub-zone with slashes, without empty parts at the end.
 func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
-// ID returns the id of an encoded core.v3.Node; empty if the node has no id. The error names a field that is not valid
-// protobuf or not UTF-8. With an error, the id is not to be used.
+// ID returns the id of an encoded core.v3.Node; empty if the node has no id. It fails if the node is malformed
+// protobuf, or if its id or cluster is not UTF-8. Other fields are not validated. The text that ID returns with an
+// error must not be used.
 func ID(raw []byte) (string, error) {
 	w, err := read(raw)
 	return string(w.id), err
@@ -268,19 +269,19 @@ func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 // words interns strings that many nodes share: keys, labels, namespaces.
 var words = vocabulary{most: 8192}
 
-// vocabulary interns strings: it returns the same string for equal bytes. When it is full, it drops all entries. Safe
-// for concurrent use.
+// vocabulary interns strings: it returns one shared string for equal bytes. When it is full, it drops all entries. It
+// is safe for concurrent use.
 type vocabulary struct {
 	most int
 
-	mu    sync.Mutex // a leaf: guards known
+	mu    sync.Mutex // guards known; no other lock is acquired while it is held
 	known map[string]string
 }
 
 // longestWord is the maximum length in bytes of an interned string.
 const longestWord = 128
 
-// of returns the interned string with the bytes of b.
+// of returns the interned string with the bytes of b. Longer strings than longestWord are copied and not interned.
 func (v *vocabulary) of(b []byte) string {
 	if len(b) > longestWord {
 		return string(b)

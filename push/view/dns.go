@@ -27,8 +27,8 @@ func (f Family) Has(address string) bool {
 	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
 }
 
-// automaticOf returns Scope.Automatic for a node. As in istiod, it is IPv6 only if all addresses of the node are IPv6
-// (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and GetAddressForProxy).
+// automaticOf returns Scope.Automatic for a node. As in istiod, the result is IPv6 only if all addresses of the node
+// are IPv6 (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and GetAddressForProxy).
 func automaticOf(n Node) Family {
 	stated := n.Metadata["DNS_CAPTURE"]
 	if stated == "" || n.Kind != Sidecar {
@@ -72,8 +72,8 @@ func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 var loopbacks = [...]string{NoFamily: "", IPv4: "127.0.0.1", IPv6: "::1"}
 
 // NameServer returns the address of the agent's DNS server as "ip:port", or "" if the agent does not resolve names for
-// its Pod. It is Resolver or, by default, port 15053 at the loopback address of the family in Automatic (istio:
-// https://github.com/istio/istio/pull/61344).
+// its Pod. The address is Resolver, or else port 15053 at the loopback address of the family in Automatic. An IPv6
+// address is in brackets.
 func (s Scope) NameServer() string {
 	if s.Automatic == NoFamily {
 		return ""

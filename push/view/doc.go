@@ -1,6 +1,6 @@
 // Package view derives the View of a proxy from its node and a snapshot. The View contains all facts on which the
-// proxy's configuration depends. It does not contain the proxy's name, so proxies with the same configuration have
-// equal Views.
+// proxy's configuration depends. It does not contain the proxy's name, so the proxies of one workload can have equal
+// Views. Proxies with equal Views get equal configuration.
 //
 // A property of the proxy that a rule reads is an input (Inputs). Proxies whose inputs differ share the scope (the
 // facts about the outbound side that many proxies have in common), and all entries that do not read the input. The
@@ -8,7 +8,7 @@
 // the virtual addresses of services that several clusters define, and thereby listeners and the domains of virtual
 // hosts. The domain decides the short names of every host.
 //
-// Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
+// Owns: nothing; values are immutable. Reads: store/mirror. Never: builds anything; a clock; a socket.
 //
 // # Layers and variants
 //
@@ -20,10 +20,10 @@
 //
 // A claim of a node leads to a separate plan only if the claimed value is known (push/join):
 //
-//   - a network is known if an endpoint or a Workload of the configuration belongs to it
+//   - a network is known if an endpoint, a Workload or a gateway of the configuration belongs to it
 //   - a DNS domain is known if it is the domain of the services
-//   - a cluster is known if a service, an endpoint or a Workload of the configuration belongs to it, or if the
-//     cluster's keys verified the proxy's token
+//   - a cluster is known if it is the config cluster, or if a service, an endpoint or a Workload of the configuration
+//     belongs to it, or if the proxy's credential states it
 //
 // Plans differ by network only if a rule compares networks (failoverPriority), if networks have gateways, or if the
 // proxy's agent resolves names.

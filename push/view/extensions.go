@@ -29,9 +29,9 @@ var (
 // part of scopes.
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
-// extensionsOf returns the WasmPlugins and TrafficExtensions that select the proxy, sorted by priority. At equal
-// priority, extensions of the proxy's namespace come before extensions of the root namespace
-// (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
+// extensionsOf returns the WasmPlugins and TrafficExtensions that select the proxy. They are sorted by priority, the
+// highest first. At equal priority, extensions of the proxy's namespace come before extensions of the root namespace,
+// and older ones come first (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for _, kind := range []model.Kind{model.KindWasmPlugin, model.KindTrafficExtension} {

@@ -7,17 +7,17 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Identity is the verified service account of a proxy. A token, or a certificate of the mesh's trust domain, verifies
-// it. It is comparable. The zero Identity means no verified identity.
+// Identity is the service account of a proxy, which the proxy's credential has verified. It is comparable. The zero
+// Identity means no verified identity.
 type Identity struct {
 	Namespace, Account string
 	// Cluster is the proxy's cluster, whose Secrets and bindings are searched first. It is "" for the config cluster.
-	// Certificates name no cluster, so Index.View copies the cluster of the node.
+	// In View.Secrets it is the cluster of the node.
 	Cluster string
 	// Bound is true if the credential is bound to a Pod of the configuration.
 	Bound bool
-	// Labels lists labels of the Pod in the configuration, if Bound, as sorted "key=value". Only labels that decide
-	// about the use of Secrets are included.
+	// Labels lists labels of that Pod as sorted "key=value"; empty unless Bound. Only labels that decide about the use
+	// of Secrets are included.
 	Labels intern.List[string]
 }
 

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index counts the records of a snapshot that read each property of proxies, and caches selections at that snapshot. It
-// is not safe for concurrent use.
+// Index counts the records of a snapshot that read each property of proxies. It also caches the objects that apply to
+// proxies at the snapshot of the last call of View. It is not safe for concurrent use.
 type Index struct {
 	*counts
 	shared bool // a fork may have the same counts, so they are copied before they change
 
 	mesh     *model.Mesh          // the Mesh that defaults was derived from
-	defaults proxyconfig.Settings // of the mesh's defaultConfig
+	defaults proxyconfig.Settings // the settings in the mesh's defaultConfig
 
 	// The selections at one snapshot are cached, because proxies of one workload have the same labels. The pointer is
 	// weak, so the index does not retain an old snapshot if endpoints change for days and no proxy joins.
@@ -60,7 +60,7 @@ type choice struct {
 	bindsOwn        bool // the second result of ownAddress
 	services        intern.List[model.Key]
 	headless        bool // see servicesOf
-	closed          bool
+	closed          bool // see closed
 	peers, policies intern.List[model.Key]
 	authentications intern.List[model.Key]
 	labels          intern.List[string] // see Inputs.Labels
@@ -150,16 +150,16 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Fork returns an independent Index of the same snapshot, without cached selections. Only the goroutine that uses x
-// may call Fork; another goroutine may use the result.
+// Fork returns an independent Index of the same snapshot, without cached selections. Only the goroutine that uses x may
+// call Fork. Another goroutine may use the result.
 func (x *Index) Fork() *Index {
 	x.shared = true
 	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
 }
 
-// Apply updates the index by one edit of a record. The result is true if the set of properties that records read has
-// changed; then the Views of all nodes may have changed. If it is false, only Views that depend on the record itself
-// may have changed.
+// Apply updates the index by one edit of a record, and drops the cached selections. The result is true if the set of
+// properties that records read has changed. In this case the Views of all nodes may have changed. If the result is
+// false, only Views that depend on the record itself may have changed.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)
@@ -218,7 +218,7 @@ type label struct{ key, value string }
 
 // reading lists the properties of proxies that a record may read.
 type reading struct {
-	named    map[label]bool  // labels whose values the record names; all other values have the same effect
+	named    map[label]bool  // labels that the record names by key and value
 	compared map[string]bool // keys of labels that the record compares with labels of endpoints
 	locality bool            // the locality of every proxy
 	zones    bool            // the locality of zone-aware proxies
@@ -313,7 +313,7 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 // and telemetry is the Telemetry that selects the node, or zero.
 func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) Inputs {
 	in := Inputs{Labels: labels}
-	if n.Kind == Sidecar { // only sidecars have listeners that report telemetry
+	if n.Kind == Sidecar { // for routers, Edge.Telemetry has it
 		in.Telemetry = telemetry
 	}
 	if x.localities > 0 || x.zones > 0 && n.Caps.Has(xds.CapSelfDiscovery) {

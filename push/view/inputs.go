@@ -12,46 +12,49 @@ import (
 )
 
 // Inputs contains the properties of a proxy that only some entries of its outbound side read. Entries are clusters,
-// assignments, listeners and route configurations. A property that no record reads is zero, so it splits no entries.
+// assignments, listeners and route configurations. The fields state in which cases they are zero, so that they split no
+// entries without need. Telemetry, Self, Extensions, Listeners and Own are zero for proxies that are not sidecars.
 // Inputs is comparable.
 type Inputs struct {
-	// Labels lists labels of the proxy as sorted "key=value". It has the labels whose key and value some rule names,
-	// and the labels whose key some rule compares with labels of endpoints.
+	// Labels lists labels of the proxy as sorted "key=value". It has the labels whose key and value some record names,
+	// and the labels whose key some record compares with labels of endpoints.
 	Labels intern.List[string]
-	// Locality is the proxy's region/zone/sub-zone. It is "" if it is unknown, or if no rule reads it.
+	// Locality is the proxy's region/zone/sub-zone. It is "" if it is unknown, or if no record reads the locality of
+	// this proxy. Zone-aware load balancing only reads the locality of proxies with xds.CapSelfDiscovery.
 	Locality string
-	// Network is the proxy's network. It is "" if it is unknown. It is also "" unless networks have gateways, some rule
-	// compares it with networks of endpoints, or the proxy's agent resolves names.
+	// Network is the proxy's network. It is "" if it is unknown. It is also "" unless networks have gateways, some
+	// record compares the network with networks of endpoints, or the proxy's agent resolves names.
 	Network string
-	// Alone is true if the proxy gets no endpoints of other networks: REQUESTED_NETWORK_VIEW of its metadata is its own
-	// network.
+	// Alone is true if the proxy gets no endpoints of other networks, because REQUESTED_NETWORK_VIEW of its metadata
+	// names its own network. It is false if Network is "".
 	Alone bool
-	// Node is the name of the proxy's Kubernetes Node. It is "" if it is unknown, or if no service compares it with the
-	// Nodes of endpoints.
+	// Node is the name of the proxy's Kubernetes Node. It is "" if it is unknown, or if no service or rule compares it
+	// with the Nodes of endpoints.
 	Node string
-	// Telemetry is the Telemetry whose selector matches the proxy. It is zero without such a Telemetry. Only listeners
-	// read it.
+	// Telemetry is the oldest Telemetry of the proxy's namespace that selects the proxy by labels. It is zero without
+	// such a Telemetry. Only listeners read it.
 	Telemetry model.Key
-	// Self is the proxy's description in its spans. It is zero if no record configures tracing for the proxy.
+	// Self is the proxy's description in its spans. It is zero if the proxy sends no spans.
 	Self Self
-	// Extensions lists the filters of WasmPlugins and TrafficExtensions in the outbound listeners, in order. Only
-	// listeners read it.
+	// Extensions lists the filters of WasmPlugins and TrafficExtensions in the outbound listeners, in order of
+	// application. Only listeners read it.
 	Extensions intern.List[extension.Filter]
-	// Listeners contains the settings of headers and connections in the proxy's ProxyConfig that override the mesh's.
-	// Only listeners read it.
+	// Listeners contains the settings of headers and connections in the proxy's ProxyConfig. It is zero if they equal
+	// the mesh's. Only listeners read it.
 	Listeners proxyconfig.Own[proxyconfig.Listeners]
 	// Own selects the endpoints in the cluster of the proxy's own workload (xds.LocalCluster). Only that cluster reads
 	// it.
 	Own Own
 }
 
-// Own selects the endpoints of a proxy's own workload in the proxy's region. The endpoints belong to the oldest service
-// that selects the proxy. They have the same workload and, for a Rollout, the same generation of Pods
-// (istio/istio#60765). Own is zero if the proxy's Envoy has no such cluster, or if no service selects the proxy.
+// Own selects the endpoints of a proxy's own workload in the proxy's region. The endpoints belong to the first service
+// in Workload.Services. They have the same workload and, for a Rollout, the same generation of Pods
+// (istio/istio#60765). Own is zero if the proxy's Envoy has no cluster of its own workload, or if the proxy has no
+// service.
 type Own struct {
 	Service    model.Key
-	Workload   string
-	Region     string
+	Workload   string // Node.Workload
+	Region     string // "" if the proxy's locality is unknown
 	Generation string // the value of the label rollouts-pod-template-hash; "" matches all generations
 }
 
@@ -68,7 +71,8 @@ func ownOf(n Node, services intern.List[model.Key]) Own {
 	return Own{Service: services.All()[0], Workload: n.Workload, Region: region, Generation: n.Labels[generation]}
 }
 
-// Has reports whether Own selects an endpoint of Own.Service. The caller passes only endpoints of that service.
+// Has reports whether Own selects an endpoint of Own.Service. The caller passes only endpoints of that service. Own
+// must not be zero.
 func (o Own) Has(e *model.Endpoint) bool {
 	region, _, _ := strings.Cut(e.GetLocality(), "/")
 	return region == o.Region && e.GetWorkload() == o.Workload && (o.Generation == "" || e.GetLabels()[generation] == o.Generation)
@@ -88,7 +92,8 @@ type Self struct {
 	Tracing proxyconfig.Own[proxyconfig.Part]
 }
 
-// Reads states which Inputs an entry reads. It is comparable. The zero Reads means that the entry reads no Inputs.
+// Reads states which of the Inputs Labels, Locality, Network, Alone and Node an entry reads. It is comparable. The zero
+// Reads means that the entry reads no Inputs.
 type Reads struct {
 	Labels   intern.List[string] // keys of labels, sorted
 	Locality bool
@@ -96,7 +101,8 @@ type Reads struct {
 	Node     bool
 }
 
-// With returns a copy of r with the given label keys in place of its own. The keys may be unsorted and may repeat.
+// With returns a copy of r with the given label keys in place of its own. The keys may be unsorted and may repeat. With
+// does not retain or change the slice.
 func (r Reads) With(labels []string) Reads {
 	sorted := slices.Clone(labels)
 	slices.Sort(sorted)
@@ -104,8 +110,8 @@ func (r Reads) With(labels []string) Reads {
 	return r
 }
 
-// Of returns those of the given inputs that the entry reads. All other inputs of the result are zero. Two proxies
-// with equal results share the entry.
+// Of returns the given inputs reduced to the properties that the entry reads. All other inputs of the result are zero,
+// always including Telemetry, Self, Extensions, Listeners and Own. Two proxies with equal results share the entry.
 func (r Reads) Of(in Inputs) (out Inputs) {
 	if r.Locality {
 		out.Locality = in.Locality
@@ -129,8 +135,8 @@ func (r Reads) Of(in Inputs) (out Inputs) {
 	return out
 }
 
-// Label returns the value of the label with a key. ok is false if the proxy has no such label, or if no rule reads the
-// label.
+// Label returns the value of the label with a key. ok is false if Labels does not have the key. In this case the proxy
+// has no such label, or no record reads the label's value.
 func (in Inputs) Label(key string) (value string, ok bool) {
 	for _, label := range in.Labels.All() {
 		if k, v, _ := strings.Cut(label, "="); k == key {
@@ -140,8 +146,8 @@ func (in Inputs) Label(key string) (value string, ok bool) {
 	return "", false
 }
 
-// Match reports whether Labels satisfies a selector. An empty selector matches every proxy. Labels that no record reads
-// are missing in Labels, so they do not match.
+// Match reports whether Labels satisfies a selector. An empty or nil selector matches every proxy. Labels that no
+// record reads are missing in Labels, so they do not match.
 func (in Inputs) Match(selector map[string]string) bool {
 	for k, v := range selector {
 		if have, ok := in.Label(k); !ok || have != v {

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// longestIdle is the maximum IDLE_TIMEOUT of a node. Longer timeouts are ignored.
+// longestIdle is the maximum IDLE_TIMEOUT of a node. Longer timeouts, and timeouts of less than 1 ms, are ignored.
 const longestIdle = 24 * time.Hour
 
 // listeningOf returns the properties of an Envoy's listeners that follow from its metadata and addresses. The result

@@ -17,27 +17,27 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Mode is the way in which traffic is redirected to a proxy.
+// Mode is the way in which traffic is redirected to a proxy. The zero Mode is Redirect.
 type Mode uint8
 
-// The interception modes of the node's metadata (INTERCEPTION_MODE).
+// The interception modes. Nodes state the mode in INTERCEPTION_MODE of their metadata.
 const (
 	Redirect Mode = iota // REDIRECT, the default
 	TProxy               // TPROXY
 	None                 // NONE: no traffic is redirected
 )
 
-// Kind is the kind of a proxy. It decides which front of push/plan plans the proxy's configuration.
+// Kind is the kind of a proxy. It decides which package below push/plan/front plans the proxy's listeners and routes.
 type Kind uint8
 
 // The kinds of proxies.
 const (
 	Sidecar   Kind = iota // an Envoy beside a workload
-	Router                // a gateway: no traffic is redirected to it, and Sidecars do not apply to it
+	Router                // a gateway, to which no traffic is redirected and no Sidecar applies
 	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc)
 )
 
-// traits contains the common properties of the Views of one kind of proxies.
+// traits contains the common properties of the Views of one kind of proxy.
 type traits struct {
 	name     string                                // the name of the kind in names of scopes; "": the name of the mode
 	outbound networkingv1.EnvoyFilter_PatchContext // the context of the outbound side in EnvoyFilters
@@ -53,44 +53,47 @@ var kinds = [...]traits{
 
 // Node contains the fields of a core.v3.Node that the control plane uses. All other fields are dropped, because a stock
 // Envoy sends 61 KB. All fields that Parse sets are unverified claims of the proxy. The caller sets Verified, Pod,
-// Peer, ClusterUnproved and Routers.
+// Peer, ClusterUnproved and Routers, and may replace unverified claims.
 type Node struct {
 	ID        string // as sent; it names the proxy in logs and debug pages, and has no other effect
 	Kind      Kind
-	Name      string // the name of the Pod
-	Namespace string
+	Name      string            // the name of the Pod; never "" after Parse
+	Namespace string            // the namespace of the Pod; never "" after Parse
 	Domain    string            // the DNS suffix of services, such as svc.cluster.local
-	Addresses []string          // the proxy's IP addresses
-	Labels    map[string]string // the labels of the Pod
-	Workload  string            // WORKLOAD_NAME, or else the node's cluster
-	Service   string            // node.cluster, the service to which the proxy's spans belong
+	Addresses []string          // the proxy's IP addresses, each once; nil if the node states no address
+	Labels    map[string]string // the labels of the Pod; nil if the node states no labels
+	Workload  string            // WORKLOAD_NAME, or else Service
+	Service   string            // node.cluster, the service of the proxy's spans; "" if it is longer than 256 bytes
 	Account   string            // SERVICE_ACCOUNT
-	// Verified is the authenticated identity; it is zero for an unauthenticated client. The caller sets it after Parse.
+	// Verified is the authenticated identity. It is zero for an unauthenticated client. The caller sets it after Parse.
 	Verified Identity
 	// Pod is the name of the Pod to which the client's credential is bound. It is "" without such a Pod. The caller
 	// sets it.
 	Pod     string
-	Peer    string // the network address of the client, for log lines; the caller sets it
+	Peer    string // the network address of the client, for log lines (the caller sets it)
 	Cluster string // the name as in origins of records: "" for the config cluster
-	// ClusterUnproved is true if there are several clusters, and if the client has not verified that it belongs to
-	// Cluster. Such a proxy gets no Secrets, because each Secret belongs to one cluster. The caller sets it after
-	// authentication.
+	// ClusterUnproved is true for an authenticated client that has not verified that it belongs to Cluster, if there
+	// are several clusters. Such a proxy gets no Secrets, because each Secret belongs to one cluster. The caller sets
+	// it after authentication.
 	ClusterUnproved bool
 	// Routers contains the settings of the control plane for routers. The caller sets it.
 	Routers  RouterSettings
 	Network  string // NETWORK
-	Locality string // region/zone/sub-zone without empty parts at the end; "" if it is unknown
+	Locality string // region/zone/sub-zone by the labels, or else by node.locality; "" if it is unknown
 	Version  string // ISTIO_VERSION
-	Mode     Mode
-	Caps     xds.Caps // the capabilities of the proxy and its agent
+	Mode     Mode   // INTERCEPTION_MODE; None for a Proxyless node
+	// Caps contains the capabilities of the proxy and its agent. A node that lists no extensions has the capabilities
+	// of a stock Envoy.
+	Caps xds.Caps
 	// Metadata contains the entries of the metadata whose values are strings, for the proxy match of EnvoyFilters
-	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
+	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs"). Keys and
+	// values of more than 256 bytes are left out.
 	Metadata map[string]string
-	// Unacted lists the metadata keys that have an effect in Istio, and no effect here but a report (marked as
-	// reported in store/normal/fields), sorted. Keys with the value null are not listed. Usually it is empty.
+	// Unacted lists the metadata keys that have an effect in Istio and that the control plane only reports, sorted.
+	// They are marked as reported in store/normal/fields. Keys with the value null are not listed.
 	Unacted intern.List[string]
 	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.
-	// Nodes with equal settings share the value, so callers must not change it.
+	// Nodes with equal settings may share the value, so callers must not change it.
 	ProxyConfig *proxyconfig.Settings
 }
 
@@ -142,9 +145,9 @@ var reported = func() map[string]bool {
 // own lists the keys in text whose values differ between proxies, so interning the values is useless.
 var own = []string{"NAME", "INSTANCE_IPS"}
 
-// Parse decodes an encoded core.v3.Node. config is the name of the config cluster; a node that names this cluster, or
-// no cluster, gets an empty Cluster. The error names the field that is malformed, missing or too long, and the expected
-// value. The result does not share memory with raw.
+// Parse decodes an encoded core.v3.Node. config is the name of the config cluster. A node that names this cluster, or
+// no cluster, gets an empty Cluster. The error names the field that is malformed, missing, not supported or too large.
+// The result does not share memory with raw.
 func Parse(raw []byte, config string) (Node, error) {
 	w, err := read(raw)
 	if err != nil {
@@ -253,10 +256,10 @@ func parseID(id string) (kind, ip, name, domain string, err error) {
 	return parts[0], parts[1], parts[2], parts[3], nil
 }
 
-// metadata sets the fields of n that come from the encoded Structs in parts, which are merged.
+// metadata sets Metadata, Labels, ProxyConfig and Unacted from the encoded Structs in parts, which are merged.
 func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
-	given := make([]value, len(text)) // the values of these keys, of any type
+	given := make([]value, len(text)) // the values of the keys in text, of any type
 	var labels, config value
 	var kept texts
 	var unacted []string

@@ -7,11 +7,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// closed reports whether a policy that store/normal could not parse selects the proxy.
+// closed reports whether a policy that cannot be enforced selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool { return len(closing(s, root, n)) > 0 }
 
-// Closing lists the policies that store/normal could not parse and that select the proxy, by kind; nil without such
-// policies. A proxy with such a policy refuses all connections.
+// Closing lists the policies that select the proxy and that cannot be enforced, because they are invalid or not
+// supported; nil without such policies. PeerAuthentications come first, then AuthorizationPolicies, then
+// RequestAuthentications. A proxy with such a policy refuses all connections.
 func Closing(s *mirror.Snapshot, n Node) []model.Key {
 	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
 }

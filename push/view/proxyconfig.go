@@ -30,7 +30,7 @@ const longestProxyConfig = 16 << 10
 var stated = configurations{most: 64}
 
 // configurations interns decoded ProxyConfigs: it returns the same value for equal bytes. When it is full, it drops all
-// entries. Safe for concurrent use.
+// entries. It is safe for concurrent use.
 type configurations struct {
 	most int // maximum number of entries, each of longestProxyConfig bytes at most
 
@@ -39,7 +39,7 @@ type configurations struct {
 }
 
 // of returns the settings in encoded fields of a Struct, or the decoding error. Settings that Envoy would reject are
-// left out; store/normal reports them for the Pod's annotation and for the mesh configuration.
+// left out. store/normal reports such settings for the Pod's annotation and for the mesh configuration.
 func (c *configurations) of(fields []byte) (*proxyconfig.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 }
 
 // settingsOf returns the settings that apply to a node (own), and the settings of the mesh's defaultConfig (mesh). A
-// node's own ProxyConfig replaces defaultConfig as a whole. Connection settings are an exception: if the ProxyConfig
+// node's own ProxyConfig replaces defaultConfig as a whole. Connection settings are an exception. If the ProxyConfig
 // lacks them, they come from the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core,
 // resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {

@@ -19,34 +19,38 @@ type RouterSettings struct {
 	OwnNamespace bool // only Gateways of a router's own namespace apply to it (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
 	Routed       bool // a router gets only clusters that its routes may use (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)
 	QUIC         bool // HTTP/3 is served in addition to HTTPS (PILOT_ENABLE_QUIC_LISTENERS)
-	// Misdirected404 is true if requests for a host of another server of the port are answered 404 instead of 421
-	// (NAVARCH_ENABLE_MISDIRECTED_REQUESTS=false).
+	// Misdirected404 is true if a gateway answers 404 instead of 421 to a request whose host belongs to another server
+	// at the same port (NAVARCH_ENABLE_MISDIRECTED_REQUESTS=false).
 	Misdirected404 bool
-	// Local is true if endpoints may lead to the router's own Pod or Node (NAVARCH_GATEWAY_LOCAL_DESTINATIONS).
+	// Local is true if a router may also connect to endpoints of its own Pod or Node, such as 127.0.0.1
+	// (NAVARCH_GATEWAY_LOCAL_DESTINATIONS).
 	Local bool
 }
 
 // Edge contains the inputs of a router's listeners other than its Gateways. It is comparable. Routers of one Deployment
-// have equal edges.
+// usually have equal edges.
 type Edge struct {
 	// Workload contains the services that select the router's Pod, and the policies, extensions and settings that apply
-	// to the router. It has no Filters, since the scope has the patches.
+	// to the router. Sidecar, Peers, Labelled, Filters, Bootstrap and Addresses are zero. Scope.Filters has the
+	// patches.
 	Workload
-	// Labels lists the router's labels that some rule names, as in Inputs. Rules for connections compare them.
+	// Labels equals Inputs.Labels of the router. Matches of tcp and tls rules compare the labels.
 	Labels intern.List[string]
 	// Unprivileged is true if the Pod may not bind ports below 1024 (UNPRIVILEGED_POD of the node's metadata).
 	Unprivileged bool
-	// QUIC is true if HTTP/3 is served at ports for which a service of the Pod has a UDP port.
+	// QUIC has the meaning of RouterSettings.QUIC. HTTP/3 also requires a service of the Pod with a UDP port.
 	QUIC bool
 	// Misdirected404 has the meaning of RouterSettings.Misdirected404.
 	Misdirected404 bool
-	// Routed is true if the scope only has the hosts that its routes, extension providers and EnvoyFilters name.
+	// Routed has the meaning of RouterSettings.Routed. The hosts of extension providers and of EnvoyFilters are kept
+	// too.
 	Routed bool
-	// Local is true if endpoints may lead to the router's own Pod or Node.
+	// Local has the meaning of RouterSettings.Local.
 	Local bool
 }
 
-// String returns the name of the edge. Equal edges have equal names on every replica.
+// String returns a text that describes the edge. Equal edges have equal texts on every replica. Different edges may
+// have equal texts, because the text only names the fields in Listeners.
 func (e Edge) String() string {
 	out := fmt.Sprintf("unprivileged %v, closed %v, listening %v", e.Unprivileged, e.Closed, e.Listening)
 	for _, list := range []intern.List[model.Key]{e.Services, e.Policies, e.Authentications} {

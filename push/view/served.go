@@ -11,11 +11,11 @@ import (
 )
 
 // Served is a port of a ServiceEntry that a workload serves, because an endpoint of the ServiceEntry has the workload's
-// address. It is comparable.
+// address. UDP ports are left out. Served is comparable.
 type Served struct {
 	Service model.Key // the ServiceEntry
 	Port    uint32    // the port of the ServiceEntry
-	Target  uint32    // the port at which the workload listens
+	Target  uint32    // the port at which the workload listens; never 0
 }
 
 var serving intern.Table[Served]
@@ -34,7 +34,7 @@ func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 }
 
 // statedIn maps the addresses of endpoints in ServiceEntries of a namespace to the ports at these addresses. The result
-// is cached while the snapshot stays the same.
+// may be nil. It is cached while the snapshot stays the same.
 func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Served {
 	x.at(s)
 	stated, known := x.stated[namespace]

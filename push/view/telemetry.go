@@ -29,9 +29,9 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self returns the node's description in its spans. It is zero unless the proxy may send spans. A proxy may send
-// spans if a record of its namespace or of the whole mesh configures tracing. A proxy may also send spans if the mesh
-// has enableTracing and the ProxyConfig that applies to the node has a tracer.
+// self returns the node's description in its spans. It is zero for an application without a proxy, and for a proxy that
+// sends no spans. A proxy may send spans if a record of its namespace or of the whole mesh configures tracing. A proxy
+// may also send spans if the mesh has enableTracing and the ProxyConfig that applies to the node configures tracing.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
 	if n.Kind == Proxyless || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {

@@ -18,29 +18,30 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// View contains all facts that may decide a proxy's configuration, in layers. Views are comparable. Proxies with equal
-// Views get equal configuration, and equal layers are planned once.
+// View contains all facts that may decide a proxy's configuration, in layers. Views are comparable. At one snapshot,
+// proxies with equal Views get equal configuration. Equal layers are planned once.
 type View struct {
 	Scope    Scope
 	Inputs   Inputs
 	Workload Workload
-	// Addresses are the proxy's own IP addresses, if a headless service with TCP ports includes them. Otherwise the
-	// list is empty.
+	// Addresses lists the proxy's own IP addresses, if traffic is redirected to the proxy and a headless service
+	// selects it. The service must have a TCP port whose protocol is not HTTP. Otherwise the list is empty. For a
+	// Router it is always empty.
 	Addresses intern.List[string]
-	// Secrets is the verified identity with which the proxy requests Secrets. It is zero if the identity belongs to
-	// another namespace than the proxy, or if the proxy's cluster is not verified. A proxy with the zero Identity gets
-	// no Secret.
+	// Secrets is the verified identity with which the proxy requests Secrets. It is zero without a verified identity,
+	// and for an identity of a namespace other than the proxy's. It is also zero if the proxy's cluster is not verified
+	// (Node.ClusterUnproved). A proxy with the zero Identity gets no Secret.
 	Secrets Identity
 }
 
 // Scope contains the facts that decide the outbound side. It contains no property of a single proxy. It is comparable.
 type Scope struct {
 	Namespace string
-	Domain    string    // the DNS suffix of services
-	Sidecar   model.Key // the Sidecar that applies; zero if no Sidecar applies
-	Cluster   string    // Node.Cluster; the package page has the reason why it is not in Inputs
-	Caps      xds.Caps  // Node.Caps without the capabilities that only extensions and HeaderCase read
-	Mode      Mode
+	Domain    string        // the DNS suffix of services
+	Sidecar   model.Key     // the Sidecar that applies; zero if no Sidecar applies, and for a Router
+	Cluster   string        // Node.Cluster; "" for the config cluster
+	Caps      xds.Caps      // Node.Caps without the capabilities that only extensions and HeaderCase read
+	Mode      Mode          // Node.Mode; None for a Router
 	Listening xds.Listening // properties of the listeners, by the node's metadata and addresses
 	Kind      Kind
 	// Gateways lists the Gateways that select a Router, the oldest first. It is empty for other kinds.
@@ -48,18 +49,22 @@ type Scope struct {
 	// Edge contains the inputs of a Router's listeners other than its Gateways. It is the zero handle for other kinds.
 	Edge unique.Handle[Edge]
 	// Automatic is the family of the automatic addresses of ServiceEntries to which the proxy's agent resolves names.
-	// It is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
+	// It is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE), and for proxies that are not
+	// sidecars.
 	Automatic Family
 	// Resolver is the address of the agent's DNS server as "ip:port" (DNS_PROXY_ADDR), in a mesh whose proxies query it
-	// (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, and in other meshes. See NameServer.
+	// (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, for a malformed address, in other meshes, and if
+	// Automatic is NoFamily. See NameServer.
 	Resolver string
-	// Routes contains the settings of routes in the proxy's ProxyConfig, or else in the mesh's.
+	// Routes contains the settings of routes in the proxy's ProxyConfig, or else in the mesh's. It is zero for a
+	// Proxyless node.
 	Routes     proxyconfig.Routes
-	HeaderCase bool               // the proxy preserves the case of header names, by the same ProxyConfig
+	HeaderCase bool               // the proxy preserves the case of header names
 	Filters    intern.List[Patch] // the patches that apply to the outbound side, in order of application
 }
 
-// String returns the name of the scope. Equal scopes have equal names on every replica.
+// String returns a text that describes the scope. Equal scopes have equal texts on every replica. Different scopes of
+// Routers may have equal texts (see Edge.String).
 func (s Scope) String() string {
 	mode := cmp.Or(kinds[s.Kind].name, [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode])
 	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
@@ -92,15 +97,20 @@ func (s Scope) String() string {
 
 // Workload contains the facts that decide the inbound side: ports, and the objects whose selectors select the proxy. It
 // contains no property of a single proxy, except Addresses. It is comparable. The Workload of a Router's View only has
-// Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind.
+// Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind. The Edge of a Router contains a Workload with the
+// other facts. Telemetry, Self and Listeners have no counterpart in a Router's Inputs.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
 	Services  intern.List[model.Key] // services whose selectors match, and ServiceEntries in Served, the oldest first
-	Served    intern.List[Served]    // the ports that ServiceEntries define at the workload's address
-	Closed    bool                   // the workload refuses all connections; a policy that selects it was not parsed
-	Peers     intern.List[model.Key] // PeerAuthentications by precedence: of the workload, of its namespace, of the mesh
-	Policies  intern.List[model.Key] // AuthorizationPolicies that select the workload, by key
+	Served    intern.List[Served]    // ports of ServiceEntries of the namespace at the workload's address, sorted
+	// Closed is true if the workload refuses all connections. The reason is a policy that selects the workload and
+	// cannot be enforced, or an extension that an application without a proxy has to run and cannot.
+	Closed bool
+	// Peers lists the PeerAuthentications by precedence, one at most of each level: of the workload, of its namespace,
+	// of the mesh.
+	Peers    intern.List[model.Key]
+	Policies intern.List[model.Key] // enforceable AuthorizationPolicies that select the workload, sorted by key
 	// Authentications lists the RequestAuthentications that select the workload. The root namespace comes first, and
 	// within a namespace the oldest.
 	Authentications intern.List[model.Key]
@@ -117,20 +127,22 @@ type Workload struct {
 	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an
 	// application without a proxy, whose server cannot accept both mTLS and plaintext.
 	Labelled bool
-	Filters  intern.List[Patch] // the patches that apply to the inbound side or the bootstrap, in order of application
+	// Filters lists the patches that apply to the inbound side, the bootstrap or filter configurations, in order of
+	// application. It also has patches that remove outbound clusters, because inbound listeners use such clusters.
+	Filters intern.List[Patch]
 	// Bootstrap is true if the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
 	// Addresses lists the proxy's own IP addresses if listeners depend on them, and is empty otherwise. Listeners
 	// depend on them in three cases. The proxy's Sidecar forwards inbound traffic to them (0.0.0.0:port, [::]:port).
-	// The Sidecar binds listeners to them. The client is an application without a proxy, whose server may listen at
-	// them.
+	// The Sidecar binds listeners to them. The client is an application without a proxy that some service selects, and
+	// its server may listen at them.
 	Addresses intern.List[string]
 }
 
 // tlsModeLabel is the label by which endpoints declare that they accept mTLS.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// Patch identifies one patch of an EnvoyFilter by its key and the index in spec.configPatches.
+// Patch identifies one patch of an EnvoyFilter by its key and the index in spec.configPatches, from 0.
 type Patch struct {
 	Filter model.Key
 	Index  int
@@ -142,12 +154,12 @@ var (
 	patches intern.Table[Patch]
 )
 
-// Of returns the View of a node at a resolved snapshot, which is a result of push/resolve. It reads the whole snapshot
-// at each call; callers with many nodes use an Index.
+// Of returns the View of a node at a resolved snapshot, which is a result of push/resolve. It builds an Index at each
+// call, which reads many records. Callers with many nodes use one Index.
 func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
 // View returns the View of a node at a resolved snapshot. x must be the Index of the same snapshot, or of an older
-// snapshot with Apply called for each edit since.
+// snapshot with Apply called for each edit since. View updates the caches of x.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
 	if n.Verified.Namespace == n.Namespace && !n.ClusterUnproved {
@@ -233,11 +245,10 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if
-// a listener forwards to that address, or if a listener has no bind and the capture mode NONE, and so is bound to
-// that address. binds is true if a listener has no bind. A proxy without traffic redirection binds such a listener to
-// that address (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener,
-// defaultEndpoint and bind).
+// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if a
+// listener forwards to that address, or has no bind and the capture mode NONE. binds is true if a listener has no bind.
+// A proxy without traffic redirection binds such a listener to the workload's address
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
 	if !ok {
@@ -251,9 +262,9 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	return own, binds
 }
 
-// servicesOf returns the services of the namespace whose selectors match, the oldest first. These are ServiceEntries,
-// and the Kubernetes Services of the proxy's own cluster, which only select Pods of their cluster. headless is true if
-// a headless service with a port that is not HTTP is among them.
+// servicesOf returns the services of the namespace whose selectors match, the oldest first. They are ServiceEntries,
+// and the Kubernetes Services of the proxy's own cluster, because Services only select Pods of their cluster. headless
+// is true if a headless service with a port for which notHTTP is true is among them.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -273,7 +284,7 @@ func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool
 	return services, headless
 }
 
-// notHTTP reports whether the protocol of a port is not HTTP, or is unknown.
+// notHTTP reports whether a port is a TCP port whose protocol is not HTTP, or is unknown.
 func notHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
 	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,

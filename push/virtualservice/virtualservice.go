@@ -33,8 +33,8 @@ func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	return Ref{Host: d.Host, Subset: d.Subset, Port: d.GetPort().GetNumber()}, true
 }
 
-// Routed returns the destinations of an http rule's routes and mirrors, without repetitions, in the order of the rule;
-// nil without destinations. Destinations without a host are omitted.
+// Routed returns the destinations of an http rule's routes and mirrors, without repetitions. Routes come first, then
+// mirrors, in the order of the rule. Destinations without a host are omitted. The result is nil without destinations.
 func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	for d := range ruleDestinations(rule) {
 		if ref, ok := RefOf(d); ok && !slices.Contains(refs, ref) {
@@ -44,9 +44,10 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	return refs
 }
 
-// SetHosts returns the values by which an http rule, or one of its routes, replaces the host of requests: those of
-// rewrite.authority, and of header operations on the host. Empty values are omitted, because they replace nothing. The
-// result is sorted and may have duplicates; nil without such values.
+// SetHosts returns the values by which an http rule, or one of its routes, replaces the host of requests. The values
+// come from rewrite.authority, and from the request headers "host" and ":authority" that the rule sets or adds. Empty
+// values are omitted, because they replace nothing. The result is sorted and may have duplicates. It is nil without
+// such values.
 func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	if host := rule.GetRewrite().GetAuthority(); host != "" {
 		hosts = append(hosts, host)
@@ -105,7 +106,8 @@ func Refs(vs *model.VirtualService) map[Ref]struct{} {
 	return refs
 }
 
-// RuleSendsTo reports whether an http rule routes or mirrors requests to a destination.
+// RuleSendsTo reports whether an http rule routes or mirrors requests to a destination with the same host, subset and
+// port.
 func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
 	for d := range ruleDestinations(rule) {
 		if of, ok := RefOf(d); ok && of == ref {
@@ -142,7 +144,7 @@ type source interface {
 }
 
 // SourceLabels returns a sequence of the labels (key and value) that matches of all protocols and gateways require of
-// the proxy. Labels may repeat.
+// the proxy. Labels may repeat, and their order is not defined.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
@@ -158,13 +160,14 @@ func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 }
 
 // RequestLabelKeys returns the keys of the proxy's labels that matches of http rules for a gateway compare, sorted and
-// without duplicates.
+// without duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such keys.
 func RequestLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, requestMatches(vs))
 }
 
 // ConnectionLabelKeys returns the keys of the proxy's labels that matches of tcp and tls rules for a gateway compare,
-// sorted and without duplicates.
+// sorted and without duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such
+// keys.
 func ConnectionLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, connectionMatches(vs))
 }
@@ -239,7 +242,7 @@ func ReadsNamespace(vs *model.VirtualService) bool {
 }
 
 // For reports whether a VirtualService applies to a gateway, which is Mesh or the namespace/name of a Gateway. A
-// VirtualService that names no gateways applies to Mesh.
+// VirtualService that names no gateways applies only to Mesh.
 func For(vs *model.VirtualService, gateway string) bool {
 	names := vs.Spec.GetGateways()
 	return len(names) == 0 && gateway == Mesh || slices.Contains(names, gateway)
@@ -255,7 +258,8 @@ func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 }
 
 // CatchesAll reports whether a match of an http rule matches all requests. It returns true for nil, which stands for a
-// rule without matches. It ignores the restrictions on the proxy: port, gateways, source labels and source namespace.
+// rule without matches. Of regular expressions, only ".*" counts as matching all paths. CatchesAll ignores the
+// restrictions on port, gateways, source labels and source namespace.
 func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 ||
 		m.GetMethod() != nil || m.GetAuthority() != nil || m.GetScheme() != nil {
@@ -272,8 +276,9 @@ func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 	return false
 }
 
-// ConnectedGateways returns the Gateways (namespace/name) to which a VirtualService with tcp or tls rules is bound,
-// sorted and without duplicates. It returns nil for a VirtualService without such rules.
+// ConnectedGateways returns the Gateways (namespace/name) that a VirtualService with tcp or tls rules names in
+// spec.gateways, sorted and without duplicates. It leaves out Mesh, so the result may be empty. It returns nil for a
+// VirtualService without such rules.
 func ConnectedGateways(vs *model.VirtualService) (names []string) {
 	if !Connects(vs) {
 		return nil

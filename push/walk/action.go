@@ -52,7 +52,7 @@ var redirectStatus = map[routev3.RedirectAction_RedirectResponseCode]int{
 }
 
 // forward adds the clusters of a route to Result.To, and those of its mirrors to Result.Mirrors. A weighted cluster
-// with weight 0, and a mirror of 0 %, get a step only.
+// with weight 0, and a mirror of 0 %, only get a step.
 func (w *walker) forward(action *routev3.RouteAction) {
 	w.result.Outcome = Forwarded
 	if action.GetCluster() != "" {
@@ -75,8 +75,8 @@ func (w *walker) forward(action *routev3.RouteAction) {
 	w.arrives()
 }
 
-// arrives adds doubts about the destinations: the choice among several, and the state of endpoints that only Envoy
-// knows.
+// arrives sets Result.Admission to the confidence so far. Then it adds doubts about the destinations: the choice among
+// several, and the state of endpoints that only Envoy knows.
 func (w *walker) arrives() {
 	w.result.Admission = w.result.Confidence
 	if len(w.result.To) > 1 {
@@ -180,7 +180,7 @@ func (w *walker) reach(how, name string, weight uint32) Destination {
 // unhealthy are the health states of endpoints to which Envoy sends nothing.
 var unhealthy = []corev3.HealthStatus{corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_TIMEOUT}
 
-// endpoints lists the endpoints that may receive requests, sorted.
+// endpoints lists the addresses of the endpoints that may receive requests, sorted.
 func endpoints(cla *endpointv3.ClusterLoadAssignment) (hosts []string) {
 	for _, l := range cla.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {

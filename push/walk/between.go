@@ -17,31 +17,32 @@ import (
 // Peer is one end of a call: the configuration of its proxy (Held), its IP addresses, and its identity.
 type Peer struct {
 	Held
-	Addresses []string
-	Identity  string // SPIFFE ID; empty: unknown
+	Addresses []string // IP addresses without ports
+	Identity  string   // SPIFFE ID; empty: unknown
 }
 
 // Call is the result of following a request from the proxy of a client to that of a server.
 type Call struct {
 	Client Result // the walk at the client's proxy
-	// Cluster and Endpoint are the client's cluster, and the address of the server in it; empty: the request does not
-	// leave the client's proxy, or no endpoint has an address of the server.
+	// Cluster is the client's cluster, and Endpoint the server's endpoint in this cluster, as "host:port". Both are
+	// empty if the request does not leave the client's proxy, or if no endpoint has an address of the server.
 	Cluster, Endpoint string
 	// Upstream is the transport security of the client towards Endpoint; the zero Upstream without an Endpoint.
 	Upstream Upstream
-	// TLS states the facts of the transport security between the proxies, one line each.
+	// TLS states the facts of the transport security between the proxies, one line each. It is nil without an Endpoint.
 	TLS []string
-	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request
-	// arrives there, or if the client's proxy does not forward the request.
+	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request arrives
+	// at the server's proxy. It is also empty if the client's proxy does not forward the request, or has no endpoint
+	// for it.
 	Broken string
 	// Server is the walk at the server's proxy; nil: the request does not reach that proxy.
 	Server *Result
 }
 
-// Between follows a request from a client's proxy to a server's. If a destination of the client's route has an
-// endpoint at an address of the server, the walk at the server begins with the connection to that endpoint, with the
-// endpoint's TLS, and with the request as the client's route changed it. Otherwise Server is nil. Between does not
-// change its arguments.
+// Between follows a request from a client's proxy to a server's. It uses the first destination of the client's route
+// that has an endpoint at an address of the server. The walk at the server begins with the connection to that endpoint,
+// with the endpoint's TLS, and with the request as the client's route changed it. Server is nil if no destination has
+// such an endpoint, or if the TLS handshake fails. Between does not change its arguments.
 func Between(client, server Peer, r Request) Call {
 	c := Call{Client: Walk(client.Held, Outbound, r)}
 	lost := func(to Destination) bool { return to.Reach == Missing || to.Reach == Empty }
@@ -64,10 +65,11 @@ func Between(client, server Peer, r Request) Call {
 	return c
 }
 
-// Direct follows a request from a client's proxy to a port of a server's, as each of the client's outbound clusters
-// with an endpoint there sends it. It does not follow the client's listeners and routes: Call.Client has no steps. A
-// request without the address of its client gets the address of the client's proxy. The result is nil if no cluster of
-// the client has an endpoint at the port. m is the configuration of the client's proxy.
+// Direct follows a request from a client's proxy to a port of a server's. Each of the client's outbound clusters with
+// an endpoint at the port yields one Call for each such endpoint, sorted by cluster. Direct does not follow the
+// client's listeners and routes. So Call.Client only has Sent, which is the map r.Headers. A request without the
+// address of its client gets the address of the client's proxy. The result is nil if no cluster of the client has an
+// endpoint at the port. m is the configuration of the client's proxy.
 func (m *Messages) Direct(client, server Peer, port uint32, r Request) (all []Call) {
 	for _, name := range slices.Sorted(maps.Keys(m.clusters)) {
 		if strings.HasPrefix(name, "inbound|") {
@@ -111,7 +113,8 @@ func meets(all []Destination, addresses []string) (Destination, string) {
 	return Destination{}, ""
 }
 
-// hostPort divides host:port; an IPv6 address may lack brackets. For any other text, it returns the text and 0.
+// hostPort divides host:port. The brackets of an IPv6 address are removed, and may be missing. For any other text,
+// hostPort returns the text and 0.
 func hostPort(endpoint string) (string, uint32) {
 	at := strings.LastIndexByte(endpoint, ':')
 	if at < 0 {
@@ -203,8 +206,8 @@ func (c Call) Summary() string {
 	return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1)
 }
 
-// Confidence returns the confidence in the result of both walks, which is the lower one, and the doubts of both, sorted
-// and without repetitions. The caller owns the slice.
+// Confidence returns the lower confidence of both walks, and the doubts of both, sorted and without repetitions. The
+// doubts are nil if there are no doubts. The caller owns the slice.
 func (c Call) Confidence() (Confidence, []string) {
 	level, doubts := c.Client.Confidence, slices.Clone(c.Client.Doubts)
 	if c.Server != nil {

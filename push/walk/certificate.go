@@ -14,14 +14,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Secrets is a Held that also contains the proxy's secrets, such as Envoy's own dump. Private keys are not read.
+// Secrets is a Held (the configuration of one proxy) that also contains the proxy's secrets, such as Envoy's own dump.
+// Private keys are not read.
 type Secrets interface {
 	Held
 	// Secret returns the secret with a name; nil: the proxy does not hold it, or it is not known. It is read-only.
 	Secret(name string) *tlsv3.Secret
 }
 
-// maxChain and maxRoots bound the certificates that are parsed from one secret.
+// maxChain and maxRoots bound the number of certificates that are parsed from one secret.
 const (
 	maxChain = 10
 	maxRoots = 200

@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// IsGRPC reports whether Envoy treats a request as a gRPC request, which its content-type header decides. The names of
-// headers are in lower case.
+// IsGRPC reports whether Envoy treats a request as a gRPC request. Its content-type must be "application/grpc" or begin
+// with "application/grpc+". The names of headers are in lower case.
 func IsGRPC(headers map[string]string) bool {
 	const word = "application/grpc"
 	of := headers["content-type"]
 	return of == word || strings.HasPrefix(of, word+"+")
 }
 
-// GRPCStatus returns the gRPC status with which Envoy answers a gRPC request instead of an HTTP status. The HTTP status
-// is 200 then. Statuses without a counterpart become codes.Unknown.
+// GRPCStatus returns the gRPC status that Envoy sends to a gRPC client in place of an HTTP status. The answer then has
+// HTTP status 200. All statuses without a counterpart become codes.Unknown, also 200.
 func GRPCStatus(status int) codes.Code {
 	switch status {
 	case http.StatusBadRequest:

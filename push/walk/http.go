@@ -130,7 +130,7 @@ func (w *walker) httpFilter(f *hcmv3.HttpFilter, rc *routev3.RouteConfiguration,
 	return false
 }
 
-// unknown are parts of the names of filters whose decisions a walk cannot know.
+// unknown lists parts of the names of filters whose decisions a walk cannot know.
 var unknown = []string{"ratelimit", "rate_limit", "lua", "wasm", "ext_proc", "ext_authz", "golang", "oauth2", "basic_auth", "csrf"}
 
 // isUnknown reports whether a walk cannot know the decisions of a filter.

@@ -74,8 +74,9 @@ func (w *walker) disabled(p *listenerv3.ListenerFilterChainMatchPredicate) bool 
 	return false
 }
 
-// chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API): property by property, it keeps the
-// chains with the most specific match. If no chain matches, the result is the default filter chain, which may be nil.
+// chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API). For one property after the other, it
+// keeps the chains with the most specific match. If no chain matches, the result is the default filter chain, which may
+// be nil.
 func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	s := w.inspect(l)
 	left := l.GetFilterChains()

@@ -11,11 +11,11 @@ import (
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 )
 
-// ErrToken means that a text is not a JSON Web Token.
+// ErrToken means that a text is not a JSON Web Token. Only the number of its parts and its second part are checked.
 var ErrToken = errors.New("a token has three parts, and its second part is a JSON object in base64url")
 
-// Claims decodes the claims of a token, without verifying its signature. The only error is ErrToken. The caller owns
-// the map.
+// Claims decodes the claims of a token, without verifying its signature. Numbers are float64, as in encoding/json. The
+// only error is ErrToken. The caller owns the map, which is not nil without an error.
 func Claims(token string) (map[string]any, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -29,8 +29,8 @@ func Claims(token string) (map[string]any, error) {
 	return claims, nil
 }
 
-// Unsigned returns a token with the claims, which are not nil, and without a signature. It is for walks only: no proxy
-// accepts it. The error means that JSON cannot encode the claims.
+// Unsigned returns a token with the claims and without a signature. claims must not be nil. The token is for walks
+// only: no proxy accepts it. The error means that JSON cannot encode the claims.
 func Unsigned(claims map[string]any) (string, error) {
 	raw, err := json.Marshal(claims)
 	if err != nil {
@@ -40,7 +40,7 @@ func Unsigned(claims map[string]any) (string, error) {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(raw) + ".", nil
 }
 
-// The reasons for refusing a token that decide about the status or the order of reasons. Other reasons are free texts.
+// Some reasons for refusing a token are compared elsewhere, or occur in several places. Other reasons are free texts.
 const (
 	tokenMissing       = "no token"
 	tokenUnknownIssuer = "a token of another issuer"
@@ -112,7 +112,7 @@ func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, am
 }
 
 // requireAny returns the reason why the request satisfies none of the requirements; empty: it satisfies one. As in
-// Envoy, reasons about an existing token precede missing tokens.
+// Envoy, other reasons precede missing tokens and unknown issuers.
 func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, among []string) (why string) {
 	var named []string
 	for _, one := range all {
@@ -192,7 +192,8 @@ func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t tok
 	return why
 }
 
-// verify returns the reason why the tokens at the places of a provider are not valid; empty: all are valid.
+// verify returns the reason why the tokens at the places of a provider are not valid, or tokenMissing without tokens.
+// Empty means that all tokens are valid.
 func (w *walker) verify(c *jwtv3.JwtAuthentication, name string, audiences []string) string {
 	all := w.tokensAt(c.GetProviders()[name])
 	if len(all) == 0 {

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages implements Held and Secrets by decoded messages. The zero Messages is empty. Listeners keep the order of
-// Add. Of other resources with the same name, the last one added counts. It is not safe for concurrent use with Add.
+// Messages implements Held and Secrets by decoded messages. The zero Messages is empty and ready for use. Listeners
+// keep the order of Add. Of other resources with the same type and name, the last one added counts. Methods may run
+// concurrently, except with Add.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
@@ -49,19 +50,19 @@ func set[V any](of *map[string]V, name string, v V) {
 	(*of)[name] = v
 }
 
-// Listeners implements Held.
+// Listeners implements Held. It iterates over the added listeners, in the order of Add.
 func (m *Messages) Listeners() iter.Seq[*listenerv3.Listener] { return slices.Values(m.listeners) }
 
-// Secret implements Secrets.
+// Secret implements Secrets. It returns nil for an unknown name.
 func (m *Messages) Secret(name string) *tlsv3.Secret { return m.secrets[name] }
 
-// Route implements Held.
+// Route implements Held. It returns nil for an unknown name.
 func (m *Messages) Route(name string) *routev3.RouteConfiguration { return m.routes[name] }
 
-// Cluster implements Held.
+// Cluster implements Held. It returns nil for an unknown name.
 func (m *Messages) Cluster(name string) *clusterv3.Cluster { return m.clusters[name] }
 
-// Endpoints implements Held.
+// Endpoints implements Held. It returns nil for a cluster without an assignment.
 func (m *Messages) Endpoints(cluster string) *endpointv3.ClusterLoadAssignment {
 	return m.endpoints[cluster]
 }

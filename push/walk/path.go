@@ -6,8 +6,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// normalised returns a path as a connection manager normalises it: escaped slashes, dot segments and repeated slashes,
-// each by the manager's settings. It returns false for a path that the manager refuses.
+// normalised returns a path as a connection manager normalises it. The settings of the manager decide about escaped
+// slashes, dot segments and repeated slashes. It returns false for a path that the manager refuses.
 func normalised(text string, m *hcmv3.HttpConnectionManager) (string, bool) {
 	if strings.Contains(text, "#") {
 		return "", false

@@ -34,7 +34,7 @@ func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 	return on
 }
 
-// acceptsRest reports whether the rest of a route's match accepts the request: the parts that Matches ignores. Parts
+// acceptsRest reports whether the parts of a route's match that the method matches ignores accept the request. Parts
 // that a walk cannot decide lower the confidence.
 func (w *walker) acceptsRest(route *routev3.Route) bool {
 	m := route.GetMatch()
@@ -69,8 +69,8 @@ func (on selected) disables(filter string) bool {
 
 var withPort = regexp.MustCompile(`:[0-9]+$`)
 
-// virtualHost selects the virtual host by its domains: an exact one, else the longest *.suffix, else the longest
-// prefix.*, else *.
+// virtualHost selects the virtual host by its domains; nil: no domain matches. An exact domain precedes the longest
+// *.suffix, which precedes the longest prefix.*, which precedes *.
 func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHost {
 	host := strings.ToLower(w.Headers[":authority"])
 	if rc.GetIgnorePortInHostMatching() {
@@ -213,7 +213,7 @@ func stringMatches(m *matcherv3.StringMatcher, value string) bool {
 }
 
 // fullMatch reports whether a regular expression in RE2 syntax matches the whole value. An invalid expression matches
-// nothing: Envoy refuses a resource with such an expression.
+// nothing, because Envoy refuses a resource with such an expression.
 func fullMatch(pattern, value string) bool {
 	re, err := regexp.Compile(`^(?:` + pattern + `)$`)
 	return err == nil && re.MatchString(value)

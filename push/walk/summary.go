@@ -52,7 +52,8 @@ func (r Result) elsewhere() string {
 }
 
 // String returns the name of the cluster, its weight if the route is weighted, and its number of endpoints. For a
-// cluster without endpoints it states the failure, or how the proxy obtains the address.
+// missing or empty cluster it states the failure. For a cluster without an endpoint list it states how the proxy
+// obtains the address.
 func (d Destination) String() string {
 	text := d.Cluster
 	if d.Weight > 0 {
@@ -95,9 +96,10 @@ func (r Result) Deciding() (xds.Type, string) {
 }
 
 // AddressOf returns the IP address to which a client of a host connects at a port, according to the proxy's listeners.
-// It is the address of the listener at the port that forwards bytes to the host, as the listeners of TCP services do.
-// Without such a listener, if no traffic is redirected to the proxy (it has no listener virtualOutbound), it is the
-// address of the last outbound listener at the port. Otherwise it is empty. Listeners at 0.0.0.0 or :: are ignored.
+// It is the address of the first listener at the port that forwards bytes to the host, as the listeners of TCP services
+// do. Without such a listener, the result depends on the redirection of traffic. If no traffic is redirected to the
+// proxy (it has no listener virtualOutbound), the result is the address of the last outbound listener at the port.
+// Otherwise it is "". It is also "" if there is no such listener. Listeners at 0.0.0.0 or :: are ignored.
 func AddressOf(held Held, host string, port uint32) string {
 	redirected, found := false, ""
 	for l := range held.Listeners() {

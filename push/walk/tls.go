@@ -88,16 +88,19 @@ func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 
 // Upstream is the transport security that a proxy uses towards the endpoints of a cluster.
 type Upstream struct {
-	// Mode is plain, tls, or mtls (that of the mesh). If endpoints differ, it has several of these words, joined by
-	// "or".
+	// Mode is plain, tls, or mtls (that of the mesh). If endpoints differ, it has several of these words, sorted
+	// and joined by " or ". The other fields are then those of one endpoint with TLS.
 	Mode string
 	// SNI is the server name that the proxy sends, and Root the name of the secret with the accepted authorities. Each
-	// is empty if the configuration does not state it.
+	// is "" if the configuration does not state it.
 	SNI, Root string
-	Names     []string // names that a server's certificate may have; nil: any name
+	// Names are the names that a server's certificate may have; nil: any name. They may be patterns, such as "prefix*",
+	// "*suffix" or "regex EXPRESSION".
+	Names []string
 }
 
-// upstream returns the transport security of a cluster: of all endpoints together, and of each endpoint by its address.
+// upstream returns the transport security of a cluster for all endpoints together, and for each endpoint by its
+// address.
 func upstream(c *clusterv3.Cluster, cla *endpointv3.ClusterLoadAssignment) (Upstream, map[string]Upstream) {
 	of := map[string]Upstream{}
 	var modes []string

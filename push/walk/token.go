@@ -17,7 +17,7 @@ const skew = time.Minute
 // token is a token of a request, with the name of the header that contained it; empty: a parameter or cookie.
 type token struct{ text, header string }
 
-// tokensAt returns the tokens at the places of a provider: its headers, parameters and cookies.
+// tokensAt returns the tokens in the headers, parameters and cookies that a provider states.
 func (w *walker) tokensAt(p *jwtv3.JwtProvider) (all []token) {
 	headers, params := p.GetFromHeaders(), p.GetFromParams()
 	if len(headers)+len(params)+len(p.GetFromCookies()) == 0 { // Envoy's default places

@@ -1,11 +1,11 @@
 // Package walk follows one connection and its request (a walk) through the configuration of a proxy, and returns the
-// decisions of Envoy: the listener, the filter chain, the policies, the virtual host, the route, the cluster and the
-// endpoints.
+// decisions of Envoy. It decides about the listener, the filter chain, the policies, the virtual host, the route, the
+// cluster and the endpoints.
 //
 // A walk is a pure function of Envoy's messages and of a Request. It does not read the objects from which the messages
 // were made, nor state that only Envoy has (ejected endpoints, open connections). Tokens are decoded and not verified.
-// Result.Confidence states whether such facts could change the answer. The scenes of cmd/internal/scene print walks;
-// TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
+// Result.Confidence states whether such facts could change the answer. TestWalksMatchEnvoy of push/plan compares random
+// walks with a real Envoy.
 //
 // Owns: nothing.  Reads: the resources that a Held returns.  Never: changes them; the snapshot; a clock.
 package walk
@@ -31,13 +31,13 @@ import (
 
 // Held is the configuration of one proxy. The results are read-only: a walk does not change them.
 type Held interface {
-	// Listeners iterates over all listeners. Of several that match a connection, a walk uses the first.
+	// Listeners iterates over all listeners. Of several at the address of a connection, a walk uses the first.
 	Listeners() iter.Seq[*listenerv3.Listener]
 	// Route returns the route configuration with a name; nil: the proxy does not hold it.
 	Route(name string) *routev3.RouteConfiguration
 	// Cluster returns the cluster with a name; nil: the proxy does not hold it.
 	Cluster(name string) *clusterv3.Cluster
-	// Endpoints returns the assignment of a cluster; nil: the proxy does not hold it.
+	// Endpoints returns the endpoint assignment of the cluster with a name; nil: the proxy does not hold it.
 	Endpoints(cluster string) *endpointv3.ClusterLoadAssignment
 }
 
@@ -48,7 +48,8 @@ type Request struct {
 	Scheme string
 	// Name is the host of the URL. A client that speaks TLS outside of the mesh's mTLS sends it as SNI.
 	Name string
-	// Address and Port are the destination of the connection: an IP address with a port, or unix:// with a path.
+	// Address and Port are the destination of the connection. Address is an IP address, or unix:// and a path, for
+	// which Port is ignored.
 	Address string
 	Port    uint32
 	// From is the IP address of the client. Peer is the IP address of a load balancer that states From by the PROXY
@@ -59,13 +60,14 @@ type Request struct {
 	Identity string
 	// ServerName is the SNI of a client that uses the mesh's mTLS; empty: it sends no SNI.
 	ServerName string
-	// Certificate is the name in the certificate of a client outside of the mesh's mTLS: its first URI, else its first
-	// DNS name, else its subject. A walk assumes that a server accepts the certificate. Empty: the client has no
-	// certificate.
+	// Certificate is the name in the certificate of a client outside of the mesh's mTLS. The name is the first URI,
+	// else the first DNS name, else the subject. A walk assumes that a server accepts the certificate. Empty: the
+	// client has no certificate.
 	Certificate string
 	// Time is the time at which the validity of tokens and certificates is checked. With the zero Time, all are valid.
 	Time time.Time
-	// Headers have lower-case names. They include the pseudo headers :method, :authority, :scheme and :path.
+	// Headers have lower-case names. They include the pseudo headers :method, :authority, :scheme and :path. The
+	// map must not be nil.
 	Headers map[string]string
 }
 
@@ -73,7 +75,8 @@ type Request struct {
 type Direction uint8
 
 const (
-	// Outbound connections are opened by the workload, and redirected to the proxy.
+	// Outbound connections are opened by the proxy's own workload. They are redirected to the proxy if it has the
+	// listener virtualOutbound.
 	Outbound Direction = iota
 	// Inbound connections are opened by others, to the workload or to a gateway.
 	Inbound
@@ -93,26 +96,27 @@ type Outcome uint8
 const (
 	// Unserved means that no listener serves the address.
 	Unserved Outcome = iota
-	// Closed means that the proxy closes the connection: no filter chain matches, the handshake fails, or a policy
-	// refuses it.
+	// Closed means that the proxy closes the connection. For example, no filter chain matches, the handshake fails,
+	// or a policy refuses the connection.
 	Closed
 	// Waiting means that the proxy holds the request until a route configuration arrives.
 	Waiting
-	// Answered means that the proxy itself answers, with Result.Status or Result.GRPC.
+	// Answered means that the proxy itself answers, with Result.Status, and for gRPC with Result.GRPC.
 	Answered
-	// Forwarded means that the request, or the bytes of the connection, go to one of Result.To.
+	// Forwarded means that the request, or the bytes of the connection, go to one of Result.To. If Reach of the
+	// destination is Missing or Empty, or if To is empty, the request fails with 503 or the connection is closed.
 	Forwarded
 )
 
-// Confidence states which facts the answer of a walk depends on. Of several, the greatest value applies, which is the
+// Confidence states on which facts the answer of a walk depends. Of several values, the greatest applies, which is the
 // lowest confidence.
 type Confidence uint8
 
 const (
 	// Certain means that the configuration alone decides.
 	Certain Confidence = iota
-	// Likely means that facts which a walk does not read may change the answer: Envoy's state, such as ejected
-	// endpoints, or the signature of a token.
+	// Likely means that facts which a walk does not read may change the answer. Examples are ejected endpoints, the
+	// choice by weights, and the signature of a token.
 	Likely
 	// Possible means that something outside of the configuration decides, such as an authorization service or an
 	// extension.
@@ -125,7 +129,7 @@ func (c Confidence) String() string { return [...]string{"certain", "likely", "p
 // Step is one decision of the proxy.
 type Step struct {
 	// Type and Resource name the xDS resource that decides. Resource is empty if the resource is that of the step
-	// before.
+	// before. Type then has no meaning.
 	Type     xds.Type
 	Resource string
 	// Text is one line, without a newline. It may contain unprintable characters of the configuration or the request.
@@ -137,15 +141,16 @@ type Destination struct {
 	Cluster string // name
 	// Weight is the weight of the cluster in a weighted route; 0 for the only cluster, and for a mirror.
 	Weight uint32
-	// Reach states where requests to the cluster arrive. With Addressed, Endpoints lists the addresses of all endpoints
-	// that may receive the request, sorted.
+	// Reach states where requests to the cluster arrive. With Addressed, Endpoints lists the addresses of all
+	// endpoints that may receive the request, sorted. An address is host:port or the path of a Unix socket.
+	// Otherwise Endpoints is nil.
 	Reach     Reach
 	Endpoints []string
 	// TLS is the transport security towards the endpoints. byEndpoint has the transport security of each endpoint.
 	TLS        Upstream
 	byEndpoint map[string]Upstream
-	// connection is true if bytes are forwarded; a failure then closes the connection. grpc is true if a failure is a
-	// gRPC status.
+	// connection is true if bytes are forwarded, so that a failure closes the connection. grpc is true if a failure
+	// is a gRPC status.
 	connection, grpc bool
 }
 
@@ -155,9 +160,9 @@ type Reach uint8
 const (
 	// Addressed means that the requests arrive at endpoints.
 	Addressed Reach = iota
-	// Missing means that the proxy does not hold the cluster, so it answers 503.
+	// Missing means that the proxy does not hold the cluster, so it answers 503 or closes the connection.
 	Missing
-	// Empty means that no endpoint may receive a request, so the proxy answers 503.
+	// Empty means that no endpoint may receive a request, so the proxy answers 503 or closes the connection.
 	Empty
 	// Original means that the requests arrive at the address to which the client has connected.
 	Original
@@ -169,7 +174,7 @@ const (
 type Result struct {
 	Steps   []Step // in order
 	Outcome Outcome
-	// Status is the HTTP status that the proxy itself answers; 0: it does not answer.
+	// Status is the HTTP status with which the proxy itself answers if Outcome is Answered; otherwise 0.
 	Status int
 	// GRPC is the gRPC status with which the proxy itself answers. A gRPC client gets it in place of Status. nil: the
 	// proxy does not answer with a gRPC status.
@@ -196,9 +201,10 @@ type Result struct {
 	// clause each.
 	Confidence Confidence
 	Doubts     []string
-	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded.
+	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded,
+	// and otherwise Certain.
 	Admission Confidence
-	// listening has the ports of the proxy's listeners, if none of them serves the address.
+	// listening has the ports of the proxy's listeners, if no listener serves the address.
 	listening []uint32
 }
 
@@ -214,8 +220,9 @@ type walker struct {
 	result   Result
 }
 
-// Walk follows a request from its connection on. It has no errors: a part of a configuration that it does not know
-// becomes a step and a doubt. It changes neither held nor request.
+// Walk follows a request from its connection on, and returns the decisions. It has no errors. Parts of the
+// configuration that it recognises as undecidable, such as an authorization service, become steps and doubts. Walk
+// changes neither held nor request.
 func Walk(held Held, direction Direction, request Request) Result {
 	w := &walker{Held: held, Request: request}
 	w.enter(direction)

@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. The trust domain is that of the
-// clients that the proxy's listeners accept; cluster.local if no listener states a trust domain.
+// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. This is the first trust domain of
+// clients that a listener of the proxy states. It is cluster.local if no listener states a trust domain.
 func (m *Messages) Identity(namespace, account string) string {
 	domain := "spiffe://cluster.local/"
 	for _, l := range m.listeners {
@@ -40,8 +40,8 @@ func (m *Messages) Identity(namespace, account string) string {
 	return domain + "ns/" + namespace + "/sa/" + account
 }
 
-// Ports returns the ports at which others reach the workload or the gateway, sorted and without repetitions; nil if
-// there are no such ports.
+// Ports returns the ports at which others reach the workload or the gateway, sorted and without repetitions; nil: there
+// are no such ports. The caller owns the slice.
 func (m *Messages) Ports() (all []uint32) {
 	virtual := slices.IndexFunc(m.listeners, func(l *listenerv3.Listener) bool { return l.GetName() == xds.VirtualInbound })
 	inbound := slices.ContainsFunc(m.listeners, isInbound)
@@ -70,7 +70,7 @@ func isInbound(l *listenerv3.Listener) bool {
 }
 
 // Named returns the SPIFFE IDs that the proxy's policies state exactly, and those of the servers that its clusters
-// expect, sorted and without repetitions. The caller owns the slice.
+// expect. They are sorted and without repetitions. The caller owns the slice.
 func (m *Messages) Named() []string {
 	seen := map[string]bool{}
 	add := func(matcher *matcherv3.StringMatcher) {
@@ -103,7 +103,7 @@ func (m *Messages) Named() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// eachName calls f for each matcher of a certificate name in a principal; the matcher may be nil.
+// eachName calls f for each matcher of a certificate name in a principal. The matcher may be nil.
 func eachName(p *rbacv3.Principal, f func(*matcherv3.StringMatcher)) {
 	for _, one := range slices.Concat(p.GetAndIds().GetIds(), p.GetOrIds().GetIds()) {
 		eachName(one, f)

@@ -2,9 +2,9 @@ package xds
 
 import "slices"
 
-// Caps are the capabilities of a proxy. There is a bit for each extension that Navarch may send, and bits for
-// properties of the proxy's agent and bootstrap. An extension that the proxy does not list in node.extensions is never
-// sent to the proxy, because Envoy would refuse the whole listener ("Didn't find a registered implementation").
+// Caps are the capabilities of a proxy, a set of bits. There is a bit for each extension that Navarch may send, and
+// bits for properties of the proxy's agent and bootstrap. Navarch sends an extension only to proxies with the bit of
+// the extension. Otherwise Envoy would refuse the whole listener ("Didn't find a registered implementation").
 type Caps uint64
 
 // The capabilities. A capability without a comment stands for the extension of Envoy with a name like its own
@@ -111,8 +111,8 @@ var extensions = map[string]Caps{
 	"envoy.clusters.dynamic_forward_proxy":       CapDynamicForward,
 }
 
-// StockCaps are the capabilities of a stock Envoy, without Istio's own extensions. A proxy that lists no extensions at
-// all is treated as having StockCaps, for example an offline node file or a test client.
+// StockCaps are the capabilities of a stock Envoy, without Istio's own extensions. A proxy whose node lists no
+// extensions at all counts as having StockCaps, for example an offline node file or a test client.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |

@@ -16,7 +16,7 @@ type Listening struct {
 // Families are the IP families of a proxy's own addresses.
 type Families uint8
 
-// The Families. IPv4Only is also the value for a proxy without a known address.
+// The values of Families. IPv4Only is also the value for a proxy without a known address.
 const (
 	IPv4Only Families = iota
 	IPv6Only
@@ -26,19 +26,19 @@ const (
 // byFamily maps Families to addresses with the same meaning. The first address of a list is used in names of listeners.
 type byFamily map[Families][]string
 
-// wildcards and loopbacks are addresses of listeners; sources are source addresses of connections to the proxy's own
+// wildcards and loopbacks are addresses of listeners. sources are source addresses of connections to the proxy's own
 // workload.
 var (
 	wildcards = byFamily{IPv4Only: {"0.0.0.0"}, IPv6Only: {"::"}, BothFamilies: {"0.0.0.0", "::"}}
 	loopbacks = byFamily{IPv4Only: {"127.0.0.1"}, IPv6Only: {"::1"}, BothFamilies: {"127.0.0.1", "::1"}}
-	// Istio's addresses: the rules of redirection exclude connections from these source addresses.
+	// These are Istio's addresses. The rules of redirection exclude connections from these source addresses.
 	sources = byFamily{IPv4Only: {"127.0.0.6"}, IPv6Only: {"::6"}, BothFamilies: {"127.0.0.6", "::6"}}
 )
 
-// Wildcard returns the address of a listener for all of the proxy's addresses: 0.0.0.0, or :: for IPv6Only.
+// Wildcard returns the first address of a listener for all of the proxy's addresses: 0.0.0.0, or :: for IPv6Only.
 func (f Families) Wildcard() string { return wildcards[f][0] }
 
-// Loopback returns the address of a listener for the proxy's own workload alone: 127.0.0.1, or ::1 for IPv6Only.
+// Loopback returns the first address of a listener for the proxy's own workload alone: 127.0.0.1, or ::1 for IPv6Only.
 func (f Families) Loopback() string { return loopbacks[f][0] }
 
 // Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies the
@@ -52,5 +52,6 @@ func (f Families) Also(address string) []string {
 	return nil
 }
 
-// Sources returns the source addresses of the proxy's connections to its own workload, one per family.
+// Sources returns the source addresses of the proxy's connections to its own workload, one per family. The caller owns
+// the slice.
 func (f Families) Sources() []string { return slices.Clone(sources[f]) }

@@ -13,9 +13,10 @@ type mention struct {
 	guards bool // the result of Guards
 }
 
-// Names reports whether a string field of the body equals name, which is the name of a cluster or a secret. It returns
-// false for names that look like a host, an address, a path or a type URL (MayName), because route configurations
-// contain many such strings. It returns false for a nil Resource.
+// Names reports whether a string field of the body equals name, which is the name of a cluster or a secret. It decodes
+// without a schema, so a field of bytes counts too. It returns false for names that look like a host, an address, a
+// path or a type URL (MayName), because route configurations contain many such strings. It returns false for a nil
+// Resource.
 func (r *Resource) Names(name string) bool {
 	if r == nil {
 		return false
@@ -112,9 +113,9 @@ func collect(message []byte, depth int, found func(string)) {
 // maxNamed is the maximum length of a name that is found, in bytes.
 const maxNamed = 512
 
-// MayName reports whether Names can find a name. Such a name has 1 to 512 bytes of printable ASCII without spaces, and
-// satisfies one of these conditions: it contains "|" or "://", it begins with "outbound_." as the names of SNICluster
-// do, or it contains none of the characters "./:*", which hosts, addresses, paths and type URLs contain.
+// MayName reports whether Names can find a name. Such a name has 1 to 512 bytes of printable ASCII without spaces. It
+// must also contain "|" or "://", begin with "outbound_." as the names of SNICluster do, or lack the characters "./:*".
+// Hosts, addresses, paths and type URLs contain one of these characters.
 func MayName(name string) bool { return mayName([]byte(name)) }
 
 // mayName implements MayName.

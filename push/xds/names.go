@@ -8,23 +8,23 @@ import (
 
 // These are Istio's names of resources, on which EnvoyFilters, dashboards and istioctl rely. They never change.
 const (
-	BlackHole          = "BlackHoleCluster"
-	Passthrough        = "PassthroughCluster"
-	InboundPassthrough = "InboundPassthroughCluster"
+	BlackHole          = "BlackHoleCluster"          // cluster that forwards no connections
+	Passthrough        = "PassthroughCluster"        // cluster of the original destinations of outbound connections
+	InboundPassthrough = "InboundPassthroughCluster" // cluster of the original destinations of inbound connections
 	// AllowAnyDynamic is the cluster for plain HTTP to unknown hosts whose names the proxy resolves (istio:
 	// https://github.com/istio/istio/pull/59802).
 	AllowAnyDynamic        = "AllowAnyDynamicDNSCluster"
-	VirtualOutbound        = "virtualOutbound"
-	VirtualInbound         = "virtualInbound"
-	OutboundBlackHoleChain = "virtualOutbound-blackhole"
-	OutboundCatchAllChain  = "virtualOutbound-catchall-tcp"
-	OutboundCatchAllHTTP   = "virtualOutbound-catchall-http"
-	InboundBlackHoleChain  = "virtualInbound-blackhole"
-	AllowAny               = "allow_any"
-	AllowAnyByName         = "allow_any_dynamic_dns" // virtual host whose requests go to AllowAnyDynamic
-	BlockAll               = "block_all"
-	PassthroughChain       = "PassthroughFilterChain"
-	HTTPProxy              = "http_proxy" // route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
+	VirtualOutbound        = "virtualOutbound"               // listener of redirected outbound connections
+	VirtualInbound         = "virtualInbound"                // listener of redirected inbound connections
+	OutboundBlackHoleChain = "virtualOutbound-blackhole"     // filter chain
+	OutboundCatchAllChain  = "virtualOutbound-catchall-tcp"  // filter chain
+	OutboundCatchAllHTTP   = "virtualOutbound-catchall-http" // filter chain
+	InboundBlackHoleChain  = "virtualInbound-blackhole"      // filter chain
+	AllowAny               = "allow_any"                     // virtual host that lets requests to unknown hosts pass
+	AllowAnyByName         = "allow_any_dynamic_dns"         // virtual host whose requests go to AllowAnyDynamic
+	BlockAll               = "block_all"                     // virtual host that refuses requests to unknown hosts
+	PassthroughChain       = "PassthroughFilterChain"        // filter chain
+	HTTPProxy              = "http_proxy"                    // route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
 	// LocalCluster is the cluster of the proxy's own workload, for bootstraps that have it (CapSelfDiscovery; istio:
 	// pilot/pkg/xds).
 	LocalCluster = "local_cluster"
@@ -35,8 +35,8 @@ const (
 func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
 
 // FileAuthorities returns the name of the secret with CAs of peers that an agent reads from a file (CapFileSecrets).
-// certificates is the path of the file; "system" stands for the machine's CAs. revoked is the file with the CAs'
-// revocation lists, for agents with CapFileLists; empty: there are no lists.
+// certificates is the path of the file, or "system" for the machine's CAs. revoked is the path of the file with the
+// CAs' revocation lists, for agents with CapFileLists; empty: there are no lists.
 func FileAuthorities(certificates, revoked string) string {
 	if revoked != "" {
 		revoked = "~" + revoked
@@ -50,14 +50,15 @@ const FaultFilter = "envoy.filters.http.fault"
 // These names are fixed by Istio's bootstrap for proxyless gRPC applications (pilot/pkg/networking/grpcgen,
 // pkg/istio-agent/grpcxds).
 const (
-	// ServerListener and the server's address make the name of the listener that a gRPC server requests.
+	// ServerListener is the start of the name of the listener that a gRPC server requests. The server's address,
+	// host:port, follows.
 	ServerListener = "xds.istio.io/grpc/lds/inbound/"
 	// CertificateProvider is the instance name of the bootstrap's plugin that provides the application's certificate
 	// and roots.
 	CertificateProvider = "default"
 )
 
-// IsOutbound reports whether a name has the form of OutboundCluster.
+// IsOutbound reports whether a name has the form of OutboundCluster. It does not check the port.
 func IsOutbound(cluster string) bool {
 	return strings.HasPrefix(cluster, "outbound|") && strings.Count(cluster, "|") == 3
 }
@@ -90,8 +91,9 @@ func (c ClusterName) String() string { return OutboundCluster(c.Port, c.Subset, 
 // InboundCluster returns the name inbound|port||.
 func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
 
-// ParseCluster parses the name direction|port|subset|host of a cluster. ok is false if the name has fewer parts, or if
-// the port is not a number of 16 bits; the other results are not to be used then. host is all of the rest.
+// ParseCluster parses the name direction|port|subset|host of a cluster. host is the rest after the third "|". ok is
+// false if the name has fewer than four parts, or if the port is not a number of 16 bits. The other results must not be
+// used then.
 func ParseCluster(name string) (direction string, port uint32, subset, host string, ok bool) {
 	parts := strings.SplitN(name, "|", 4)
 	if len(parts) != 4 {
@@ -101,7 +103,7 @@ func ParseCluster(name string) (direction string, port uint32, subset, host stri
 	return parts[0], uint32(n), parts[2], parts[3], err == nil
 }
 
-// ListenerName returns the name bind_port: 0.0.0.0_80, 10.96.0.11_9000.
+// ListenerName returns the name bind_port, such as 0.0.0.0_80 or 10.96.0.11_9000.
 func ListenerName(bind string, port uint32) string { return fmt.Sprintf("%s_%d", bind, port) }
 
 // VirtualHost returns the name host:port.

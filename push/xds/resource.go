@@ -21,11 +21,11 @@ type Hash [16]byte
 // `virtual_hosts` of a RouteConfiguration. It is immutable. push/pool ensures that fragments with equal content are the
 // same pointer.
 type Fragment struct {
-	Name  string // name by which Replaced pairs fragments, as of a virtual host; empty: Parts have names
+	Name  string // name by which Resource.Replaced pairs fragments; empty: the names of Parts are used, if there are Parts
 	Bytes []byte // encoded fields, with their tags
 	Hash  Hash   // hash of Bytes; a fragment without bytes has any hash
-	// Parts are the fragments from which this fragment was joined; nil: it was not joined. The references keep the
-	// parts in their pool.
+	// Parts are the fragments from which this fragment was joined; nil: the fragment was not joined. The references
+	// keep the parts in their pool.
 	Parts []*Fragment
 	// Needs are the resources that Envoy requests after a resource with this fragment.
 	Needs []Ref
@@ -39,16 +39,17 @@ type Ref struct {
 	Name string
 }
 
-// Resource is one resource, which is encoded once and shared by every stream that sends it. It is immutable. The body
-// is the encoded message, as a rope: a head followed by fragments. Their concatenation is a message, since each
-// fragment has whole protobuf fields.
+// Resource is one resource, which is encoded once and shared by every stream that sends the resource. It is immutable,
+// and its methods except With are safe for concurrent use. The body is the encoded message, as a rope, which is a head
+// followed by fragments. Their concatenation is a message, since each fragment has whole protobuf fields.
 type Resource struct {
 	Type Type
 	Name string
 	// Version is a hash of the body in hexadecimal, which is equal on every replica. For a rope it is a hash of the
-	// hashes of the head and the fragments. EncodeAs sets another version.
+	// hashes of the head and the fragments. EncodeAs and Restored set the caller's version.
 	Version string
-	// Needs are the resources that Envoy requests after this resource: a cluster's endpoints, a listener's routes.
+	// Needs are the resources that Envoy requests after this resource, such as a cluster's endpoints or a listener's
+	// routes.
 	Needs []Ref
 	// Secrets are the names of the secrets for which Envoy waits while it warms a cluster. They come from the control
 	// plane or from the proxy's agent.
@@ -58,9 +59,9 @@ type Resource struct {
 	WarmsUnseen bool
 	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
 	Confidential bool
-	// StandIn is sent instead of this version to a client that has refused this version, or from which this version
-	// is withheld, if the client has no earlier good version. nil: nothing is sent to such clients. Configurations
-	// for which listeners wait without limit have a StandIn (push/build/extension).
+	// StandIn is sent instead of this version to a client without an earlier good version, if the client has
+	// refused this version or if this version is withheld from the client. nil: nothing is sent to such clients.
+	// Configurations for which listeners wait without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
 	standsIn bool // the resource is the StandIn of another resource
@@ -89,8 +90,8 @@ func (r *Resource) With(standIn *Resource) *Resource {
 // StandsIn reports whether the resource is the StandIn of another resource. It returns false for nil.
 func (r *Resource) StandsIn() bool { return r != nil && r.standsIn }
 
-// flattenAbove is the number of fragments from which on a resource is copied into one slice when it is first sent.
-// Writing hundreds of pieces for each stream costs more than one copy for all streams.
+// flattenAbove is the smallest number of fragments with which a resource is copied into one slice when it is first
+// sent. Writing hundreds of pieces for each stream costs more than one copy for all streams.
 const flattenAbove = 32
 
 // deterministic are the options of every encoding, by which equal messages make equal bytes.
@@ -110,12 +111,14 @@ func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Res
 	return encode(t, name, version, m, needs)
 }
 
-// Restored returns a resource from a report, without verifying it. Tools show it; it must never be sent. It keeps body.
+// Restored returns a resource from a report, without verifying the report. The resource is for tools that show it, and
+// must never be sent. It keeps body, which must not change afterwards.
 func Restored(t Type, name, version string, body []byte) *Resource {
 	return &Resource{Type: t, Name: name, Version: version, head: body, size: len(body)}
 }
 
-// VersionOf returns a version for EncodeAs: a hash of parts, none of which may be secret. Each part is public or a MAC.
+// VersionOf returns a version for EncodeAs, which is a hash of the parts in 32 hexadecimal digits. Each part must be
+// public or a MAC.
 func VersionOf(parts ...[]byte) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -125,8 +128,9 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource of type Unknown, whose type is not one of Envoy's. The body is a copy of the message in
-// body. It fails if the name or the type URL is not valid UTF-8, or if the type URL is empty.
+// EncodeAny makes a resource of type Unknown, whose type is not one of Envoy's. The body of the resource is a copy of
+// the encoded message in the argument body, which must not be nil. EncodeAny fails if the name or the type URL is not
+// valid UTF-8, or if the type URL is empty.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -184,8 +188,7 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
 // EncodeRope makes a resource of a head message and fragments, which follow the head on the wire in the order of tail.
-// It keeps the slice tail, which must not change afterwards. So an edit of one virtual host among thousands copies no
-// list. It fails only if a string of head is not valid UTF-8.
+// It keeps the slice tail, which must not change afterwards. It fails only if a string of head is not valid UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
@@ -221,7 +224,7 @@ func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	return r
 }
 
-// EncodeFragment encodes a message as one field of an outer message; number is the number of the field. It fails only
+// EncodeFragment encodes a message as one field of an outer message. number is the number of the field. It fails only
 // if a string is not valid UTF-8.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
@@ -243,9 +246,10 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment encodes a message as one field of an outer message, as EncodeFragment does. The elements of the
-// repeated field `field` are encoded already: they are the parts, in order (EncodePart). m has the other fields. The
-// bytes equal those of encoding the whole message. It fails only if a string of m is not valid UTF-8.
+// JoinFragment encodes a message as one field of an outer message, as EncodeFragment does. The parts are the encoded
+// elements of the repeated field `field`, in order (EncodePart). m has the other fields. The bytes equal those of
+// encoding the whole message. The result keeps the slice parts, which must not change afterwards. JoinFragment fails
+// only if a string of m is not valid UTF-8.
 func JoinFragment(
 	name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment,
 ) (*Fragment, error) {
@@ -325,7 +329,7 @@ func (r *Resource) segments(wire [][]byte) [][]byte {
 }
 
 // Delta returns the resource as one field `resources` (number 2) of a DeltaDiscoveryResponse. The result is slices to
-// send in order. It is made at the first call, shared and read-only.
+// send in order. The result is made at the first call, shared and read-only.
 func (r *Resource) Delta() [][]byte {
 	r.flatten.Do(func() { r.wire = r.encodeDelta() })
 	return r.wire
@@ -356,7 +360,7 @@ func (r *Resource) encodeDelta() [][]byte {
 }
 
 // State returns the resource as one field `resources` (number 2, an Any) of a state-of-the-world DiscoveryResponse. The
-// result is slices to send in order. Their bytes are shared and read-only; the outer slice is the caller's.
+// result is slices to send in order. Their bytes are shared and read-only. The caller owns the outer slice.
 func (r *Resource) State() [][]byte {
 	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)

@@ -27,10 +27,10 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Replaced compares r with an earlier version of the resource (before). It iterates over the fragments that differ
-// from the earlier fragment of the same name. It yields the new and the old fragment. Joined fragments without a name
-// are compared part by part. If before is nil, it yields nothing. The cost is a comparison of pointers for each
-// fragment, and for each part of joined fragments that differ.
+// Replaced compares r with an earlier version of the resource (before). It iterates over the fragments that differ from
+// the earlier fragment of the same name, and yields the new and the old fragment. Fragments whose name before does not
+// have are left out. Joined fragments without a name are compared part by part. If before is nil, Replaced yields
+// nothing. The cost grows with the number of fragments.
 func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	return func(yield func(now, was *Fragment) bool) {
 		if before == nil {
@@ -73,8 +73,8 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 }
 
 // Apart returns the bodies of before (was) and r (now), two versions of a resource, without the fragments that both
-// have. Neither may be nil; the results are the caller's. The cost is proportional to the number of fragments, and to
-// the size of those that differ.
+// have. Neither r nor before may be nil. The caller owns the results. The cost is proportional to the number of
+// fragments, and to the size of those that differ.
 func (r *Resource) Apart(before *Resource) (was, now []byte) {
 	both := map[*Fragment]bool{}
 	for _, f := range before.tail {

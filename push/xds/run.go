@@ -12,7 +12,7 @@ import (
 // resource, so that all streams that send the sequence share it. Runs and lists of runs are immutable.
 type run struct {
 	set  []*Resource
-	wire mem.Buffer // nil: the sequence was sent once; it is encoded when it is sent again
+	wire mem.Buffer // nil: the sequence was sent once, and is encoded when it is sent again
 	size int        // length of the encoding in bytes
 }
 
@@ -29,8 +29,8 @@ const (
 )
 
 // Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set. size is the
-// length of all pieces in bytes; an empty set has no pieces. The pieces are shared and read-only; the slice belongs to
-// the caller. Pack keeps no reference to set. Safe for concurrent use.
+// length of all pieces in bytes. An empty set has no pieces. The pieces are shared and read-only, and the caller owns
+// the slice. Pack keeps no reference to set. It is safe for concurrent use.
 func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	if len(set) == 1 {
 		return slices.Clone(set[0].Buffers()), set[0].WireSize()

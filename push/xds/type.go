@@ -5,15 +5,15 @@
 //
 // # Responses
 //
-// Resources that follow one another in a response are encoded as one piece of up to 64 KB. All streams that send the
-// same sequence share the piece (run.go). A whole type is sent layer by layer. So the resources of one zone or workload
-// do not interrupt sequences that all proxies have in common (manifest.Stack.Layers).
+// Resources that follow one another in a response are encoded as one piece of up to 64 KiB, if they are small. All
+// streams that send the same sequence share the piece (run.go). A whole type is sent layer by layer. So the resources
+// of one zone or workload do not interrupt sequences that all proxies have in common (manifest.Stack.Layers).
 package xds
 
 // Type is a resource type. push/delta determines the order in which types are sent (compose.go).
 type Type uint8
 
-// The types that Navarch serves.
+// The types of Envoy's resources that Navarch serves.
 const (
 	Cluster Type = iota
 	Endpoint
@@ -24,7 +24,7 @@ const (
 	NumTypes  // the number of types; not a type
 )
 
-// Unknown stands for types that Navarch does not serve.
+// Unknown stands for all other types, such as those of resources for agents.
 const Unknown = NumTypes
 
 // types has the names of each type.
@@ -51,10 +51,10 @@ func (t Type) String() string {
 // Noun returns the name on command lines: cluster, endpoint, listener, route, secret, extension. It panics for Unknown.
 func (t Type) Noun() string { return types[t].noun }
 
-// Wildcard reports whether a subscription to the type is for all resources even if it lists names. That is so for CDS
-// and LDS in delta: Envoy lists names only after a reconnect, and still wants all resources (consul#12174). On a
-// state-of-the-world stream Envoy lists no names of these types. There a list of names means only these resources,
-// because gRPC's clients subscribe in this way.
+// Wildcard reports whether a delta subscription to the type is for all resources even if it lists names. The result is
+// true for CDS and LDS. Envoy lists names of these types only after a reconnect, and still wants all resources
+// (consul#12174). On a state-of-the-world stream Envoy lists no names of these types. There a list of names means only
+// these resources, because gRPC's clients subscribe in this way.
 func (t Type) Wildcard() bool { return t == Cluster || t == Listener }
 
 // ParseURL returns the type with a type URL, or Unknown.

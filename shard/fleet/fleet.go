@@ -1,6 +1,7 @@
-// Package fleet makes a process one replica of a fleet: the replicas of one mesh, which share its proxies by a ring of
-// shards. It admits streams at a pace, notifies agents of their owners, keeps the number of streams in balance, and
-// hands over when it is stopped.
+// Package fleet makes a process one replica of a fleet. A fleet has the replicas of one mesh, which share its proxies
+// by a ring of shards. The owner of a proxy is the replica that owns the proxy's shard. The package admits streams at a
+// pace, notifies agents of their owners, keeps the number of streams in balance, and hands over when the process is
+// stopped.
 //
 // Owns: this replica's record and placement, by shard/member and shard/place; the placement that each agent was
 // notified of.
@@ -11,8 +12,8 @@
 // # One of a fleet
 //
 // A stream waits for place.Admission before it is planned, and counts in member.Streams until it has left its view.
-// place.Drain decides when to send a stream away. After SIGTERM all loops run on during Fleet.Depart, and only then
-// does their context end.
+// place.Drain decides when to send a stream away. After SIGTERM all loops run on during Fleet.Depart. Their context
+// ends afterwards.
 //
 // The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was notified
 // of. If the proxy stays, its agent is notified of a newer placement at once. If the proxy has to move, place.Moves
@@ -22,11 +23,11 @@
 //     together;
 //   - while they wait, the pace falls to 10 a second from each replica, or to a hundredth of its streams if that is
 //     more;
-//   - a replica that leaves notifies all its agents in the first half of its grace period.
+//   - a replica that leaves notifies all its agents in the first half of the time in which it sends streams away.
 //
 // While replicas have two versions (obs.Version), a replica sends agents only to replicas of its own version, until it
-// leaves. The ring may move a shard from a new replica to an old one; the shard's proxies stay. An agent whose replica
-// crashes may reconnect to any other replica. An agent that has to move begins within 2 s after its notification.
+// leaves. The ring may move a shard from a new replica to an old one, but the shard's proxies then stay. An agent whose
+// replica crashes may reconnect to any other replica.
 //
 // A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, or after 20
 // seconds of planning. Prewarmed proxies exist only in this process. For each Sidecar with a workload selector they
@@ -66,19 +67,19 @@ import (
 // Config configures New. Store, Name, Revision and Log are required.
 type Config struct {
 	Store    *kv.Store
-	Name     string        // unique in the mesh: the pod's name
+	Name     string        // name of this replica, unique in the mesh; usually the name of its Pod
 	Address  string        // host:port that agents dial; empty: unknown
 	Secure   bool          // the address speaks TLS
 	Embedded bool          // etcd is in this process, so there are no other replicas
-	Zone     string        // of this replica
+	Zone     string        // zone of this replica; may be empty
 	Domain   string        // DNS suffix of services (svc.cluster.local) in the mesh
 	Revision func() int64  // revision of the snapshot that this replica serves
-	Sums     func() []byte // sums of this replica's proxies (member.Config); nil: none
+	Sums     func() []byte // sums of this replica's proxies (member.Config); nil: the record has no sums
 	Away     func() bool   // reports that etcd does not answer; nil: etcd always answers
-	// Lease is the time of silence after which other replicas take over its shards, in whole seconds; 0: 10 s. Ramp is
-	// the time in which the share of a new replica grows (member.Weight); 0: at once.
+	// Lease is the time of silence after which other replicas take over the shards of this one, in whole seconds; 0: 10
+	// s. Ramp is the time in which the share of a new replica grows (member.Weight); 0: at once.
 	Lease, Ramp time.Duration
-	DrainAfter  time.Duration // streams are closed after this time above the replica's share; 0: 60 s
+	DrainAfter  time.Duration // streams are closed after this time well above the replica's share; 0: 60 s
 	Grace       time.Duration // longest duration of an orderly stop; 0: Depart does not wait
 	MostJoins   float64       // joins per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
 	Contained   bool          // a container limits the memory of this process
@@ -86,7 +87,8 @@ type Config struct {
 	Log         *slog.Logger
 }
 
-// Loops names the control loops on the load of a machine that are off; see the package comment of shard/place.
+// Loops names the control loops on the load of a machine that are off. The package comment of shard/place describes the
+// loops.
 type Loops struct{ Joins, Moves, Drain bool }
 
 // Server is the part of the xDS server that a fleet uses (serve.Server). Its methods must be safe for concurrent use.
@@ -104,8 +106,8 @@ type Server interface {
 	Lag(now time.Time) time.Duration
 }
 
-// Fleet is one replica of a fleet: its record, its view of the ring, and the admission of new streams. A single replica
-// owns everything and sends no proxies elsewhere. Safe for concurrent use, except for Serves.
+// Fleet is one replica of a fleet, with its record, its view of the ring, and the admission of new streams. A single
+// replica owns everything and sends no proxies elsewhere. A Fleet is safe for concurrent use, except for Serves.
 type Fleet struct {
 	cfg       Config
 	log       *slog.Logger
@@ -116,7 +118,7 @@ type Fleet struct {
 	server    Server // set before any task runs
 	warmed    atomic.Bool
 	leaving   atomic.Bool
-	notifyBy  atomic.Pointer[time.Time] // deadline for notifying all agents, while this replica leaves; nil: none
+	notifyBy  atomic.Pointer[time.Time] // deadline for notifying all agents, while this replica leaves; nil: no deadline
 	lastAway  time.Time                 // the last time at which etcd did not answer; owned by drain
 
 	mu     sync.Mutex // a leaf lock: guards owners
@@ -135,7 +137,7 @@ type owner struct {
 var errLeaving = errors.New("this replica is being stopped")
 
 // New returns a replica, not ready yet. Serves must be called before the Tasks run, and before Depart and Gauges.
-// Errors name the missing or invalid field: Store, Revision, Name, Address, Zone or Lease.
+// Errors: Store, Revision or Name is missing, or Name, Address, Zone or Lease is invalid.
 func New(c Config) (*Fleet, error) {
 	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}}
 	var err error
@@ -193,8 +195,8 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	}
 }
 
-// AgentType returns the resource type with the owner of an agent's proxy. A proxy that no Fleet admitted has no such
-// resource.
+// AgentType returns the resource type with the owner of an agent's proxy. A proxy that no Fleet counts (Join) has no
+// such resource.
 func (f *Fleet) AgentType() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.Proxy) *serve.AgentResource {
 		s, ok := seatOf(v)
@@ -218,7 +220,7 @@ func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 // maxOwners bounds the cache of encoded owners.
 const maxOwners = 4096
 
-// resource returns the encoded resource of an owner. All its receivers share it; nil: it cannot be encoded.
+// resource returns the encoded resource of an owner, which all receivers share; nil: the owner cannot be encoded.
 func (f *Fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,15 +243,15 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 type seat struct {
 	namespace, workload string
 	leave               func()
-	notified            atomic.Pointer[place.Placement] // newest that the agent knows or need not know; nil: none yet
+	notified            atomic.Pointer[place.Placement] // newest that the agent knows or need not know; nil: not yet recorded
 }
 
-// Join implements join.Fleet.
+// Join implements join.Fleet. It counts a stream of a workload until Leave of the result is called.
 func (f *Fleet) Join(namespace, workload string) join.Seat {
 	return &seat{namespace: namespace, workload: workload, leave: f.streams.Join(namespace, workload)}
 }
 
-// Leave implements join.Seat.
+// Leave implements join.Seat. It ends the count of the stream.
 func (s *seat) Leave() { s.leave() }
 
 // seatOf returns the seat of a proxy; false: no Fleet admitted the proxy.
@@ -262,11 +264,13 @@ func seatOf(v serve.Proxy) (*seat, bool) {
 	return s, ok
 }
 
-// Above implements join.Fleet.
+// Above implements join.Fleet. It returns an error while this build does not read the level (format version) of the
+// stored configuration, otherwise nil.
 func (f *Fleet) Above() error { return f.member.Above() }
 
-// Admit implements join.Fleet: it blocks until a stream is admitted. Errors are gRPC statuses: Unavailable while this
-// replica leaves, else those of place.Admission.Wait.
+// Admit implements join.Fleet. It blocks until a stream is admitted. Errors are gRPC statuses. Unavailable: this
+// replica leaves. ResourceExhausted: the wait would be too long, too many joins wait, or memory is full. Canceled or
+// DeadlineExceeded: ctx ended.
 func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
@@ -279,8 +283,9 @@ func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// Ready returns why this replica should receive no new streams; nil: it is ready. Reasons: it leaves, is not warm yet,
-// or does not read the level of the stored configuration.
+// Ready returns an error with the reason why this replica should receive no new streams; nil: it is ready. The reason
+// is that the replica leaves, has not planned the views of expected proxies yet, or does not read the level of the
+// stored configuration.
 func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():
@@ -310,10 +315,10 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput returns the input of place.Drain. It inspects single streams only if this replica has more than its
-// share. While etcd is away, neither the leader nor the others' streams are known: the share is outdated, and closed
-// streams would come back. The leader's age therefore counts from the end of the outage. Until then it is 0, so that
-// no stream is closed.
+// drainInput returns the input of place.Drain. It inspects single streams only if this replica has more than its share.
+// While etcd does not answer, neither the leader nor the streams of other replicas are known. The share is then
+// outdated, and closed streams would come back. The leader's age therefore counts from the end of the outage. During
+// the outage it is 0, so that no stream is closed.
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	if f.cfg.Away != nil && f.cfg.Away() {
@@ -332,10 +337,11 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	return in
 }
 
-// Depart performs the orderly stop, and returns at its end or when ctx ends. The other replicas take over the shards,
-// and the streams are sent to them over the grace period. The caller ends the remaining streams. If there is no other
-// ready replica, or no stream, Depart returns when the ring no longer names this replica: usually within
-// milliseconds, at the latest after the Notice of place.Leaving. Without a leader it does not wait for the ring.
+// Depart performs the orderly stop, and returns at the end of the stop or when ctx ends. The other replicas take over
+// the shards, and the streams are sent to these replicas over the grace period. The caller ends the remaining streams.
+// If there is no other ready replica, or no stream, Depart returns as soon as the ring no longer names this replica.
+// This usually takes milliseconds, and at most the Notice of place.Leaving. Without a leader it does not wait for the
+// ring.
 func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()

@@ -18,7 +18,7 @@ func (f *Fleet) notify(ctx context.Context) error {
 	tick := time.NewTicker(pace.StepEvery())
 	defer tick.Stop()
 	first := make(chan struct{})
-	close(first) // agents are notified of the first placement as of any other
+	close(first) // agents are notified of the first placement too
 	superseded, left := (<-chan struct{})(first), 0
 	for {
 		var ticks <-chan time.Time
@@ -63,7 +63,7 @@ type round struct {
 }
 
 // turn records the placement for a stream, unless its move has to wait. It reports whether the agent must be sent the
-// new owner: the agent has subscribed, and the owner differs.
+// new owner, because the agent has subscribed and the owner differs.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
@@ -83,8 +83,9 @@ func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 	return s.notified.Load()
 }
 
-// update compares a placement with the recorded one. is: the owner differs. goes: the owner differs, and the proxy must
-// move to another replica. A seat without a recorded placement records p, and both results are false.
+// update compares a placement with the recorded one. is reports whether the owner differs. goes reports whether the
+// owner differs and the proxy must move to another replica. A seat without a recorded placement records p, and both
+// results are false.
 func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {

@@ -11,13 +11,13 @@ import (
 // page is the content of /debug/fleet.
 type page struct {
 	Self    string       `json:"self"`
-	Ring    uint64       `json:"ring"` // its version; 0: there is no ring yet
+	Ring    uint64       `json:"ring"` // version of the ring; 0: there is no ring yet
 	Split   []string     `json:"split_namespaces,omitempty"`
 	Members []memberLine `json:"members"`
 	Streams int          `json:"streams"`
 	Share   float64      `json:"share"` // target number of streams of this replica: its weighted part of all
 	Ready   int          `json:"ready"` // number of ready replicas
-	// Owners has for each shard the index of its owner in Members (-1: none); only with ?owners=1.
+	// Owners has for each shard the index of its owner in Members (-1: no owner). It is set only with ?owners=1.
 	Owners []int16 `json:"owners,omitempty"`
 }
 
@@ -52,7 +52,8 @@ func ranges(shards []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Page returns the content of /debug/fleet, for encoding as JSON. With owners it includes the owner of each shard.
+// Page returns the content of /debug/fleet, for encoding as JSON. If owners is true, it includes the owner of each
+// shard.
 func (f *Fleet) Page(owners bool) any {
 	r, n := f.replica.Ring(), f.replica.Numbers()
 	p := page{Self: f.cfg.Name, Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
@@ -61,7 +62,7 @@ func (f *Fleet) Page(owners bool) any {
 	return p
 }
 
-// assign adds the members of a ring with their shards, and with owners the owner of each shard.
+// assign adds the members of a ring with their shards. If owners is true, it also adds the owner of each shard.
 func (p *page) assign(r *ring.Ring, owners bool) {
 	at := map[string]int{}
 	for i, m := range r.Members() {

@@ -16,13 +16,13 @@ const (
 	warmPoll   = 20 * time.Millisecond
 	warmFleet  = 3 * time.Second  // to receive the fleet
 	warmWithin = 20 * time.Second // to plan
-	warmScopes = 512              // most prewarmed proxies
+	warmScopes = 512              // maximum number of prewarmed proxies
 	warmKept   = time.Minute      // after the ramp, until the real proxies hold the plans
 )
 
-// warm plans the future scopes of this replica, and then declares the replica ready. It joins prewarmed proxies: for
-// each namespace one without labels, and one for each Sidecar with a workload selector. The prewarmed proxies hold
-// the shared plans until the real proxies do.
+// warm plans the future scopes of this replica, and then declares the replica ready. It joins prewarmed proxies, which
+// exist only in this process. There is one without labels for each namespace, and one for each Sidecar with a workload
+// selector. The prewarmed proxies hold the shared plans until the real proxies do.
 func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	return ctx.Err()
 }
 
-// ready declares the replica ready. If the fleet was heard, it first waits, for warmFleet at most, until the fleet's
-// level was compared with that of this build.
+// ready declares the replica ready. If heard is set (the fleet is known), it first waits until the stored level was
+// compared with that of this build. It waits for warmFleet at most.
 func (f *Fleet) ready(ctx context.Context, heard bool) {
 	f.member.Ready()
 	if heard {

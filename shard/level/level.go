@@ -1,18 +1,18 @@
-// Package level decides the level of stored configuration (model.Level): the number of its format. It is the highest
-// level that every replica reads. Kinds and fields of a newer build take effect when the last replica runs that build.
-// They are withdrawn before a replica of an older build serves again.
+// Package level decides the level of stored configuration (model.Level), which is the number of its format. It is the
+// highest level that every replica reads. Kinds and fields of a newer build take effect when the last replica runs that
+// build. They are withdrawn before a replica of an older build serves again.
 //
 // Owns: level/current, which only the leader writes.
 // Reads: shard/member.
-// Never: raises the level while a replica joins that cannot read it (the transaction fails if any record changed);
-// lowers it before the newer content is removed from the store.
+// Never: raises the level above the level of a replica that joins meanwhile (the transaction fails if any record
+// changed); lowers the level before the newer content is removed from the store.
 //
 // Configuration that only a newer build can read is stored once every replica can read it. Replicas state in their
 // member records the newest level that they read. The leader writes the lowest of these levels to level/current, in a
 // transaction that fails if the record of a replica changed meanwhile. A replica compares the level in the transaction
-// by which it becomes ready. If the stored level is newer, the replica is not ready and admits no stream until the
-// leader has removed the content that needs the level, and lowered the level. After a change of the level the ingester
-// compares the whole store with the sources. Records of closing kinds (store/model) belong to no level: they are stored
+// by which it becomes ready. If the stored level is newer, the replica is not ready and admits no stream. The leader
+// then removes the content that needs the stored level, and lowers the level. After a change of the level the ingester
+// compares the whole store with the sources. Records of closing kinds (store/model) belong to no level, and are stored
 // at once. Replicas that do not know such a kind admit no proxy that the record covers.
 package level
 
@@ -34,8 +34,8 @@ type Current struct {
 	Revision int64  // etcd's revision of the value; 0: no level is stored
 }
 
-// Read reads the level from the store; zero: no level is stored. Errors: the store does not answer, or the value is
-// invalid.
+// Read reads the level from the store. The result is zero if no level is stored. Errors: the store cannot be read, or
+// the value is invalid. With an error the result must not be used.
 func Read(ctx context.Context, store *kv.Store) (Current, error) {
 	blobs, _, err := store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -52,8 +52,8 @@ func Read(ctx context.Context, store *kv.Store) (Current, error) {
 
 var folder = member.LevelPath[:strings.IndexByte(member.LevelPath, '/')+1]
 
-// Lowest returns the newest level that the leader and all replicas of a fleet read. leader is the leader's own newest
-// level.
+// Lowest returns the newest level that the leader and all replicas of a fleet read. leader is the newest level that the
+// leader itself reads. An empty fleet gives this level.
 func Lowest(leader uint32, fleet []member.Record) uint32 {
 	least := leader
 	for _, r := range fleet {
@@ -66,21 +66,23 @@ func Lowest(leader uint32, fleet []member.Record) uint32 {
 // goroutine.
 type Config struct {
 	Store   *kv.Store
-	Reads   uint32        // the newest level that the leader's build reads
-	Current Current       // result of Read at the beginning of the term
-	Use     func(Use)     // starts to rewrite the stored content for a level; called once for each change
-	Used    func() uint32 // level of the stored content; 0: it is being written
-	Log     *slog.Logger
+	Reads   uint32  // the newest level that the leader's build reads
+	Current Current // result of Read at the beginning of the term
+	// Use starts to rewrite the stored content for a level. It is called for each change, but not for the level of
+	// Current.First, with which the term begins.
+	Use  func(Use)
+	Used func() uint32 // level of the stored content; 0: the content is being written
+	Log  *slog.Logger
 }
 
 // Use is the level in which stored content is written.
 type Use struct {
 	Level uint32
-	Below bool // the stored level is above Level, since the leader's build does not read it
+	Below bool // the stored level is above Level, because the leader's build does not read the stored level
 }
 
-// First returns the level at the start of the term of a leader whose build reads levels up to reads. A store without
-// a level counts as level 1: a build without levels wrote it.
+// First returns the level at the start of the term of a leader whose build reads levels up to reads. A store without a
+// level counts as level 1, because a build without levels wrote it.
 func (c Current) First(reads uint32) Use {
 	return Use{min(max(c.Level, 1), reads), c.Level > reads}
 }
@@ -88,9 +90,10 @@ func (c Current) First(reads uint32) Use {
 // every is the pause between two checks whether the stored content has reached a lower level.
 const every = 100 * time.Millisecond
 
-// Lead maintains the level for one epoch. It returns an error that wraps kv.ErrDeposed when another process leads, and
-// ctx's error when ctx ends. Failed reads and writes of the level are logged and repeated. Lowering waits until Used
-// returns the lower level.
+// Lead maintains the level for one epoch. It returns an error that wraps kv.ErrDeposed if a write of the level finds
+// that another process leads. It returns ctx's error when ctx ends, and an error if the replicas cannot be followed.
+// Other failed reads and writes of the level are logged and repeated. Lowering waits until Used returns the lower
+// level.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,7 +134,8 @@ type leader struct {
 	stale    bool // Current may differ from the stored level
 }
 
-// step moves the level towards its target. pending: another step is needed even if the fleet does not change.
+// step moves the level towards its target. pending reports whether another step is needed even if the fleet does not
+// change.
 func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

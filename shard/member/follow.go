@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Fleet is the list of all replicas with a record. Immutable.
+// Fleet is the list of all replicas with a record. It is immutable.
 type Fleet struct {
 	Members  []Record // sorted by name
-	Revision int64    // etcd's, as in kv.Folder
+	Revision int64    // etcd's revision of the list, or of its last change
 }
 
-// Follow returns a channel of fleets: the present one and one after each change. While etcd does not answer, no fleet
-// arrives. A slow reader receives only the newest fleet. The channel is closed when ctx ends. If a record does not
-// decode, the error is logged and the replica's last good record stays in use. A replica without a good record is left
-// out. An error is a mistake of this build (kv.Store.Follow).
+// Follow returns a channel of fleets, which receives the present fleet and one after each change. While etcd does not
+// answer, no fleet arrives. A slow reader receives only the newest fleet. The channel is closed when ctx ends. If a
+// record does not decode or names another replica, the error is logged and the replica's last good record stays in use.
+// A replica without a good record is left out. An error of Follow is a mistake of this build (kv.Store.Follow).
 func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Fleet, error) {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {

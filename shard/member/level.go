@@ -2,14 +2,17 @@ package member
 
 import "fmt"
 
-// LevelPath is the path of the blob with the level of stored configuration in use (model.Level). Leaders write this
-// blob (shard/level). A replica compares the level with its own when it becomes ready.
+// LevelPath is the store path of the blob with the level of stored configuration (model.Level). The leader writes this
+// blob (shard/level). Each write of a Ready record compares the stored level with the newest level that the replica
+// reads.
 const LevelPath = "level/current"
 
-// LevelValue encodes a level as ten digits. Encoded levels sort like the numbers, so that etcd can compare them.
+// LevelValue encodes a level as ten decimal digits, with leading zeros. Encoded levels sort like the numbers, so that
+// etcd can compare them.
 func LevelValue(level uint32) []byte { return fmt.Appendf(nil, "%010d", level) }
 
-// ParseLevel is the inverse of LevelValue. An error: raw is not an encoded level.
+// ParseLevel is the inverse of LevelValue. It returns 0 and an error if raw is not ten digits, or if the number exceeds
+// 32 bits.
 func ParseLevel(raw []byte) (uint32, error) {
 	var level uint32
 	if n, err := fmt.Sscanf(string(raw), "%010d", &level); n != 1 || err != nil || string(LevelValue(level)) != string(raw) {

@@ -19,18 +19,21 @@ type Config struct {
 	Store   *kv.Store
 	Name    string // unique in the mesh: the pod's name
 	Address string // host:port that agents dial; empty: unknown
-	Zone    string
-	Version string
-	Level   uint32        // newest level of stored configuration that this build reads; 0: 1
-	Weight  uint32        // 0: ring.FullWeight
-	Lease   time.Duration // whole seconds; 0: 10 s. Shards of a crashed replica are reassigned after it.
-	Ramp    time.Duration // ramp of Weight; 0: 60 s, negative: full weight at once
+	Zone    string // may be empty
+	Version string // of the build; may be empty
+	Level   uint32 // newest level of stored configuration that this build reads; 0: 1
+	Weight  uint32 // full weight of this replica, at most ring.FullWeight; 0: ring.FullWeight
+	// Lease is the time after which the record of a crashed replica disappears and its shards are reassigned. It is a
+	// whole number of seconds; 0: 10 s.
+	Lease   time.Duration
+	Ramp    time.Duration // time over which the weight grows (Weight); 0: 60 s, negative: full weight at once
 	Streams *Streams      // counts the streams of this replica
-	// Revision returns the revision of the snapshot that is served. The store's newest revision would not do: every
-	// write raises it, also a write of this record. Ring returns the present ring. Both are called often.
+	// Revision returns the revision of the snapshot that this replica serves. The newest revision of the store is not
+	// suitable, since every write raises it, even a write of this record. Ring returns the present ring; nil: there is
+	// no ring. Both functions are called often, by any goroutine.
 	Revision func() int64
 	Ring     func() *ring.Ring
-	// Sums returns Record.Sums, which should change every ten seconds at most; nil: the record has no sums.
+	// Sums returns Record.Sums; nil: the record has no sums. The result should change at most once in ten seconds.
 	Sums func() []byte
 	Log  *slog.Logger // nil: slog's default
 }
@@ -42,15 +45,20 @@ type Member struct {
 
 	mu              sync.Mutex // a leaf lock: guards the fields below
 	state           State
-	ready           time.Time // since when the replica is ready; zero: it is not
-	above           bool      // this build cannot read the fleet's level
-	compared        bool      // the fleet's level was compared with that of this build
-	self            Record    // the constant fields
+	ready           time.Time // when the replica became ready; zero: it never did
+	above           bool      // the stored level is above the newest level that this build reads
+	compared        bool      // the stored level was compared with the newest level that this build reads
+	self            Record    // only the fields that never change
 	leavingRecorded chan struct{}
 }
 
-// New returns a Member in state Warming, without sending a request. Run must be called. The error names the invalid
-// field; Store, Streams, Revision and Ring share one error.
+// New returns a Member in state Warming, without sending a request. Run must be called. Errors:
+//
+//   - Store, Streams, Revision or Ring is missing.
+//   - Name is empty, has a slash, or has more than ring.MaxName bytes.
+//   - Address, Zone or Version has more than ring.MaxName bytes.
+//   - Weight is above ring.FullWeight.
+//   - Lease is not a positive whole number of seconds.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second
@@ -81,14 +89,15 @@ func New(cfg Config) (*Member, error) {
 	}}, nil
 }
 
-// Ready declares the replica warm: it may own shards. It does not wait for the write. A replica that leaves does not
-// become ready again.
+// Ready declares that the replica is warm and may own shards. It does not wait for the write. After Leave it has no
+// effect.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave declares that the replica leaves: its shards are to be reassigned. It does not wait (LeavingRecorded).
+// Leave declares that the replica leaves, so that its shards are reassigned. It does not wait for the write
+// (LeavingRecorded).
 func (m *Member) Leave() { m.set(Leaving) }
 
-// LeavingRecorded returns a channel. It is closed once Run has written the state Leaving to etcd.
+// LeavingRecorded returns a channel that is closed once Run has written the state Leaving to etcd.
 func (m *Member) LeavingRecorded() <-chan struct{} { return m.leavingRecorded }
 
 func (m *Member) set(s State) {
@@ -106,7 +115,8 @@ func (m *Member) set(s State) {
 	}
 }
 
-// Record returns the content that the record should have at now. The record in etcd may be older, or Warming (Above).
+// Record returns the content that the record should have at the time now. The stored record may be older. It may also
+// be Warming while the result is Ready (Above).
 func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()
@@ -126,8 +136,9 @@ func (m *Member) Record(now time.Time) Record {
 	return r
 }
 
-// Run maintains the record until ctx ends, and then removes it with its lease. It returns the error of ctx. After an
-// error of etcd it logs and tries again.
+// Run maintains the record until ctx ends. Then it removes the record with its lease, and returns the error of ctx. If
+// etcd does not confirm the removal within a second, the lease expires by itself. After an error of etcd or a lost
+// lease, Run logs the error and tries again.
 func (m *Member) Run(ctx context.Context) error {
 	for pause := 250 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
@@ -191,8 +202,9 @@ func (m *Member) lease(ctx context.Context) error {
 	}
 }
 
-// write writes a record, and returns the written content. While the fleet's level is above the replica's own, the
-// content is Warming instead of Ready: the same transaction compares the levels.
+// write writes a record, and returns the written content. It writes a Ready record only if the stored level is at most
+// the newest level that this build reads. The same transaction compares the levels. If the stored level is higher,
+// write writes the record as Warming instead.
 func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, error) {
 	var bound kv.Bound
 	if r.State == Ready {
@@ -212,16 +224,16 @@ func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, 
 	return r, err
 }
 
-// Compared reports whether a write of the record has compared the levels (Above).
+// Compared reports whether a write of a Ready record has compared the levels (Above).
 func (m *Member) Compared() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.compared
 }
 
-// Above returns an error while this build does not read the level of the stored configuration. Then this replica must
-// not serve. The last write that compared the levels, as Ready, determines the result: nil before the first one. A
-// failed write changes nothing.
+// Above returns an error while the stored level is above the newest level that this build reads. Then this replica must
+// not serve. Writes of a Ready record compare the levels, and the last comparison determines the result. Before the
+// first comparison the result is nil. A write that fails before the comparison changes nothing.
 func (m *Member) Above() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,6 +244,7 @@ func (m *Member) Above() error {
 		" this replica serves once the leader has lowered the level", m.self.Level)
 }
 
+// notify closes the channel of LeavingRecorded after the first write of the state Leaving.
 func (m *Member) notify(r Record) {
 	if r.State != Leaving {
 		return

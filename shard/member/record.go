@@ -2,7 +2,7 @@
 // has the address, state and load of its replica.
 //
 // Owns: members/<name>, under a lease.
-// Reads: shard/ring, the counter of streams.
+// Reads: members/, level/current, the ring (shard/ring).
 // Never: decides about owners; delays the serving of proxies while etcd is away.
 package member
 
@@ -17,21 +17,23 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Folder is the folder of the records, below the mesh's prefix.
+// Folder is the folder of the records, below the prefix of the mesh in etcd.
 const Folder = "members/"
 
-// State is a replica's phase.
+// State is a replica's phase. The zero State is invalid.
 type State uint8
 
-// A replica is Warming until its snapshot is complete and its future proxies are planned. It is also Warming while the
-// fleet's level is above its own. It is Leaving from the moment it was asked to stop.
+// The states in their order. A replica is Warming until Member.Ready is called, and a Ready replica may own shards.
+// After Member.Leave the replica is Leaving. A replica that is Ready is stored as Warming while the stored level is
+// above the newest level that its build reads.
 const (
 	Warming State = iota + 1
 	Ready
 	Leaving
 )
 
-// String returns the state as a word, for messages and metrics.
+// String returns "warming", "ready" or "leaving", for messages and metrics. For other values it returns "state" and the
+// number.
 func (s State) String() string {
 	switch s {
 	case Warming:
@@ -46,20 +48,20 @@ func (s State) String() string {
 
 // Record is a replica's own report.
 type Record struct {
-	Name        string // of the process, unique in the mesh
+	Name        string // name of the replica, unique in the mesh
 	Address     string // host:port that agents dial; empty: unknown
 	Zone        string // may be empty
-	Version     string // of the build
+	Version     string // version of the build; may be empty
 	Incarnation uint64 // differs at each start of the process
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight; grows while a new replica ramps up
-	Revision    int64     // etcd's revision of the served snapshot
-	Level       uint32    // newest that its build reads (model.Level); at least 1
+	Revision    int64     // etcd's revision of the snapshot that the replica serves
+	Level       uint32    // newest level that its build reads (model.Level); at least 1
 	Load        ring.Load // served streams, and streams that wait for admission
-	Sums        []byte    // of its proxies by state, for tools; at most MaxSums bytes; empty: unknown
+	Sums        []byte    // encoded counts of its proxies, for tools; at most MaxSums bytes; empty: unknown
 }
 
-// Member returns the replica as a member of the ring.
+// Member returns the name, address and weight of the replica as a member of the ring.
 func (r Record) Member() ring.Member {
 	return ring.Member{Name: r.Name, Address: r.Address, Weight: r.Weight}
 }
@@ -74,15 +76,16 @@ func (r Record) Member() ring.Member {
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
 	schema     = 1
-	maxBytes   = 256 << 10 // of a record that is read; written records stay below 64 KiB (Streams.Load)
+	maxBytes   = 256 << 10 // of a decoded record; written records stay below 64 KiB (Streams.Load)
 	maxEntries = 1 << 14   // namespaces and workloads in one record
 	maxStreams = 1 << 24   // of one entry
 	maxLevel   = 1 << 16
-	// MaxSums bounds Record.Sums. Longer ones are neither written nor read.
+	// MaxSums bounds Record.Sums, in bytes. Encode leaves out longer Sums. Decode refuses a record with longer Sums.
 	MaxSums = 4 << 10
 )
 
-// Encode returns the stored form of the record. Equal records have equal bytes. Sums longer than MaxSums are left out.
+// Encode returns the stored form of the record, in a new slice. Equal records have equal bytes. Sums longer than
+// MaxSums are left out. Encode does not validate the record.
 func (r Record) Encode() []byte {
 	b := ring.AppendUint(nil, 1, schema)
 	b = ring.AppendText(b, 2, r.Name)
@@ -115,8 +118,14 @@ func entry(name string, streams int) []byte {
 	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
-// Decode parses a stored record from untrusted bytes, and keeps no reference to them. Errors: the record is too large
-// or malformed, its schema is more than one above this build's, or a value is out of range.
+// Decode parses a stored record from untrusted bytes. The result does not alias the bytes. Load.Namespaces of the
+// result is never nil, and a missing level is 1. Decode returns a zero Record and an error in these cases:
+//
+//   - The record has more than 256 KiB or is malformed.
+//   - The schema is missing, or more than one above this build's.
+//   - The name is missing.
+//   - The state or the weight is missing or invalid.
+//   - Another value, or the number of namespaces and workloads, is above its bound.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)

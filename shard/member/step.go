@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// Pace of writes. Mirrors receive each write in their watch, and etcd stores it until compaction. Load and revision
-// change all the time and therefore wait longest. The states Ready and Leaving are written at once.
+// Pace of writes. The watch of every replica's mirror receives each write, and etcd stores each write until compaction.
+// Load and revision change all the time and therefore wait longest. A change of the state to Ready or Leaving is
+// written at once.
 const (
 	statusEvery = 2 * time.Second  // between two writes, if a field of status changed
-	loadEvery   = 10 * time.Second // between two writes, if only load or revision changed
+	loadEvery   = 10 * time.Second // between two writes, if only other fields changed, such as load and revision
 )
 
-// rampSteps is the number of equal steps to the full weight. A ramp has as many parts; the last has the full weight.
+// rampSteps is the number of equal steps to the full weight. A ramp has as many parts, and the weight is full in the
+// last part.
 const rampSteps = 4
 
-// Weight returns a replica's weight, given the time since it became ready. The weight is a quarter of full at first,
-// and grows by a quarter with each quarter of ramp: it is full after three quarters of ramp, and always without a ramp.
-// The result is at least 1.
+// Weight returns a replica's weight. since is the time since the replica became ready; a negative time counts as 0. The
+// weight begins with a quarter of full, and grows by a quarter after each quarter of ramp. It is full after three
+// quarters of ramp. With a ramp of 0 or less the weight is full at once. If full is at least 1, so is the result.
 func Weight(since, ramp time.Duration, full uint32) uint32 {
 	if ramp <= 0 || since >= ramp {
 		return full
@@ -29,12 +31,12 @@ func Weight(since, ramp time.Duration, full uint32) uint32 {
 // writes decides when to write a record. It has no clock.
 type writes struct {
 	last  Record
-	asked State  // state of the target content; last may have another state (Member.write)
+	asked State  // state that should have been written; last may have another state (Member.write)
 	raw   []byte // encoded last; nil: nothing was written under the present lease
 	at    time.Time
 }
 
-// due reports whether next should be written now.
+// due reports whether the record next should be written now.
 func (w *writes) due(now time.Time, next Record) bool {
 	every := loadEvery
 	switch {
@@ -48,12 +50,12 @@ func (w *writes) due(now time.Time, next Record) bool {
 	return now.Sub(w.at) >= every
 }
 
-// written records a write to etcd: the state of its target content, and the written content.
+// written stores the time and content of a write to etcd. asked is the state that should have been written.
 func (w *writes) written(now time.Time, asked State, r Record) {
 	*w = writes{last: r, asked: asked, raw: r.Encode(), at: now}
 }
 
-// status has the fields of a record with early writes (statusEvery).
+// status has the fields whose changes are written after statusEvery.
 type status struct {
 	address, zone, version string
 	state                  State

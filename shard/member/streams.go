@@ -34,8 +34,8 @@ func (s *Streams) add(kind proxyKind, by int) {
 	count(&s.counts, kind, by)
 }
 
-// Wait counts a stream as waiting for admission until leave is called. leave must be called once. Waiting streams are
-// part of Load, but not of Total and Misplaced.
+// Wait counts a stream as waiting for admission until leave is called. leave must be called exactly once. Load includes
+// waiting streams; Total and Misplaced do not.
 func (s *Streams) Wait(namespace, workload string) (leave func()) {
 	kind := proxyKind{namespace, workload}
 	s.wait(kind, 1)
@@ -64,8 +64,8 @@ func (s *Streams) Total() int {
 	return s.total
 }
 
-// Misplaced returns the number of served streams that a ring assigns to an owner other than self. Streams without an
-// owner do not count.
+// Misplaced returns the number of served streams that a ring assigns to a replica other than self. Streams without an
+// owner do not count, so the result for a nil ring is 0.
 func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,19 +78,21 @@ func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	return n
 }
 
-// Bounds of a record's load, which keep the record below 64 KiB. The load names the largest namespaces, and the largest
-// workloads of namespaces that are split or may become so. The other namespaces are one number.
+// Bounds of a record's load, which keep the record below 64 KiB. The load names the largest namespaces. It names the
+// largest workloads only of namespaces that are split or may become split. The streams of all other namespaces are
+// added up in Rest.
 const (
 	maxNamespaces = 512
 	maxWorkloads  = 1024
 	maxNames      = 40 << 10 // bytes of names
-	// A namespace may become split if it has an eighth of a replica's fair share (ring.Assign). Here half of that limit
-	// is used, since the limit is crossed from below.
+	// The leader may split a namespace that has more than an eighth of a replica's fair share (ring.Assign). Load names
+	// the workloads of a namespace from half of that limit on, so that they are known before the split.
 	splitPart = 16
 )
 
-// Load returns the load for the record, waiting streams included, within the bounds of a record. r is the present ring,
-// with the split namespaces and the number of replicas; nil: there is no ring.
+// Load returns the served and waiting streams within the bounds of a record. Streams of namespaces beyond the bounds,
+// and of namespaces with more than ring.MaxName bytes, count in Rest. r is the present ring, which tells the split
+// namespaces and the number of replicas; nil: there is no ring. The result belongs to the caller.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string
@@ -139,8 +141,8 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 	return load
 }
 
-// largest returns the workloads with the most streams: at most so many workloads (number), whose names together have
-// at most the given bytes.
+// largest returns the workloads with the most streams, as far as they fit: at most number workloads, and at most the
+// given bytes for all their names.
 func largest(all map[string]int, number, bytes int) map[string]int {
 	names := make([]string, 0, len(all))
 	for name := range all {

@@ -15,28 +15,28 @@ import (
 // AdmissionConfig configures the admission of new streams. A zero field means its default.
 type AdmissionConfig struct {
 	Pace PaceConfig
-	// Longest is the longest wait of a join in the queue; 0: 2 minutes. Waiting costs less than a refusal, after which
-	// the client comes back.
+	// Longest is the longest wait of a join in the queue; 0: 2 minutes. Waiting costs less than a refusal, because a
+	// refused client comes back.
 	Longest time.Duration
 	Queue   int                        // joins that may wait; 0: 20,000
-	Every   time.Duration              // time between two measurements; 0: 1 s
+	Every   time.Duration              // time between two calls of Meter.Measure; 0: 1 s
 	Meter   Meter                      // measures the process; nil: a meter of this process
-	Waited  func(time.Duration, error) // receives the duration and result of each Wait; nil: not called
+	Waited  func(time.Duration, error) // receives the duration and result of each Wait, in its goroutine; nil: not called
 	Off     bool                       // every join is admitted at once, to measure the effect of the loop
 }
 
-// Meter measures this process. Only the goroutine of Admission.Run calls it.
+// Meter measures this process. Only the goroutine of Admission.Run calls its methods.
 type Meter interface {
-	Measure() Measure // all fields except Cost, for the time since the last call
-	Memory() float64  // Measure.Memory alone, now
+	Measure() Measure // all fields except Cost (0), for the time since the last call
+	Memory() float64  // the present Measure.Memory alone
 }
 
 // memoryEvery is the interval of memory measurements. Many joins at once fill a small container within a second.
 const memoryEvery = 50 * time.Millisecond
 
-// Admission admits new streams at a pace by the measured headroom. The processors stay busy but not overloaded, and
-// fewer joins are admitted while memory is short. A join is the start of one stream. Joins wait rather than being
-// refused. Any goroutine may call Wait and State; Run must be running.
+// Admission admits new streams at a pace that follows the measured headroom. The processors stay busy but not
+// overloaded, and fewer joins are admitted while memory is short. A join is the start of one stream. Joins normally
+// wait instead of being refused (Wait). Any goroutine may call Wait and State. Run must be running.
 type Admission struct {
 	cfg  AdmissionConfig
 	pace *Pace // owned by Run
@@ -50,15 +50,15 @@ type Admission struct {
 
 // AdmissionState is the state of an Admission, for metrics and pages.
 type AdmissionState struct {
-	Rate     float64       // cost per second that may be admitted (CostFull: a full join)
-	JoinCost time.Duration // measured CPU time of a full join
+	Rate     float64       // cost of joins that may be admitted per second; a full join costs CostFull
+	JoinCost time.Duration // measured CPU time of a full join (Pace.Cost); 0 until Run has measured
 	Waiting  int           // joins that wait
 	Delay    time.Duration // expected wait of a join that comes now; Longest while Rate is 0
 	Admitted uint64        // joins admitted so far
 	Refused  uint64        // joins refused so far
 }
 
-// NewAdmission returns an Admission. Run must be called before Wait can admit queued joins.
+// NewAdmission returns an Admission. Joins in the queue are admitted only while Run runs.
 func NewAdmission(cfg AdmissionConfig) *Admission {
 	cfg.Longest = cmp.Or(cfg.Longest, 2*time.Minute)
 	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
@@ -74,9 +74,12 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return a
 }
 
-// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted; a negative cost counts as 0. Errors are gRPC
-// statuses. ResourceExhausted, with a RetryInfo: the wait exceeds Longest or is expected to, the queue is full, or
-// memory is full and 32 joins wait. Canceled, DeadlineExceeded: ctx ended.
+// Wait blocks until a join is admitted. cost is the cost of the join (CostFull, CostHolds); a negative cost counts as
+// 0. With AdmissionConfig.Off the join is admitted at once. Errors are gRPC statuses:
+//
+//   - ResourceExhausted, with a RetryInfo of 1 to 30 s: the wait exceeds Longest or is expected to, the queue is full,
+//     or memory is full and 32 joins wait.
+//   - Canceled, DeadlineExceeded: ctx ended. A join that needs no wait may still be admitted.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {
 		a.mu.Lock()
@@ -114,7 +117,7 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	case err == nil:
 		a.cost += t.cost
 		a.state.Admitted++
-	// Refusals have a cost of their own: otherwise they would raise the measured cost of admitted joins, and fewer and
+	// Refusals have a cost of their own. Otherwise they would raise the measured cost of admitted joins, and fewer and
 	// fewer joins would be admitted.
 	case t.refused:
 		a.cost += CostRefused

@@ -10,29 +10,30 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Pace of the ring. Shards of a replica that is gone are reassigned at once. Other changes must last before they count.
+// Pace of the ring. The shards of a replica that is gone are reassigned with the next ring. Other changes must last
+// before they count.
 const (
 	writeEvery   = 2 * time.Second  // between two rings
-	joinAfter    = 3 * time.Second  // from ready to joining the ring; doubled for each crash of the replica
+	joinAfter    = 3 * time.Second  // from becoming ready to joining the ring; doubled for each crash of the replica
 	joinAtMost   = 5 * time.Minute  // upper bound of the doubled joinAfter
 	forgiveAfter = 10 * time.Minute // crashes of a replica that is ready this long are forgotten
 	forgetAfter  = time.Hour        // replicas that are away this long are forgotten
-	massHold     = 15 * time.Second // pause if more than half seem gone at once: etcd is then the likelier cause
+	massHold     = 15 * time.Second // pause if more than half seem gone at once, since etcd is then the likelier cause
 	unevenFor    = time.Minute      // duration of uneven load before shards move because of it
-	departedFor  = time.Minute      // the load before a departure counts this long, until the proxies are back
+	departedFor  = time.Minute      // the load before a departure counts this long, since the proxies need time to come back
 )
 
 // assigner decides the next ring. It has no clock and no etcd; one goroutine calls its methods.
 type assigner struct {
 	replicas      map[string]*replica
-	wrote         time.Time // time of the last ring
+	wrote         time.Time // time of the last write
 	uneven        time.Time // since when the load is uneven; zero: it is even
 	massive       time.Time // since when more than half of the members are away; zero: fewer are away
-	total         ring.Load // as of the last step
+	total         ring.Load // of all replicas at the last step
 	departed      ring.Load // total load before a replica left ...
 	departedUntil time.Time // ... and until when that load counts
 	damper        damper
-	alone         bool // members of the first ring without a record have ended (LeaderConfig.Alone)
+	alone         bool // until the first write: members of the ring without a record have ended (LeaderConfig.Alone)
 }
 
 // replica is the assigner's memory of one replica.
@@ -45,7 +46,7 @@ type replica struct {
 	lost    int       // number of crashes while it was in the ring
 	out     bool      // not in the ring
 	joined  time.Time // when this leader saw it join the ring; zero: never
-	flapped bool      // the damper has counted its departure
+	flapped bool      // the damper has counted the present departure
 	level   int       // damper.level when it became ready
 }
 
@@ -54,8 +55,8 @@ func (r *replica) hold() time.Duration {
 	return min(joinAfter<<min(r.lost, 10), joinAtMost)
 }
 
-// step compares the fleet with the present ring (nil: none). It returns the ring to write, or current if no ring is
-// due. wake is the latest time of the next step.
+// step compares the fleet with the present ring (nil: there is no ring). It returns the ring to write, or current if no
+// ring is due. The next step must follow at wake or earlier.
 func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring) (next *ring.Ring, wake time.Time) {
 	a.observe(now, fleet, current)
 	wake = now.Add(unevenFor / 4)
@@ -86,7 +87,7 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	if due := latest(a.uneven.Add(unevenFor), a.wrote.Add(unevenFor)); now.Before(due) {
 		return current, earliest(wake, due)
 	}
-	a.uneven = now // do not retry all the time if nothing improves
+	a.uneven = now // if the new ring improves nothing, the next attempt waits again
 	return ring.Assign(current, members, load), wake
 }
 
@@ -145,8 +146,8 @@ func (a *assigner) observe(now time.Time, fleet []member.Record, current *ring.R
 	}
 }
 
-// observeRecord records a replica's present record. went: the replica is a member of the ring (in), and leaves or has
-// restarted.
+// observeRecord records a replica's present record. in reports whether the replica is a member of the ring. went is
+// true if a member of the ring leaves or has restarted.
 func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record, in bool) (went bool) {
 	r.places(now, in)
 	if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
@@ -171,7 +172,7 @@ func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record
 	return went
 }
 
-// depart records a replica's departure. It returns inRing.
+// depart records a replica's departure. It returns its argument.
 func (r *replica) depart(inRing bool) bool {
 	r.ready, r.was = time.Time{}, r.ready
 	if inRing && r.record.State == member.Ready {
@@ -180,8 +181,8 @@ func (r *replica) depart(inRing bool) bool {
 	return inRing
 }
 
-// members returns the members of the next ring, sorted by name. soon is the time at which the result may change; zero:
-// unknown.
+// members returns the members of the next ring, sorted by name. soon is the next time at which the result may change;
+// zero: unknown.
 func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Member, soon time.Time) {
 	var away []ring.Member
 	waiting := map[string]time.Time{}
@@ -240,8 +241,8 @@ func find(members []ring.Member, name string) (ring.Member, bool) {
 	return members[i], true
 }
 
-// load returns the present load. After a recent departure it is at least the load before the departure: the proxies of
-// the departed replica are not back yet.
+// load returns the present load. Soon after a departure it returns at least the load before the departure, because the
+// proxies of the departed replica are not back yet.
 func (a *assigner) load(now time.Time) ring.Load {
 	if now.After(a.departedUntil) {
 		return a.total

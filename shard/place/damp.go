@@ -7,24 +7,24 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Hysteresis of scaling. A replica that leaves soon after it joined received its share in vain. After two such
-// departures, newcomers of any name start with half of their share. Each further departure halves the start again, down
-// to a few light shards. A newcomer's share doubles each minute that it stays. So replicas that come and go without end
-// move at most eight shares in total, and then a few shards each time. The first newcomers, and newcomers after a quiet
-// time, are not delayed. A new leader starts without this memory.
+// Damping of repeated scaling. If a replica leaves soon after it joined, moving its share to it was in vain. After two
+// such departures, newcomers of any name start with half of their share. Each further departure halves the start again,
+// down to a few light shards. A newcomer's share doubles each minute that it stays. So replicas that come and go
+// without end move at most eight shares in total, and then a few shards each time. The first newcomers, and newcomers
+// after a quiet time, start with their full share. A new leader starts without this memory.
 const (
-	flapsAtOnce = 30 * time.Second // departures within this time are one event: an autoscaler's step
-	growEvery   = time.Minute
-	mostDamped  = 6 // largest number of halvings: a weight of 100 becomes 1
+	flapsAtOnce = 30 * time.Second // departures within this time are one event, such as an autoscaler's step
+	growEvery   = time.Minute      // a newcomer's share doubles after each such time
+	mostDamped  = 6                // largest number of halvings: a weight of 100 becomes 1
 )
 
 // damper counts replicas that left soon after joining.
 type damper struct {
-	flaps int
-	last  time.Time
+	flaps int       // events so far
+	last  time.Time // of the last event
 }
 
-// went counts a departure. It reports whether the departure was a new event.
+// went counts a departure, and reports whether the departure was a new event.
 func (d *damper) went(now time.Time) bool {
 	if now.Sub(d.last) > forgiveAfter {
 		d.flaps = 0
@@ -71,8 +71,8 @@ func (r *replica) damped(now time.Time) int {
 	return max(r.level-int(now.Sub(r.ready)/growEvery), 0)
 }
 
-// damp lowers the weights of newcomers. All members together keep at least half of their weight, so that the others
-// receive at most twice their share. A weight that the present ring grants is not reduced.
+// damp lowers the weights of newcomers. All members together keep at least half of their weight, so that the other
+// members receive at most twice their share. A newcomer keeps the weight that the present ring gives it.
 func (a *assigner) damp(now time.Time, members []ring.Member, current *ring.Ring) {
 	full := uint32(0)
 	for _, m := range members {

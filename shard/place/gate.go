@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// gate is the queue of joins: first come, first served, by two token buckets: one for the cost of joins, one for
-// their number. It has no clock; Admission's lock guards it. The buckets differ from golang.org/x/time/rate. A join
-// takes tokens from both buckets or from neither. An expensive join may take more tokens than there are, and later
-// joins wait for the missing tokens. The queue computes the wait without taking a token.
+// gate is the queue of joins. It admits joins in the order of their arrival, by two token buckets: one for the cost of
+// joins, one for their number. It has no clock. The lock of Admission guards it. The buckets differ from
+// golang.org/x/time/rate. A join takes tokens from both buckets or from neither. An expensive join may take more tokens
+// than there are, and later joins wait for the missing tokens. The wait of a join is computed without taking a token.
 type gate struct {
 	rate    float64 // cost per second; 0: no joins now
 	most    float64 // joins per second; 0: no limit
@@ -32,7 +32,7 @@ type ticket struct {
 	element *list.Element // in gate.waiting; nil: the join does not wait
 }
 
-// burst is the idle time whose tokens are saved, for joins that come together.
+// burst is the idle time whose tokens are saved for joins that come together.
 const burst = 200 * time.Millisecond
 
 // fewWait bounds the waiting joins while memory is full.

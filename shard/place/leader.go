@@ -22,17 +22,22 @@ const (
 // LeaderConfig configures Lead. Store is required.
 type LeaderConfig struct {
 	Store *kv.Store
-	Wrote func(next *ring.Ring, moved int) // called after a ring was written; moved counts shards; may be nil
-	// Alone is the name of the only replica that can exist when Lead begins: its process has just started the embedded
-	// etcd in a locked directory. The records of other replicas are then removed at once, and their shards reassigned,
-	// instead of when their leases end. Replicas that come later are not affected. Empty: other replicas may exist.
+	Wrote func(next *ring.Ring, moved int) // called after each write of a ring; moved counts shards; nil: not called
+	// Alone is the name of the only replica that can exist when Lead begins. Its process has just started the embedded
+	// etcd in a locked directory. The records of all other replicas are then removed at once, and their shards are
+	// reassigned without waiting for the end of their leases. Replicas that come later are not affected. Empty: other
+	// replicas may exist.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Lead writes the ring for one epoch, under the epoch's fence. It starts from the stored ring, and follows the fleet.
-// It returns an error that wraps kv.ErrDeposed when another process leads, and ctx's error when ctx ends. With Alone it
-// also returns errors of the removal of records. A failed write of the ring is logged and repeated.
+// Lead writes the ring for one epoch, under the epoch's fence. It starts from the stored ring, and follows the fleet. A
+// failed write of the ring is logged and repeated. Lead returns an error in these cases:
+//
+//   - ctx ends: the error of ctx.
+//   - A write shows that another process leads: an error that wraps kv.ErrDeposed.
+//   - With Alone, the removal of records fails.
+//   - A folder cannot be followed, which is a mistake of this build (kv.Store.Follow).
 func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -114,7 +119,7 @@ func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []memb
 	return there, nil
 }
 
-// read adopts the stored ring. A ring that does not decode counts as absent, so that the next ring replaces it.
+// read adopts the stored ring. A ring that does not decode counts as absent, so the next ring replaces it.
 func (l *leader) read(folder kv.Folder) {
 	var found kv.Blob
 	for _, blob := range folder.Blobs {
@@ -123,7 +128,7 @@ func (l *leader) read(folder kv.Folder) {
 		}
 	}
 	if l.known && found.Revision == l.revision || found.Revision != 0 && found.Revision < l.revision {
-		return // written by this leader, or older
+		return // this leader has written or read the ring, or the ring is older
 	}
 	l.known, l.revision, l.current = true, found.Revision, nil
 	if found.Revision == 0 {
@@ -137,7 +142,7 @@ func (l *leader) read(folder kv.Folder) {
 	l.current = r
 }
 
-// act computes and writes the next ring. An error ends the term.
+// act computes and writes the next ring. Its only error wraps kv.ErrDeposed and ends the term.
 func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err error) {
 	next, wake := l.assigner.step(now, l.fleet, l.current)
 	if next == l.current {
@@ -161,7 +166,7 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	moved := ring.Moved(l.current, next)
 	level := slog.LevelInfo
 	if moved == 0 && slices.EqualFunc(l.current.Members(), next.Members(), func(a, b ring.Member) bool { return a.Name == b.Name }) {
-		level = slog.LevelDebug // weights only, as of a replica that ramps up
+		level = slog.LevelDebug // no shard moved: for example a replica ramps up
 	}
 	l.cfg.Log.Log(ctx, level, "ring", slog.Uint64("version", next.Version()), slog.Int("replicas", len(next.Members())),
 		slog.Int("moved", moved), slog.Int("split", len(next.SplitNamespaces())), slog.Int64("epoch", l.epoch.Revision))

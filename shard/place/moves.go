@@ -8,9 +8,9 @@ import (
 // MovesConfig bounds the pace of notifying agents that their proxies have another owner. Each notified proxy makes a
 // new connection to its owner. A zero field means its default.
 type MovesConfig struct {
-	Most  float64 // moves per second to one replica, from all others together; 0: 100. Least and Part take precedence.
-	Least float64 // notifications per second on an overloaded machine; 0: 10, as for closed streams (DrainConfig.Rate)
-	Part  float64 // least fraction of the streams per second; 0: 0.01, since a replica that needs relief is often full
+	Most  float64 // largest rate of moves per second to one replica, from all others together; 0: 100
+	Least float64 // smallest rate of notifications per second, even above Most; 0: 10
+	Part  float64 // smallest fraction of the streams to notify per second, even above Most; 0: 0.01
 	Off   bool    // all agents are notified at once, to measure the effect of the loop
 }
 
@@ -19,16 +19,16 @@ type MovesInput struct {
 	Now     time.Time
 	Left    int           // streams whose agents are not notified yet
 	Streams int           // of this replica
-	Peers   int           // other ready replicas; all may send proxies to the same replica
+	Peers   int           // other ready replicas; they share Most, since all may send proxies to one replica
 	Wait    time.Duration // the 90th percentile of goroutines' recent wait for a processor (obs.RunQueue)
-	By      time.Time     // deadline for all notifications, while this replica leaves; zero: none
+	By      time.Time     // deadline for all notifications while this replica leaves; zero: no deadline
 }
 
 // Moves decides how many agents to notify now. A replica that joins or leaves may change the owner of a quarter of a
-// fleet at once, and the moves delay other streams' pushes. So the pace starts slowly, rises while goroutines do not
-// wait for processors, and falls while they wait, whatever loads the machine. Unlike golang.org/x/time/rate, Moves
-// accumulates no unused moves, and returns a number instead of admitting single moves. It has no clock; one goroutine
-// calls it.
+// fleet at once, and the moves delay the pushes to other streams. So the pace starts slowly, rises while goroutines do
+// not wait for processors, and falls while they wait. Load by other processes counts, too. Unlike
+// golang.org/x/time/rate, Moves accumulates no unused moves, and returns a number instead of admitting single moves. It
+// has no clock. One goroutine calls it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
@@ -53,11 +53,11 @@ func NewMoves(cfg MovesConfig) *Moves {
 	return &Moves{cfg: cfg}
 }
 
-// StepEvery returns the interval of Step while agents are to be notified.
+// StepEvery returns the interval of Step while agents are to be notified: 100 ms.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step returns the number of agents to notify now, at most Left. It is called once per StepEvery while agents are left:
-// after a pause of more than a second the pace starts again.
+// Step returns the number of agents to notify now, at most Left. Call it once per StepEvery while agents remain to be
+// notified. After a pause of more than a second the pace starts again. With MovesConfig.Off it returns Left.
 func (m *Moves) Step(in MovesInput) int {
 	if m.cfg.Off {
 		return in.Left

@@ -22,7 +22,7 @@ type ReplicaConfig struct {
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods; Run is called once.
+// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods. Run is called once.
 type Replica struct {
 	cfg       ReplicaConfig
 	placement atomic.Pointer[Placement]
@@ -31,8 +31,8 @@ type Replica struct {
 	elected   atomic.Int64 // when the present leader was first seen, Unix ns; 0: no leader
 }
 
-// NewReplica returns a Replica without a ring. Until Run has read the ring, its Placement names no owners. Error: the
-// store or the name is missing.
+// NewReplica returns a Replica without a ring. Until Run has read the ring, its Placement names no owners. It returns
+// an error if the store or the name is missing.
 func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Store == nil || cfg.Self == "" {
 		return nil, errors.New("placement: a store and the name of this replica are needed")
@@ -52,13 +52,14 @@ func (r *Replica) Placement() *Placement { return r.placement.Load() }
 // Ring returns the present ring; nil: there is no ring, or it has not been read.
 func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
 
-// Numbers returns the fleet's totals from the replicas' records, which lag by some seconds; zero until Counted.
+// Numbers returns the fleet's totals from the replicas' records, which are some seconds old. It returns zero Numbers
+// until Run has read the fleet.
 func (r *Replica) Numbers() Numbers { return *r.numbers.Load() }
 
-// Counted reports whether the fleet has been read; before that Expected returns nil.
+// Counted reports whether Run has read the fleet.
 func (r *Replica) Counted() bool { return r.fleet.Load() != nil }
 
-// LeaderAge returns the time for which this replica has seen the present leader; 0: no leader is known.
+// LeaderAge returns the time at now for which this replica has seen the present leader; 0: no leader is known.
 func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	since := r.elected.Load()
 	if since == 0 {
@@ -67,10 +68,11 @@ func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	return max(now.Sub(time.Unix(0, since)), 0)
 }
 
-// Expected forecasts this replica's namespaces after it has joined, by descending number of streams; nil before
-// Counted. A namespace counts if this replica will own a part of it. The caller plans these namespaces before the
-// replica becomes ready. The forecast assumes the present loads and this replica's full weight, and omits namespaces
-// and workloads that no record names. Correctness does not depend on it.
+// Expected forecasts the namespaces of which this replica will own a part after it has joined. The namespaces are
+// ordered by descending number of streams, then by name. Expected returns nil until Run has read the fleet, and if
+// there are no such namespaces. The caller plans these namespaces before the replica becomes ready. The forecast
+// assumes the present loads and the full weight of this replica. It omits namespaces and workloads that no record
+// names. Correctness does not depend on it.
 func (r *Replica) Expected() []string {
 	records := r.fleet.Load()
 	if records == nil {
@@ -107,7 +109,8 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 }
 
 // Run follows the ring, the fleet and the leader until ctx ends, and returns the error of ctx. While etcd does not
-// answer, the last known ones stay in use. Another error, at the start, is a mistake of this build (kv.Store.Follow).
+// answer, the last known state stays in use. Any other error comes at the start, and is a mistake of this build
+// (kv.Store.Follow).
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {
@@ -212,18 +215,18 @@ func (r *Replica) count(fleet []member.Record) {
 	r.numbers.Store(&n)
 }
 
-// Numbers are the fleet's totals. Zero: the fleet has not been read.
+// Numbers are the totals of the fleet.
 type Numbers struct {
-	Ready   int     // ready replicas, including this one if it is ready
-	Streams int     // of all replicas, ready or not; streams that wait for admission are included
-	Share   float64 // this replica's part of Streams by its weight; 0 while it is not ready
-	Mixed   bool    // the ready replicas do not all have one version
+	Ready   int     // ready replicas, including this one if it is ready; 0 also if the fleet has not been read
+	Streams int     // streams of all replicas, ready or not, including streams that wait for admission
+	Share   float64 // this replica's part of Streams by its weight among the ready replicas; 0 while it is not ready
+	Mixed   bool    // the ready replicas run different versions
 }
 
-// Mean returns Streams per ready replica; without ready replicas, Streams.
+// Mean returns Streams divided by Ready; without ready replicas it returns Streams.
 func (n Numbers) Mean() float64 { return float64(n.Streams) / float64(max(n.Ready, 1)) }
 
-// Placement maps proxies to their owners. It is immutable; Superseded is closed when a newer one replaces it.
+// Placement maps proxies to their owners. It is immutable and safe for concurrent use.
 type Placement struct {
 	ring  *ring.Ring
 	self  string
@@ -231,7 +234,7 @@ type Placement struct {
 	over  chan struct{}
 }
 
-// seat is the part of a replica's record for a placement.
+// seat is the part of a replica's record that a placement needs.
 type seat struct {
 	address string
 	ready   bool
@@ -258,15 +261,15 @@ func sameSeats(a, b map[string]seat) bool {
 	return true
 }
 
-// Owner returns a proxy's owner: self, or the address of another replica (host:port). An empty address with self false
-// means that the proxy stays where it is, in these cases:
+// Owner returns the address (host:port) of the replica that owns a proxy. self reports whether this replica is the
+// owner. The address is empty if the record of the owner names no address. An empty address with self false means that
+// the proxy stays where it is. Other reasons for this result are:
 //
-//   - the ring has no owner for the proxy;
-//   - the owner is absent or not ready: it crashed, and the leader has not reassigned its shards yet, or it leaves;
-//   - the owner runs another version than this replica, and this replica is ready.
-//
-// During an upgrade a proxy therefore moves to the new version once, and not back with each change of the ring. The
-// address is also empty if the owner's record names no address.
+//   - The ring has no owner for the proxy.
+//   - The owner is absent or not ready. For example, it leaves, or it crashed and the leader has not reassigned its
+//     shards yet.
+//   - The owner runs another version than this replica, and this replica is ready. So during an upgrade a proxy moves
+//     to the new version once, and not back with each change of the ring.
 func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
 	m, ok := ring.Owner(p.ring, namespace, workload)
 	if !ok {
@@ -288,13 +291,13 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 // Ring returns the ring of the placement; nil: there is no ring.
 func (p *Placement) Ring() *ring.Ring { return p.ring }
 
-// InRing reports whether this replica is a member of the ring.
+// InRing reports whether this replica is a member of the ring. It is false if there is no ring.
 func (p *Placement) InRing() bool {
 	_, in := p.ring.Member(p.self)
 	return in
 }
 
-// Peers returns the number of other ready replicas.
+// Peers returns the number of ready replicas without this one.
 func (p *Placement) Peers() int {
 	n := 0
 	for name, s := range p.fleet {

@@ -4,24 +4,24 @@ import "time"
 
 // Signals holds one replica's values for an autoscaler, with the names of their metrics.
 type Signals struct {
-	Proxies    float64 // navarch_proxies: streams that this replica serves
+	Proxies    float64 // navarch_proxies: number of streams that this replica serves
 	Fleet      float64 // navarch_fleet_proxies_per_replica: Numbers.Mean
-	Imbalance  float64 // navarch_imbalance: Proxies divided by Numbers.Share; 1 is even; 1 also while the share is 0
-	Misplaced  float64 // navarch_misplaced_proxies: streams of this replica that another replica owns
-	PushLag    float64 // navarch_push_lag_seconds: longest time that a stream has waited for a push
-	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a new stream
+	Imbalance  float64 // navarch_imbalance: Proxies divided by Numbers.Share; 1 is even; it is 1 also while the share is 0
+	Misplaced  float64 // navarch_misplaced_proxies: number of streams of this replica that another replica owns
+	PushLag    float64 // navarch_push_lag_seconds: longest time that a stream has waited for a push, in seconds
+	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a new stream, in seconds
 }
 
 // Measures is the input of SignalsOf.
 type Measures struct {
-	Streams   int // member.Streams.Total
-	Misplaced int // member.Streams.Misplaced
-	Numbers   Numbers
-	PushLag   time.Duration
-	Admission AdmissionState
+	Streams   int            // member.Streams.Total
+	Misplaced int            // member.Streams.Misplaced
+	Numbers   Numbers        // Replica.Numbers
+	PushLag   time.Duration  // longest time that a stream has waited for a push
+	Admission AdmissionState // Admission.State; only Delay is used
 }
 
-// SignalsOf computes the signals of one replica; times become seconds.
+// SignalsOf computes the signals of one replica. Times become seconds.
 func SignalsOf(m Measures) Signals {
 	s := Signals{
 		Proxies: float64(m.Streams), Fleet: m.Numbers.Mean(), Misplaced: float64(m.Misplaced),

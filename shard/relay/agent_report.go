@@ -8,7 +8,7 @@ import (
 )
 
 // agentReport contains the newest report of the agent. A report is a request that gets no response. The relay sends it
-// on every upstream connection of Envoy's delta streams.
+// on every upstream connection that carries a delta stream of Envoy.
 type agentReport struct {
 	mu      sync.Mutex
 	data    []byte        // encoded; nil: no report yet
@@ -24,7 +24,7 @@ func (s *agentReport) next() <-chan struct{} {
 	return s.changed
 }
 
-// message returns the encoded report; nil: no report yet.
+// message returns the encoded report in a new slice; nil: no report yet.
 func (s *agentReport) message() mem.BufferSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,11 +34,11 @@ func (s *agentReport) message() mem.BufferSlice {
 	return message(s.data)
 }
 
-// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type
-// that Envoy uses. wrong is the message of the request's error detail; an empty message (healthy) sends no error
-// detail. Report does not wait for the transmission. The report is sent on each present and later upstream connection
-// of Envoy's delta streams, after Envoy's first request on the connection. Only the newest report is sent, whatever
-// its type. Report is safe for concurrent use.
+// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type that
+// Envoy uses. wrong is the message of the request's error detail. An empty message means healthy, and the request then
+// has no error detail. Report does not wait for the transmission. Each present and later upstream connection that
+// carries a delta stream of Envoy receives the report, after Envoy's first request. Only the newest report is sent,
+// whatever its type. Report is safe for concurrent use.
 func (r *Relay) Report(typeURL, wrong string) {
 	data := appendText(nil, requestType, typeURL)
 	if wrong != "" {

@@ -6,17 +6,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one encoded message. Its buffers are reference counted: sending a frame releases them.
+// frame is one encoded message. Its buffers are reference counted. Sending a frame releases them.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec passes the received buffers on without a copy. Its name is that of gRPC's protobuf codec, which peers
-// expect.
+// rawCodec passes the received buffers on without a copy. It has the name of gRPC's protobuf codec, because the peers
+// expect that name.
 type rawCodec struct{}
 
-// Name implements encoding.CodecV2.
+// Name implements encoding.CodecV2. It returns "proto".
 func (rawCodec) Name() string { return "proto" }
 
-// Marshal implements encoding.CodecV2. It returns an error unless v is a *frame.
+// Marshal implements encoding.CodecV2. It returns the buffers of v and empties v, since gRPC then owns the buffers. It
+// returns an error unless v is a *frame.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	f, ok := v.(*frame)
 	if !ok {
@@ -27,7 +28,8 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return data, nil
 }
 
-// Unmarshal implements encoding.CodecV2. It returns an error unless v is a *frame.
+// Unmarshal implements encoding.CodecV2. It stores data in v without a copy, with a reference of its own that the owner
+// of v must free. It returns an error unless v is a *frame.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	f, ok := v.(*frame)
 	if !ok {

@@ -17,16 +17,17 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	// window (bytes) lets a large push arrive without pauses. With 64 KiB the sender needs 1.5 times the CPU time.
+	// window is in bytes. It lets a large push arrive without pauses. With 64 KiB the sender needs 1.5 times the CPU
+	// time.
 	window = 1 << 20
 )
 
-// upstream is the I/O of one upstream connection: one goroutine dials and reads, one writes.
+// upstream is the I/O of one upstream connection. One goroutine dials and reads, another one writes.
 type upstream struct {
 	id     uint32
-	row    *stream
+	row    *stream // counts the traffic
 	cancel context.CancelFunc
-	in     chan event           // events of the connection; unbuffered, so that a slow reader holds back the server
+	in     chan event           // events of the connection; without a buffer, so that a slow reader holds back the server
 	out    chan mem.BufferSlice // messages to send; closed after the last one
 	queue  []mem.BufferSlice    // messages for out that are not accepted yet; owned by the loop
 	ended  bool                 // out is to be closed when queue is empty
@@ -40,8 +41,8 @@ type upstream struct {
 	revision  int64 // the server's revision, if behind is true
 }
 
-// open starts an upstream connection and returns at once. A goroutine waits for the pause of the pacer, dials, and
-// sends events until the connection ends or is cancelled.
+// open starts an upstream connection and returns at once. A goroutine waits for the pause in d, dials, and sends events
+// until the connection ends or is cancelled. Before it dials Config.Target, it also waits for the pacer.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -52,7 +53,7 @@ func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	return u
 }
 
-// notify sends an event to the loop. It returns false, and frees the event's message, if ctx ends first.
+// notify sends an event to the loop. If ctx ends first, it frees the event's message and returns false.
 func (u *upstream) notify(ctx context.Context, e event) bool {
 	select {
 	case u.in <- e:
@@ -65,7 +66,7 @@ func (u *upstream) notify(ctx context.Context, e event) bool {
 	}
 }
 
-// run serves an upstream connection and then reports its end, unless ctx has ended.
+// run serves an upstream connection. Then it reports the end of the connection, unless ctx has ended.
 func (r *Relay) run(ctx context.Context, u *upstream, d dial) {
 	err := r.serveConn(ctx, u, d)
 	if ctx.Err() != nil {
@@ -106,7 +107,7 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	return err
 }
 
-// recordOutcome reports to the pacer whether an ended upstream was healthy. A healthy upstream has sent a response,
+// recordOutcome tells the pacer whether an ended upstream was healthy. A healthy upstream has sent a response to Envoy,
 // or has lasted for healthyAfter.
 func (r *Relay) recordOutcome(row *stream, connected time.Time) {
 	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
@@ -135,7 +136,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 	}
 }
 
-// write sends the loop's messages. After an error of sending, read fails too and receives the status.
+// write sends the loop's messages. If sending fails, the reading goroutine receives the status.
 func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	for {
 		select {
@@ -154,9 +155,9 @@ func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	}
 }
 
-// connect opens a separate connection for one stream, as Istio's agents do: each dial may select another replica behind
-// the control plane's name. The returned function closes the connection. Errors: no credentials, no metadata, no
-// connection.
+// connect opens a separate connection for one stream, as Istio's agents do. So each dial may select another replica
+// behind the control plane's name. The returned function closes the connection. Errors are those of Config.Credentials,
+// Config.Metadata and gRPC.
 func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
 	creds, err := r.cfg.Credentials()
 	if err != nil {
@@ -173,7 +174,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	r.minRevision.get().Encode(md)
 	target, dial := addr, st.dial
 	if addr != r.cfg.Target {
-		// An owner is dialled by its address but must prove the target's name, so gRPC receives the target's.
+		// An owner is dialled by its address but must prove the name of the target, so gRPC receives that name.
 		target = "passthrough:///" + r.authority
 		dial = func(ctx context.Context, _ string) (net.Conn, error) { return st.dial(ctx, addr) }
 	}
@@ -215,6 +216,7 @@ func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &countedConn{Conn: c, s: s}, nil
 }
 
+// countedConn counts the bytes of a connection, with the framing of TLS and HTTP/2.
 type countedConn struct {
 	net.Conn
 	s *stream

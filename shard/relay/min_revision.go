@@ -7,26 +7,26 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// lowerTries is the required number of consecutive refusals for lowering the minimum revision. Each attempt dials the
+// lowerTries is the number of consecutive refusals before the minimum revision is lowered. Each attempt dials the
 // control plane's name again, so one replica may refuse several times.
 const lowerTries = 8
 
 // minRevision is the highest store revision of any response so far. Content hashes have no order, so only the minimum
-// revision prevents a lagging replica from sending older configuration. If no replica has that revision (all are cut
-// off from the store, and the newest of them is gone), the minimum is lowered to the newest revision found: stale
-// configuration is better than no configuration.
+// revision prevents a lagging replica from sending older configuration. It may be that no replica has that revision,
+// because all are cut off from the store and the newest of them is gone. Then the minimum is lowered to the newest
+// revision found, since stale configuration is better than no configuration.
 type minRevision struct {
 	mu   sync.Mutex
 	seen agentapi.MinRevision
 
 	tries int       // consecutive refusals by replicas that were behind
 	since time.Time // time of the first refusal
-	best  int64     // highest revision of these replicas
+	best  int64     // highest revision of the replicas that refused
 }
 
-// observe records the system_version_info of a response (empty: only the response headers came). store is the server's
-// store; empty: unknown, which counts as the same store. With another store the minimum revision starts again from that
-// store's revisions.
+// observe records the system_version_info of a response. An empty version means that only the response headers came.
+// store is the server's store. An empty (unknown) store counts as the same store. With another store the minimum
+// revision starts again from that store's revisions.
 func (f *minRevision) observe(store, version string) {
 	n, place, _ := agentapi.DecodeVersion(version)
 	f.mu.Lock()
@@ -46,7 +46,7 @@ func (f *minRevision) observe(store, version string) {
 
 // behind records that a replica at a revision refused the proxy because of the minimum revision. After lowerTries
 // consecutive refusals over at least the duration atLeast, it lowers the minimum to the highest revision among them,
-// without a place, and returns true. The minimum never rises.
+// without a place. Then it returns true, else false. The minimum never rises here.
 func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
+// wildcard subscribes to all resources of a type.
 const wildcard = "*"
 
 // inDoubt is the claimed version of a resource whose state in Envoy is unknown. It equals no version, so the next
 // upstream sends the resource, or its removal, again.
 const inDoubt = "navarch-in-doubt"
 
-// mirror is Envoy's own state of one stream: recorded versions and subscriptions. Envoy would state it on a new stream
-// (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; also measured).
+// mirror is Envoy's own state of one stream: its subscriptions and recorded versions. Envoy would state them on a new
+// stream (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; also measured).
 type mirror struct {
 	types []*typeState // in the order of first use, which Envoy keeps when it reconnects
 }
@@ -21,9 +22,9 @@ type mirror struct {
 // typeState is the mirror's state of one type.
 type typeState struct {
 	url      string
-	all      bool                // the wildcard is subscribed
+	all      bool                // Envoy subscribes to the wildcard
 	legacy   bool                // an empty first request subscribed to the wildcard; no request has named resources since
-	names    map[string]bool     // subscribed by name; true: not answered yet
+	names    map[string]bool     // names that Envoy subscribes to; true: not answered yet
 	unsaid   int                 // number of unanswered names
 	answered bool                // false: an empty first request without versions awaits its first response
 	lastAsk  time.Time           // of the newest subscription
@@ -71,7 +72,7 @@ func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k.drop(h.unsubscribe)
 	k.add(h.subscribe, now)
 	for _, r := range h.initial {
-		k.settle(r.name) // a stated version is answered only if it is outdated
+		k.settle(r.name) // the server answers a stated version only if it is outdated
 	}
 	return answered
 }
@@ -184,9 +185,10 @@ func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 // wanted reports whether Envoy subscribes to anything of the type.
 func (k *typeState) wanted() bool { return k.all || len(k.names) > 0 }
 
-// restate returns the first request of a type on a new upstream: the subscribed names (none: the wildcard) and the
-// stated versions, both sorted. It states inDoubt for refused resources, for held resources that Envoy subscribed to
-// again without an answer, and for resources of responses that the previous upstream left unanswered.
+// restate returns the first request of a type on a new upstream: the subscribed names and the stated versions, both
+// sorted. Without names the request is for the wildcard. The stated version is inDoubt for refused resources, and for
+// resources of responses that Envoy has not answered. It is also inDoubt for held resources that Envoy subscribed to
+// again without an answer.
 func (k *typeState) restate() (subscribe []string, initial []named) {
 	if !k.legacy {
 		subscribe = slices.Sorted(maps.Keys(k.names))

@@ -15,16 +15,16 @@ var (
 	errBusy      = errors.New("the owner did not admit the stream, or responses were in flight, for too long")
 )
 
-// wants reports whether the stream should move. Only an owner that the live connection has named counts: the answer of
-// an earlier connection may be outdated.
+// wants reports whether the stream should move. Only an owner that the live connection has named counts, because the
+// answer of an earlier connection may be outdated.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
 // advance performs the steps of a move that are due. While nothing is in flight it dials the owner. On the new
-// connection it requests the owner's name (upstreamReady). With that request the stream waits for admission while the
-// live connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the
+// connection it requests the name of the owner (upstreamReady). With that request the stream waits for admission while
+// the live connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the
 // live one and receives Envoy's state. The old connection is dropped, with any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
@@ -35,7 +35,7 @@ func (s *session) advance(now time.Time) {
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
 	case !s.wants() || s.live.owner.Address != s.next.addr:
-		s.do(drop{s.next.id}) // the live connection has named another owner meanwhile, or the stream no longer wants to move
+		s.do(drop{s.next.id}) // the live connection has named another owner meanwhile, or the stream should no longer move
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
 		s.move(now)
@@ -44,7 +44,7 @@ func (s *session) advance(now time.Time) {
 	}
 }
 
-// wake returns the next time to call advance without an event; zero: never.
+// wake returns the next time to call advance without an event; zero: advance waits for an event.
 func (s *session) wake(now time.Time) time.Time {
 	look := now.Add(s.t.look)
 	switch {
@@ -88,7 +88,7 @@ func (s *session) giveUp(now time.Time, err error) {
 	s.pace.space(now)
 }
 
-// ownerAnswered handles a response of the owner's type.
+// ownerAnswered handles a response with the owner.
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()

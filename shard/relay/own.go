@@ -21,7 +21,7 @@ type taker struct {
 
 	mu      sync.Mutex
 	running bool
-	waiting map[string]*discoveryv3.Resource // the newest by name
+	waiting map[string]*discoveryv3.Resource // newest version of each waiting resource, by name
 	answer  []func(error)                    // callbacks of the responses whose resources wait
 	held    map[string]string                // name -> version that Take accepted
 }
@@ -41,8 +41,8 @@ func (t *taker) ask() mem.BufferSlice {
 	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
 }
 
-// submit queues a response and frees data. done is called once: with nil when Take has accepted all waiting resources,
-// else with their errors joined, or with the error of decoding.
+// submit queues a response and frees data. done is called once, possibly before submit returns. Its argument is nil
+// when Take has accepted all waiting resources, otherwise the joined errors of Take or the error of decoding.
 func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	err := proto.Unmarshal(data.Materialize(), &response)
@@ -69,6 +69,7 @@ func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	}
 }
 
+// run passes the waiting resources to Take, sorted by name, until no response waits.
 func (t *taker) run() {
 	for {
 		t.mu.Lock()
@@ -93,6 +94,7 @@ func (t *taker) run() {
 	}
 }
 
+// take calls Take for a resource, unless Take has accepted its version already.
 func (t *taker) take(r *discoveryv3.Resource) error {
 	name, version := r.GetName(), r.GetVersion()
 	t.mu.Lock()
@@ -112,7 +114,8 @@ func (t *taker) take(r *discoveryv3.Resource) error {
 	return nil
 }
 
-// checkOwn validates Config.Own. It returns the first error.
+// checkOwn validates Config.Own, and returns the first error. Each subscription needs a Take, and a type that is not
+// repeated and not agentapi.OwnerURL.
 func checkOwn(own []Subscription) error {
 	seen := map[string]bool{agentapi.OwnerURL: true}
 	for _, s := range own {

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	paceBase = 100 * time.Millisecond
-	// paceMax is also the longest time that a stream of Envoy waits before dialling. It is long enough to spare an
-	// unreachable control plane, and short enough to find it soon after its return.
+	paceBase = 100 * time.Millisecond // pause after the first failure
+	// paceMax is the longest pause before a dial. It is long enough to spare an unreachable control plane, and short
+	// enough to find the control plane soon after its return.
 	paceMax = 2 * time.Second
 	// healthyAfter is the smallest age of a healthy stream without responses. A reconnect without changes has no
 	// response, so silence alone does not count as a failure.
 	healthyAfter = 3 * time.Second
 )
 
-// pacer spaces dials to an unreachable control plane, for all streams together. The pauses grow exponentially; the
-// upper half of each is random.
+// pacer spaces dials to an unreachable control plane, for all streams together. The pauses grow exponentially. The
+// upper half of each pause is random.
 type pacer struct {
 	mu       sync.Mutex
 	random   func() float64
@@ -26,7 +26,7 @@ type pacer struct {
 
 func newPacer(random func() float64) *pacer { return &pacer{random: random} }
 
-// wait returns the pause before the next dial, from the time now; 0: no pause.
+// wait returns the pause at the time now before the next dial; 0: no pause.
 func (p *pacer) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +53,8 @@ func (p *pacer) worked() {
 // moveForget is the time without moves and failures after which the pause has its initial length again.
 const moveForget = 5 * time.Minute
 
-// movePace spaces one stream's moves, failed ones included. Replicas that learn of a new ring one after the other may
-// send a proxy back and forth; the growing pauses make such moves rarer.
+// movePace spaces one stream's moves, failed ones included. Replicas learn of a new ring one after the other, so they
+// may send a proxy back and forth. The growing pauses make such moves rarer.
 type movePace struct {
 	random    func() float64
 	base, max time.Duration
@@ -66,7 +66,7 @@ type movePace struct {
 // open reports whether a move may begin.
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space sets the pause after a move or a failure. The pause doubles each time, up to max; its upper half is random.
+// space sets the pause after a move or a failure. The pause doubles each time, up to max. Its upper half is random.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base
@@ -81,6 +81,7 @@ func (p *movePace) spread(now time.Time, d time.Duration) {
 	p.later(now.Add(time.Duration(p.random() * float64(d))))
 }
 
+// later postpones the next move to a time, unless it is later already.
 func (p *movePace) later(at time.Time) {
 	if at.After(p.next) {
 		p.next = at

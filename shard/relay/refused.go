@@ -18,22 +18,22 @@ const (
 	refusedText  = 1 << 10 // bytes
 )
 
-// Refused lists the resources of one type that Envoy has refused. A resource leaves the list when Envoy accepts a
-// later response with it. It also leaves the list when Envoy unsubscribes from it, except under a wildcard
-// subscription.
+// Refused lists the resources of one type that Envoy has refused on its newest stream. A resource leaves the list when
+// Envoy accepts a later response that contains or removes it. It also leaves the list when Envoy unsubscribes from it,
+// except under a wildcard subscription.
 type Refused struct {
 	Type  string   `json:"type"`  // type URL
-	Names []string `json:"names"` // names of resources in the refused responses, sorted; the first ten
-	Total int      `json:"total"` // number of all such names
-	Error string   `json:"error"` // Envoy's newest error message for the type; the first KiB
+	Names []string `json:"names"` // names of the refused resources, sorted; at most the first ten
+	Total int      `json:"total"` // number of refused resources
+	Error string   `json:"error"` // Envoy's newest error message for the type, at most its first KiB; may be empty
 }
 
-// refusal is the state of a type's refusals after an answer of Envoy; Total 0: all are resolved.
+// refusal is the state of a type's refusals after an answer of Envoy; Total 0: Envoy has accepted all resources.
 type refusal struct{ Refused }
 
-// refusals returns a refusal with the type's refused resources after an answer. before is the number of refused
-// resources before the answer. The result is nil if no resource was refused before the answer, and none is after it.
-// failure is Envoy's error message; empty: Envoy has accepted.
+// refusals returns the refused resources of a type after an answer of Envoy. before is their number before the answer.
+// The result is nil if no resource is refused before and after the answer. failure is Envoy's error message; empty:
+// Envoy has accepted, or has sent no message.
 func (k *typeState) refusals(before int, failure string) effect {
 	if len(k.doubt) == 0 && before == 0 {
 		return nil
@@ -71,13 +71,13 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy stores the refusals of a type, and reports whether they changed. The first argument is the number of
-// Envoy's stream. Refusals on a stream that is not Envoy's newest are ignored.
+// refusedBy stores the refusals of a type, and reports whether they changed. of is the number of Envoy's stream.
+// Refusals on a stream that is not Envoy's newest are ignored.
 func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of != c.opened {
-		return false // an older stream, which another one has replaced
+		return false // Envoy has opened another stream since
 	}
 	before, was := c.refusals[now.Type]
 	switch {

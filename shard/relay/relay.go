@@ -21,26 +21,28 @@ import (
 
 // Config configures Envoy's socket and the control plane.
 type Config struct {
-	// Socket is the path of the Unix socket. Processes of this process's user may connect, and Envoy is one; Access
+	// Socket is the path of the Unix socket. Processes of this process's user may connect, for example Envoy. Access
 	// permits further processes. Every client acts as this proxy towards the control plane.
 	Socket string
 	Access socket.Access
-	// Target is the control plane: "host:port", or a gRPC target that resolves to TCP addresses. State-of-the-world
-	// streams always use it. With Follow, delta streams dial the known owner of the proxy instead, except during a
-	// pause between moves.
+	// Target is the address of the control plane: "host:port", or a gRPC target that resolves to TCP addresses.
+	// State-of-the-world streams always use Target. With Follow, delta streams dial the known owner of the proxy
+	// instead, except during a pause between moves.
 	Target string
 	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial.
 	// An owner is dialled by its address, but must prove the same name as Target: the name in the credentials, or else
 	// the host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
-	// Metadata is called for each dial and returns the headers to send upstream; nil: none. Its error fails the dial.
-	// The relay adds navarch-place, navarch-revision and navarch-store. Like Credentials, it is called by several
-	// goroutines.
+	// Metadata is called for each dial and returns the headers to send upstream. A nil function or a nil result means
+	// no headers. The result is copied. An error fails the dial. The relay adds navarch-place, navarch-revision and
+	// navarch-store. Credentials and Metadata are called by several goroutines at a time.
 	Metadata func() (metadata.MD, error)
-	// Own lists the agent's own subscriptions on Envoy's delta streams. Their types must be different.
+	// Own lists the agent's own subscriptions on Envoy's delta streams. Their types must differ from each other and
+	// from agentapi.OwnerURL.
 	Own []Subscription
-	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL): the replica that should serve the
-	// proxy. Envoy's delta streams move there; the next connection is admitted before the old one is dropped.
+	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL). The owner is the replica that should
+	// serve the proxy. Envoy's delta streams move to the owner. The new connection is admitted before the old one is
+	// dropped.
 	Follow bool
 	Log    *slog.Logger // nil: no log
 }
@@ -49,17 +51,20 @@ type Config struct {
 // Envoy, and Envoy's requests for the type are dropped, so Envoy must not use the type.
 type Subscription struct {
 	Type string // type URL
-	// Names are the subscribed resources; none: all of the server's (a wildcard).
+	// Names are the names of the subscribed resources. An empty list subscribes to all resources of the type
+	// (wildcard).
 	Names []string
-	// Take receives each resource whose version is empty or differs from the last accepted one. It owns the resource.
-	// nil accepts the resource. An error refuses, with its text, all responses that were waiting, and Take receives
-	// the version again when the control plane sends it again. Removed and missing resources are acknowledged without
-	// a call. Calls for one subscription do not overlap, and hold no locks. Of several waiting responses the newest
-	// version of each resource is passed.
+	// Take receives each resource whose version is empty or differs from the last accepted version of that name. Take
+	// owns the resource. The result nil accepts the resource. An error refuses, with its text, all responses that were
+	// waiting, and Take receives the version again when the control plane sends it again. Take is not called for
+	// removed or missing resources, and not for a response that does not decode, which is refused. Calls for one
+	// subscription do not overlap, and hold no locks. If several responses wait, Take receives only the newest version
+	// of each resource, and no resource that was removed since.
 	Take func(*discoveryv3.Resource) error
 }
 
-// Relay carries Envoy's ADS streams. New creates it. Its methods are safe for concurrent use; Run is called once.
+// Relay carries Envoy's ADS streams. New creates it. Its methods are safe for concurrent use. Run may be called only
+// once.
 type Relay struct {
 	cfg         Config
 	authority   string // host:port of the target: the name that an owner must prove if the credentials name no host
@@ -71,8 +76,8 @@ type Relay struct {
 	timing      timing
 }
 
-// New validates cfg; it opens nothing. The error joins the errors of all fields: missing ones, a socket path that is
-// too long, and the first invalid subscription.
+// New validates cfg and returns a Relay. It opens nothing. The error joins all of these errors: Socket, Target or
+// Credentials is missing, the socket path is longer than socket.MaxPath, and the first invalid subscription of Own.
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
@@ -104,8 +109,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run serves the socket until ctx ends; then it ends all streams, removes the socket and returns nil. Errors: the
-// socket cannot be listened on, or accepting connections fails.
+// Run serves the socket until ctx ends. Then it ends all streams, removes the socket and returns nil. It returns an
+// error if it cannot listen on the socket, or if accepting connections fails.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {

@@ -118,7 +118,7 @@ type cursor struct {
 }
 
 // fields calls visit for every length-delimited field up to end, with the length n of its value. The cursor is then at
-// the value, of which visit may read any part. Other fields are skipped. Errors are errWire and those of visit.
+// the value, and visit may read any part of the value. Other fields are skipped. Errors are errWire and those of visit.
 func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
 	for c.at < end {
 		field, kind, err := c.tag(end)
@@ -171,7 +171,7 @@ func (c *cursor) tag(end int) (protowire.Number, protowire.Type, error) {
 	return field, kind, nil
 }
 
-// maxGroups bounds the nesting of groups, as in package protowire; xDS messages contain no groups.
+// maxGroups bounds the nesting of groups, as in package protowire. xDS messages contain no groups.
 const maxGroups = 10000
 
 func (c *cursor) skipScalar(field protowire.Number, kind protowire.Type, end, depth int) error {

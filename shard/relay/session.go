@@ -50,7 +50,7 @@ type session struct {
 	live  *connState
 	next  *connState // of a move under way
 	until time.Time  // deadline of the present stage of the move
-	known string     // address of the last known owner, at first as other streams of the relay know it
+	known string     // address of the last known owner, initially from other streams of the relay
 	out   []effect
 }
 

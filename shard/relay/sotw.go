@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sotw carries a state-of-the-world stream unchanged. The stream ends with its upstream: its requests do not state
-// Envoy's version of each resource, so the relay could not restate them.
+// sotw carries a state-of-the-world stream unchanged. The stream ends when its upstream ends. The relay could not
+// restate Envoy's versions to another upstream, because the requests of such a stream do not state them per resource.
 func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
 	st := r.stats.open(of, methodSotW, r.cfg.Target)
 	err := r.carrySotW(down, st)
@@ -69,8 +69,8 @@ func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel con
 	}
 }
 
-// pumpDown carries the control plane's responses until either side ends. It returns the error; io.EOF: the control
-// plane ended the stream.
+// pumpDown carries the control plane's responses until either side ends. It returns the error of receiving or sending;
+// io.EOF means that the control plane ended the stream.
 func pumpDown(up grpc.ClientStream, down grpc.ServerStream, st *stream) error {
 	for {
 		var f frame

@@ -6,49 +6,51 @@ import (
 	"time"
 )
 
-// keptStreams bounds the list of upstreams: above it, ended ones are dropped when another upstream opens.
+// keptStreams bounds the list of upstreams. If the list is longer when an upstream opens, the oldest ended ones are
+// dropped.
 const keptStreams = 16
 
-// Stats is the content of the debug page. Requests go up to the control plane, responses come down from it. An
-// upstream is one connection to the control plane. Message bytes are gRPC payloads; socket bytes include TLS and
-// HTTP/2 framing.
+// Stats is the part of the agent's status about its streams to the control plane. The agent sends requests and receives
+// responses. An upstream is one connection to the control plane. Message bytes are gRPC payloads; socket bytes include
+// TLS and HTTP/2 framing.
 type Stats struct {
 	Address   string `json:"address"`            // Config.Target
 	Connected bool   `json:"connected"`          // at least one upstream is connected now
 	Upstream  string `json:"upstream,omitempty"` // dialled address of the newest connected upstream
-	Peer      string `json:"peer,omitempty"`     // IP and port of that upstream
-	Owner     string `json:"owner,omitempty"`    // last received address of the owner of this proxy
+	Peer      string `json:"peer,omitempty"`     // remote IP and port of that upstream
+	Owner     string `json:"owner,omitempty"`    // last received address of the owner of this proxy; empty: unknown, or no owner
 	AtOwner   bool   `json:"atOwner"`            // the replica that named the owner is the owner
 
 	Moves       uint64 `json:"moves"`           // completed moves to an owner, unnoticed by Envoy
-	MovesFailed uint64 `json:"movesFailed"`     // attempted moves without success
+	MovesFailed uint64 `json:"movesFailed"`     // moves whose connection failed or that took too long; abandoned moves do not count
 	Resumes     uint64 `json:"resumes"`         // replacements of ended upstreams, unnoticed by Envoy
 	Taken       uint64 `json:"taken"`           // accepted resources of the agent's own subscriptions
 	Refused     uint64 `json:"refused"`         // refused resources of the agent's own subscriptions
-	Revision    int64  `json:"revision"`        // the minimum revision that replicas must have (agentapi.MinRevision)
-	Store       string `json:"store,omitempty"` // name of the store of Revision
+	Revision    int64  `json:"revision"`        // the minimum revision that replicas must have (agentapi.MinRevision); 0: none yet
+	Store       string `json:"store,omitempty"` // name of the store of Revision; empty: unknown
 
-	// StreamsOpened counts the streams that Envoy has opened, StreamsActive those that are still open. Connects counts
-	// connected upstreams; a delta stream may have several.
+	// StreamsOpened counts the streams that Envoy has opened, and StreamsActive the streams that are still open.
+	// Connects counts the upstreams that became connected. A delta stream may have several upstreams.
 	StreamsOpened uint64     `json:"streamsOpened"`
 	StreamsActive int        `json:"streamsActive"`
 	Connects      uint64     `json:"connects"`
-	Failures      uint64     `json:"failures"` // failed dials and ended upstreams, except those of moves
-	LastConnect   *time.Time `json:"lastConnect,omitempty"`
-	LastError     string     `json:"lastError,omitempty"` // of Failures; empty after the next connect
-	RetryInMS     int64      `json:"retryInMs"`           // pause before the next dial of Address
-	Total         Traffic    `json:"total"`               // of all upstreams since the start
-	Rejected      []Refused  `json:"rejected,omitempty"`  // on Envoy's newest stream, sorted by type
-	Streams       []Stream   `json:"streams"`             // open upstreams and the last ended ones, oldest first
+	Failures      uint64     `json:"failures"`              // failed dials and ended upstreams, except those of moves
+	LastConnect   *time.Time `json:"lastConnect,omitempty"` // nil: never connected
+	LastError     string     `json:"lastError,omitempty"`   // of the newest failure; empty after the next connect
+	RetryInMS     int64      `json:"retryInMs"`             // milliseconds until Address may be dialled; 0: at once
+	Total         Traffic    `json:"total"`                 // of all upstreams since the start
+	Rejected      []Refused  `json:"rejected,omitempty"`    // on Envoy's newest stream, sorted by type; delta streams only
+	Streams       []Stream   `json:"streams"`               // open upstreams and the last ended ones, in the order of opening; never nil
 }
 
-// Traffic counts messages and bytes per direction.
+// Traffic counts messages and bytes per direction. Requests include those of the agent itself. Responses include only
+// those that were sent to Envoy.
 type Traffic struct {
 	Requests        uint64 `json:"requests"`
 	RequestBytes    uint64 `json:"requestBytes"`
 	Responses       uint64 `json:"responses"`
 	ResponseBytes   uint64 `json:"responseBytes"`
-	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions; not included in Responses
+	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions, the owner's included; not in Responses
 	OwnBytes        uint64 `json:"ownResponseBytes"`
 	SocketSentBytes uint64 `json:"socketSentBytes"`
 	SocketReadBytes uint64 `json:"socketReadBytes"`
@@ -57,21 +59,22 @@ type Traffic struct {
 // Stream is one upstream of a stream of Envoy. A delta stream may have several in sequence, and two at a time during a
 // move.
 type Stream struct {
-	ID           uint64     `json:"id"`
-	Of           uint64     `json:"of"` // number of Envoy's stream, from 1
-	Address      string     `json:"address"`
-	Peer         string     `json:"peer,omitempty"`
-	Method       string     `json:"method"`
-	Opened       time.Time  `json:"opened"`
-	Connected    *time.Time `json:"connected,omitempty"`
-	Ended        *time.Time `json:"ended,omitempty"`
-	Error        string     `json:"error,omitempty"`
-	LastRequest  *time.Time `json:"lastRequest,omitempty"`
-	LastResponse *time.Time `json:"lastResponse,omitempty"`
+	ID           uint64     `json:"id"`                     // number of the upstream, from 1
+	Of           uint64     `json:"of"`                     // number of Envoy's stream, from 1
+	Address      string     `json:"address"`                // Config.Target, or the address of an owner
+	Peer         string     `json:"peer,omitempty"`         // remote IP and port; empty before the dial succeeds
+	Method       string     `json:"method"`                 // full name of the gRPC method
+	Opened       time.Time  `json:"opened"`                 // before the dial
+	Connected    *time.Time `json:"connected,omitempty"`    // nil: never
+	Ended        *time.Time `json:"ended,omitempty"`        // nil: still open
+	Error        string     `json:"error,omitempty"`        // empty: still open, or the agent closed the upstream
+	LastRequest  *time.Time `json:"lastRequest,omitempty"`  // nil: no request was sent
+	LastResponse *time.Time `json:"lastResponse,omitempty"` // nil: Envoy has received no response from this upstream
 	Traffic
 }
 
-// Stats returns a copy of the present counters. The slices inside belong to the caller.
+// Stats returns a copy of the present counters. The slices Streams and Rejected belong to the caller. The names and
+// times inside must not be modified.
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()
@@ -80,7 +83,7 @@ func (r *Relay) Stats() Stats {
 	return s
 }
 
-// stream counts one upstream; the goroutines that read and write increment it without a lock.
+// stream has the counters of one upstream. The goroutines that read and write increment them without a lock.
 type stream struct {
 	id, of                    uint64
 	method, address           string

@@ -254,7 +254,7 @@ func (l *loop) take(e take) {
 	})
 }
 
-// sendReport sends the newest report of Relay.Report.
+// sendReport sends the newest report of Relay.Report, if there is one.
 func (l *loop) sendReport(conn uint32) {
 	if data := l.r.report.message(); data != nil {
 		l.queue(conn, data)

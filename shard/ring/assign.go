@@ -8,9 +8,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Bounds of a member's load, as multiples of its weighted share of the whole load. After Assign, a member has at most
-// Bound times its share of the streams, or its share plus the largest shard if that is more. Every shard has a small
-// weight besides its streams (emptyShard), so full, the limit of weights, is lower than Bound.
+// Bounds of a member's load, as multiples of its weighted share of the whole load. After Assign with equal weights, a
+// member has at most Bound times its share of the streams, or its share plus the largest shard if that is more. With
+// unequal weights, a member may have more if a shard is large beside the shares of small members. Every shard has a
+// small weight besides its streams (emptyShard), so full, the limit of weights, is lower than Bound.
 const (
 	Bound = 1.25
 
@@ -21,13 +22,14 @@ const (
 )
 
 // Assign makes the next ring from the previous one (nil: none), with the next version. A shard moves only if its owner
-// is gone or has too much load, or if a member is new, has a greater weight or has too little load. Weighted
-// rendezvous selects the receiver among the members with room. Assign also decides by load which namespaces are split.
+// is gone or has too much load, or if a member is new, has a greater weight or has too little load. A shard that must
+// leave its owner goes to the member with room that ranks first by weighted rendezvous. If no member has room, it goes
+// to the member that it fills the least. Assign also decides by load which namespaces are split.
 //
-// Members with an invalid name, address or weight, repeated names, and members beyond MaxMembers or half of MaxBytes
-// are ignored. So are splits beyond MaxSplit or MaxBytes. The result is deterministic: it does not depend on the order
-// of members or maps. If nothing changes, or no valid member is left, Assign returns previous. The arguments are not
-// changed.
+// Assign ignores members with an invalid name, address or weight (Member). Of members with one name it ignores all but
+// one. It also ignores members beyond MaxMembers or half of MaxBytes, and splits beyond MaxSplit or MaxBytes. The
+// result is deterministic: it does not depend on the order of members or maps. If nothing changes, or no valid member
+// is left, Assign returns previous. The arguments are not changed.
 func Assign(previous *Ring, members []Member, load Load) *Ring {
 	members = normal(members)
 	if len(members) == 0 {
@@ -58,8 +60,8 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	return next
 }
 
-// Vacate returns the ring to write after all members of previous have left. It has no members and no owners. previous
-// must not be nil.
+// Vacate returns the ring to write after all members of previous have left. It has the next version, and no members,
+// owners or split namespaces. previous must not be nil.
 func Vacate(previous *Ring) *Ring { return &Ring{version: previous.version + 1} }
 
 // normal returns the valid members, sorted by name, without repeated names, at most MaxMembers and half of MaxBytes.

@@ -39,8 +39,8 @@ func encodedMost(members []Member) int {
 	return n
 }
 
-// Encode returns the stored form of the ring; the nil Ring is encoded as a ring without members. Rings that Assign
-// makes are within the bounds of Decode.
+// Encode returns the stored form of the ring. The nil Ring is encoded as a ring with version 0 and without members.
+// Rings that Assign makes are within the bounds of Decode.
 func (r *Ring) Encode() []byte {
 	if r == nil {
 		r = &Ring{}
@@ -65,9 +65,10 @@ func (r *Ring) Encode() []byte {
 	return b
 }
 
-// Decode parses a stored ring from untrusted bytes. Errors: the bytes are malformed, of an unknown schema, or beyond
-// the bounds; the owners are missing or name an absent member; a member is invalid; members or split namespaces are not
-// sorted. The schema after this build's is accepted too.
+// Decode parses a stored ring from untrusted bytes. An error means that the bytes are malformed, have an unknown
+// schema, or exceed the bounds. Further errors: the owners are missing, are not exactly Shards, or name an absent
+// member; a member is invalid; members or split namespaces are repeated or not sorted. The schema after this build's is
+// accepted too. The Ring does not alias b.
 func Decode(b []byte) (*Ring, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)

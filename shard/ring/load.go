@@ -9,7 +9,7 @@ type Load struct {
 	Rest       int // streams of namespaces that are not listed; they count as evenly spread over the shards
 }
 
-// NamespaceLoad is the load of one namespace.
+// NamespaceLoad counts the streams of one namespace.
 type NamespaceLoad struct {
 	Streams   int            // all streams of the namespace
 	Workloads map[string]int // streams of reported workloads; in a split namespace, the rest counts as evenly spread
@@ -136,7 +136,7 @@ func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 }
 
 // Streams returns the number of streams that each member would have, by name, if every proxy were at its owner. Evenly
-// spread streams count in fractions. Members without shards are absent.
+// spread streams count in fractions. Members without shards are absent. The map is never nil.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
 	weights := shardLoads(r, load)
@@ -148,8 +148,9 @@ func (r *Ring) Streams(load Load) map[string]float64 {
 	return each
 }
 
-// Imbalance returns the greatest load of a member as a multiple of its weighted fair share. 1 is even; 0 without
-// members. After Assign it exceeds Bound only if single shards are very large.
+// Imbalance returns the greatest load of a member as a multiple of its weighted fair share. A load includes the small
+// weight of every shard. 1 means even load. The result is 0 without members. After Assign it exceeds Bound only if
+// single shards are large beside the share of a member.
 func (r *Ring) Imbalance(load Load) float64 {
 	if len(r.Members()) == 0 {
 		return 0

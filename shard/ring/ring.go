@@ -6,7 +6,7 @@
 //
 // A proxy's key is its namespace, so that proxies of one namespace, which mostly have the same configuration, have the
 // same owner. If the leader split a large namespace (Assign), the key is namespace/workload. The hash of the key
-// selects the shard, and the ring contains the owner of each shard. So all readers of one ring agree.
+// selects the shard, and the ring contains the owner of each shard. All readers of one ring therefore agree.
 //
 // When a namespace is split over several shards, its streams get other owners although no shard moves. A replica that
 // joins therefore receives first the shards with the most such streams (misplaced in load.go). These streams move in
@@ -33,9 +33,9 @@ const FullWeight = 100
 
 // Member is a replica that may own shards.
 type Member struct {
-	Name    string // unique
-	Address string // host:port that agents dial
-	Weight  uint32 // 1 to FullWeight: its share in hundredths
+	Name    string // unique in a ring, 1 to MaxName bytes
+	Address string // host:port that agents dial, at most MaxName bytes; its form is not checked
+	Weight  uint32 // 1 to FullWeight; shares of the load are proportional to the weights
 }
 
 // Ring is one immutable assignment of shards to members. Assign, Vacate and Decode create it. The nil Ring has no
@@ -63,7 +63,7 @@ func (r *Ring) Members() []Member {
 	return r.members
 }
 
-// Member returns the member with a name; false: the ring has no such member.
+// Member returns the member with a name; false and a zero Member mean that the ring has no such member.
 func (r *Ring) Member(name string) (Member, bool) {
 	members := r.Members()
 	i, found := slices.BinarySearchFunc(members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })

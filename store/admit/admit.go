@@ -2,8 +2,8 @@
 // number and time, calls the Handler of their path, and encodes the responses. Its Server is an http.Handler; the
 // caller provides TLS and limits the connections.
 //
-// Owns: the number of bytes of reviews in memory and of reviews in progress, for each host and in total. Reads: bodies
-// of requests. Never: decodes a review before it has counted the review's JSON values; decides about the admission of
+// Owns: the limits for the bytes and the number of reviews in progress, for each host and in total. Reads: bodies of
+// requests. Never: decodes a review before it has counted the review's JSON values; decides about the admission of
 // objects within its bounds; trusts the user that a request names, because callers of webhooks show no credential.
 package admit
 
@@ -34,9 +34,10 @@ import (
 
 // Handler answers the reviews of one webhook. It must be safe for concurrent use. It may also implement Chooser.
 type Handler interface {
-	// Admit answers a review. path is that of the request's URL. The context ends with the review's timeout, or when
-	// the client is gone. The handler owns the request; the server copies the request's UID into the response. A nil
-	// response becomes status 500, and the API server then follows the webhook's failurePolicy.
+	// Admit answers a review. path is the path of the request's URL. The context ends with the review's timeout, or
+	// when the client is gone. The handler owns the request. The Server writes the request's UID into the response, so
+	// a response must not be shared. A nil response or a panic becomes status 500, and the API server then follows the
+	// webhook's failurePolicy. Admit is not called for objects that are too large (Chooser).
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
@@ -48,18 +49,19 @@ type Config struct {
 	// MaxHost bounds the bytes of the reviews in progress of one host (an IPv4 address, or the /64 of an IPv6
 	// address); 0: 32 MiB. MaxAll bounds the bytes of the reviews of all hosts; 0: 64 MiB. Further reviews wait.
 	MaxHost, MaxAll int64
-	// Ahead reports whether reviews from an address, such as an API server's, precede all others; nil: always false.
+	// Ahead reports whether reviews from an address, such as an API server's, precede waiting reviews of other
+	// addresses. It must be safe for concurrent use; nil: always false.
 	Ahead func(netip.Addr) bool
 	// BodyTime bounds the time in which the body of a review arrives, not counting waits for room; 0: 2 s.
 	BodyTime time.Duration
 	// Timeout bounds a review from its header to its response; 0: 10 s, the default timeout of API servers. A shorter
 	// timeout in the API server's URL (?timeout=) takes precedence.
 	Timeout time.Duration
-	Crashes *crash.Log   // nil: a new one
+	Crashes *crash.Log   // records panics of handlers; nil: a new one
 	Log     *slog.Logger // nil: slog's default
 }
 
-// Server is an http.Handler for reviews. New creates it. All handlers must be registered before it serves; then it is
+// Server is an http.Handler for reviews. New creates it. All handlers must be registered before it serves. ServeHTTP is
 // safe for concurrent use. Its Config contains the defaults and must not be changed.
 type Server struct {
 	Config
@@ -103,8 +105,10 @@ func New(c Config) *Server {
 }
 
 // Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. A slash
-// at the end of prefix is ignored. Register panics if the prefix is registered already. name is the webhook's label in
-// metrics. failed, which may be nil, receives the HTTP status of each response without an AdmissionReview.
+// at the end of prefix is ignored. An empty prefix stands for all paths. Register panics if the prefix is registered
+// already, or is not a valid pattern of http.ServeMux. name is the webhook's label in metrics and logs. failed, which
+// may be nil, is called with the HTTP status when a request ends without a review to send. Calls of failed may be
+// concurrent.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
 	hook := &webhook{name: name, handler: h, failed: failed}
 	hook.lines()
@@ -117,7 +121,8 @@ func (s *Server) Register(name, prefix string, h Handler, failed func(status int
 	s.mux.HandleFunc(prefix+"/", serve)
 }
 
-// ServeHTTP implements http.Handler: it answers a review, or responds 404 for a path without a handler.
+// ServeHTTP implements http.Handler. It answers a review, or responds with an HTTP error: 404 for a path without a
+// handler, 400, 405, 408, 413 or 415 for an invalid request, 503 without room or time, 500 after a fault.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // refusal is the reason for an HTTP error in place of an AdmissionReview.
@@ -237,8 +242,8 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, heavy erro
 	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}, Response: response}, nil
 }
 
-// Versions of admission.k8s.io. Their AdmissionReviews have equal fields. API servers before 1.22 may send v1beta1. Any
-// API server may send v1beta1 if the webhook's configuration names no other version
+// Versions of admission.k8s.io. Their AdmissionReviews have equal fields. The webhook's configuration names the
+// versions that an API server may send
 // (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
 const (
 	versionV1      = "admission.k8s.io/v1"

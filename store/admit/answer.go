@@ -13,13 +13,13 @@ import (
 
 func encode(review *admissionv1.AdmissionReview) ([]byte, error) { return json.Marshal(review) }
 
-// Allow returns a response that admits an object unchanged. The warnings are shortened (Warnings).
+// Allow returns a response that admits an object unchanged. The warnings are shortened as by Warnings.
 func Allow(warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, Warnings: Warnings(warnings)}
 }
 
 // Refuse returns a response that refuses an invalid object, with code 422. kubectl shows the message after the
-// webhook's name. The warnings are shortened (Warnings).
+// webhook's name. The warnings are shortened as by Warnings; the message is not shortened.
 func Refuse(reason metav1.StatusReason, message string, warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Warnings: Warnings(warnings),
 		Result: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: reason, Message: message}}
@@ -34,8 +34,9 @@ const (
 )
 
 // Warnings returns texts shortened to the limits of API servers: 256 characters each, and 4,096 in total. If texts are
-// left out, the last element states their number. Equal texts are merged, and empty texts removed. Line breaks become
-// spaces. The result is nil without texts; texts is not changed.
+// left out, the last element states the number of remaining texts, repeated and empty ones included. Equal texts are
+// merged, and empty texts removed. Each run of white space becomes one space, and invalid UTF-8 is removed. The result
+// is nil if no text remains. The argument is not changed.
 func Warnings(texts []string) []string {
 	const moreOf = 64 // room for the text that counts the others
 	var out []string

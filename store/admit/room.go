@@ -9,11 +9,12 @@ import (
 
 // room counts the bytes of reviews in progress. A host that has no bytes gets those of its first request if enough
 // bytes are unused. With further requests a host gets at most half of the bytes that other hosts leave, and at most
-// perHost. Half of the room is reserved for the first request of each review, and for claims that are ahead.
+// perHost. Half of the room is reserved for the first request of each review, and for claims that are ahead. The limit
+// of half the bytes does not apply to claims that are ahead.
 type room struct {
 	perHost, half int64
 
-	mu      sync.Mutex             // leaf mutex; guards the fields below
+	mu      sync.Mutex             // guards the fields below; no other lock is acquired while it is held
 	free    int64                  // unused bytes
 	hosts   map[netip.Prefix]int64 // bytes of each host with reviews in progress
 	waiting list.List              // of *request; requests of claims that are ahead come first

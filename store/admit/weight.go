@@ -104,8 +104,8 @@ func (w weight) tooHeavy() error {
 	return nil
 }
 
-// Chooser is an optional interface of Handlers that ignore some objects. The Server admits these objects even if they
-// are too heavy to decode.
+// Chooser is an optional interface of Handlers that ignore some objects. The Server admits the ignored objects even if
+// they are too heavy to decode.
 type Chooser interface {
 	// Concerns reports whether the handler would check or change the object of a request. The Server calls it only for
 	// objects that are too heavy. Concerns must therefore decode at most the head of the object, and must not retain

@@ -35,7 +35,7 @@ func (n Name) compare(o Name) int {
 // hosts that need addresses, and the addresses in its spec and status.
 type ServiceEntry struct {
 	Name
-	Created time.Time // creation time; of two claims to one address, the older ServiceEntry's is accepted
+	Created time.Time // creation time; of two claims to one address, that of the older ServiceEntry is accepted
 	normal.EntryAddresses
 }
 
@@ -47,7 +47,7 @@ type Hosts map[string][]netip.Addr
 type giver uint8
 
 const (
-	unknown giver = iota // it is unknown whether another party assigns addresses: no new address is assigned
+	unknown giver = iota // another party may assign addresses, so no new address is assigned
 	self                 // this process
 	others               // istiod or another revision; their assignments are read from the status of objects
 )
@@ -105,7 +105,8 @@ func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
 }
 
 // Load adds the stored addresses of one ServiceEntry, before the first Put. Hosts are added in alphabetical order. A
-// host is omitted if an earlier host has any of its addresses.
+// host is omitted if an earlier host, also of an earlier Load, has any of its addresses. Addresses outside of the
+// ranges are added too.
 func (b *book) Load(name Name, hosts Hosts) {
 	e := b.entry(name)
 	assigned := func(a netip.Addr) bool { _, is := b.owners[a]; return is }
@@ -135,8 +136,8 @@ func (b *book) Put(now ServiceEntry) {
 	b.changed[now.Name] = true
 }
 
-// Remove marks a ServiceEntry as deleted. The addresses of a host are released after grace, or in the next Step if a
-// spec states one of them.
+// Remove marks a ServiceEntry as deleted. It ignores an unknown name. The addresses of a host are released after grace,
+// or in the next Step if a spec states one of them.
 func (b *book) Remove(name Name) {
 	if e := b.entries[name]; e != nil {
 		b.restate(e, nil)
@@ -152,9 +153,10 @@ func (b *book) retry() {
 	}
 }
 
-// Step assigns and releases addresses. Hosts without an address get new addresses if the second argument is self.
+// Step assigns and releases addresses. Hosts that lack an address get new addresses if the second argument is self.
 // altered names the ServiceEntries with changes in Addresses or Kept since the last Step, and those that Load added,
-// sorted. wait is the time after which Step has to be called again even without changes; 0: no need.
+// sorted. It may also name unchanged ServiceEntries. wait is the time after which Step has to be called again even
+// without changes; 0: no need.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -350,7 +352,8 @@ func (b *book) release(at slot) {
 	b.altered[at.name] = true
 }
 
-// Addresses returns the addresses of the present hosts of a ServiceEntry. The map is empty if no host has any.
+// Addresses returns the addresses of the present hosts of a ServiceEntry. The map is empty if no host has an address,
+// and never nil. The caller must not change the lists of addresses.
 func (b *book) Addresses(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
@@ -365,7 +368,7 @@ func (b *book) Addresses(name Name) Hosts {
 }
 
 // Kept returns the addresses of a ServiceEntry to store in etcd: those of present hosts, and of hosts removed less than
-// grace ago.
+// grace ago. The map may be empty, and is never nil. The caller must not change the lists of addresses.
 func (b *book) Kept(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
@@ -376,8 +379,8 @@ func (b *book) Kept(name Name) Hosts {
 }
 
 // Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. If there are more than
-// `most`, one further problem counts those after the first `most`. While no new addresses are assigned the result is
-// empty.
+// `most`, one further problem counts those after the first `most`. While no new addresses are assigned, and without
+// problems, the result is nil.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

@@ -46,7 +46,8 @@ const (
 // maxProblems is the largest number of ServiceEntries that Problems names.
 const maxProblems = 20
 
-// Problem states why a host of a ServiceEntry has no automatic address. If Name is empty, Message counts the rest.
+// Problem states why a host of a ServiceEntry has no automatic address. If Name is zero, Message counts the further
+// ServiceEntries that lack addresses.
 type Problem struct {
 	Name
 	Message string
@@ -55,17 +56,20 @@ type Problem struct {
 // Config configures a Leader. All fields without a stated default are required.
 type Config struct {
 	Ranges []netip.Prefix // at most one for each address family
-	Grace  time.Duration  // time for which the addresses of a removed host are not assigned to another host; 0: none
+	Grace  time.Duration  // time for which the addresses of a removed host are not assigned to another host
 	// Sources are the sources of the config cluster's ServiceEntries. No address is assigned before all are synced.
 	Sources []origin.Origin
 	// Lock is istiod's lock; nil: there is no cluster, so no other party assigns addresses. The caller calls Lock.Run.
 	Lock *Lock
-	// Promoted reports whether this revision of the control plane assigns addresses; otherwise it uses those that
-	// another revision writes into the status. The caller calls Observe(nil) when the result changes. nil: always true.
+	// Promoted reports whether this revision of the control plane assigns addresses. Otherwise the Leader uses the
+	// addresses that another revision writes into the status. The caller calls Observe(nil) when the result changes.
+	// nil: always true.
 	Promoted func() bool
-	Emit     func([]object.Event) // receives the objects with addresses, for the ingester
-	// Want is called with the target status of the cluster's ServiceEntries whose hosts need addresses; the map must
-	// not be changed. The map is empty while another party assigns, or may assign, addresses. nil: not called.
+	// Emit receives events for the ingester: Put and Delete for the objects with addresses, and Synced once in each
+	// term.
+	Emit func([]object.Event)
+	// Want is called with the target status of the cluster's ServiceEntries whose hosts need addresses. The map must
+	// not be changed. It is empty while another party assigns, or may assign, addresses. nil: not called.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }
@@ -93,8 +97,9 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others. nil:
-// Run does not run.
+// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others. The
+// result is nil without problems, before the first assignment of the term, and while Run does not run. The caller must
+// not change it.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -103,7 +108,7 @@ func (l *Leader) Problems() []Problem {
 }
 
 // Observe records events of sources, before the ingester processes them. The argument nil signals that Promoted may
-// have changed. Observe does not block, and does not keep events.
+// have changed. Observe does not block, and does not keep the slice.
 func (l *Leader) Observe(events []object.Event) {
 	l.mu.Lock()
 	for _, e := range events {
@@ -276,8 +281,8 @@ func (t *term) inform() bool {
 	return true
 }
 
-// step decides, stores and emits. The caller calls step again after the returned time, or earlier after a change. On an
-// error, kv.ErrDeposed or one of etcd, the decisions stay pending, and none was emitted.
+// step decides, stores and emits. The caller calls step again after the returned time, or earlier after a change. The
+// error is kv.ErrDeposed or an error of etcd. After an error the decisions stay pending, and nothing was emitted.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
 	if !t.inform() {
@@ -316,7 +321,8 @@ func (t *term) giver() giver {
 // perChange is the largest number of values in one transaction.
 const perChange = 64
 
-// write stores the pending assignments that differ, in order of names. kv.ErrDeposed: another process leads.
+// write stores the pending assignments that differ, in order of names. The error kv.ErrDeposed means that another
+// process leads. All other errors are those of etcd.
 func (t *term) write(ctx context.Context) error {
 	blobs := t.store.FencedBlobs(t.epoch, perChange)
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {

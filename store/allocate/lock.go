@@ -28,7 +28,7 @@ const (
 )
 
 // Lock reports whether istiod holds the lock of its controller, and so assigns automatic addresses. This process only
-// reads the lock. A nil Lock is never held; do not call Run of a nil Lock. Lock is safe for concurrent use.
+// reads the lock. A nil Lock is never held, and Run must not be called on it. Lock is safe for concurrent use.
 type Lock struct {
 	api       *apiserver.Client
 	namespace string
@@ -56,7 +56,7 @@ func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 }
 
 // Held reports whether istiod holds the lock, or may hold it. The result is true before the first read, and while the
-// lock cannot be read.
+// lock cannot be read. It is false for a nil Lock.
 func (l *Lock) Held() bool {
 	if l == nil {
 		return false
@@ -66,7 +66,8 @@ func (l *Lock) Held() bool {
 	return l.held
 }
 
-// Others reports whether the last read succeeded and found that istiod holds the lock.
+// Others reports whether the last read succeeded and found that istiod holds the lock. The result is false before the
+// first read, and for a nil Lock.
 func (l *Lock) Others() bool {
 	if l == nil {
 		return false
@@ -76,7 +77,8 @@ func (l *Lock) Others() bool {
 	return l.others
 }
 
-// Unknown returns the reason why the last read of the lock failed; empty: it succeeded, or the lock was not read yet.
+// Unknown returns the reason why the last read of the lock failed. It is empty if the read succeeded, before the first
+// read, and for a nil Lock.
 func (l *Lock) Unknown() string {
 	if l == nil {
 		return ""
@@ -87,7 +89,7 @@ func (l *Lock) Unknown() string {
 }
 
 // Changed returns a channel that is closed at the next change of Held or Others. Call Changed before Held and Others,
-// so that no change is missed. For a nil Lock the channel is nil: it is never ready.
+// so that no change is missed. For a nil Lock the channel is nil, so it is never ready.
 func (l *Lock) Changed() <-chan struct{} {
 	if l == nil {
 		return nil

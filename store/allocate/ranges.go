@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further
-// host; a present host that already has the address keeps it. The book ignores addresses outside its ranges. Of one
+// restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further host.
+// A present host that already has the address keeps it. The book ignores addresses outside its ranges. Of one
 // namespace, it uses at most MostOfNamespace stated addresses and ignores the rest. If a spec states an address of a
 // removed host, the next Step releases all addresses of that host, without waiting for grace.
 func (b *book) restate(e *entry, is []netip.Addr) {

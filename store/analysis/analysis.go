@@ -91,8 +91,8 @@ func Reads(kind model.Kind) bool {
 	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
 }
 
-// Step applies edits, at most one for each record, and examines the affected records. Old must be the record of the
-// previous Step; nil if there was no such record.
+// Step applies edits, at most one for each record, and examines the affected records. Old must be the record after the
+// previous Steps; nil if there was no such record.
 func (a *Analysis) Step(edits []Edit) {
 	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
 	counts := map[fact]int{}
@@ -252,8 +252,9 @@ func (a *Analysis) examine(record model.Record) *unit {
 	return x.unit
 }
 
-// Problems returns the findings (normal.CompareProblems is their order), at most 50 for each record. Their Location is
-// empty. The caller must not change the list, which stays valid after further Steps.
+// Problems returns the findings in the order of normal.CompareProblems, at most 50 for each record. Their Location is
+// empty. The list is not nil, even if it is empty. The caller must not change the list, which stays valid after further
+// Steps.
 func (a *Analysis) Problems() []object.Problem {
 	if a.sorted == nil {
 		a.sorted = []object.Problem{}
@@ -346,8 +347,8 @@ var examiners = [model.NumKinds][]func(*examination){
 	model.KindPeerAuthentication: {general, overlapping, unservedPorts},
 }
 
-// later lists the checks for each kind that depend on workloads. Applied omits them, since workloads usually appear
-// after their configuration.
+// later lists the checks for each kind that warn of missing or unready workloads. Applied omits these checks, since
+// workloads usually appear after their configuration.
 var later = [model.NumKinds][]func(*examination){
 	model.KindVirtualService:        {unreadyDestinations},
 	model.KindDestinationRule:       {emptySubsets, unselected},

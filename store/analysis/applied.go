@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Known finds records of a consistent state, for Applied; mirror.Snapshot implements it.
+// Known finds records of a consistent state, for Applied. mirror.Snapshot implements it.
 type Known interface {
 	Mesh() *model.Mesh                                           // the mesh configuration, never nil
 	All(kind model.Kind) iter.Seq[model.Record]                  // all records of a kind
@@ -16,9 +16,9 @@ type Known interface {
 	ByHost(kind model.Kind, host string) iter.Seq[model.Record]  // the records that name exactly this host or wildcard
 }
 
-// Applied returns the warnings about a record that is not stored yet, given the known records; nil: there are no
-// warnings. A known record of the same key is ignored. Findings that depend on workloads are left out, since
-// workloads usually appear later.
+// Applied returns the warnings about a record that is not stored yet, given the known records, at most 50. The result
+// is nil without warnings. A known record of the same key is ignored. Warnings of missing or unready workloads are left
+// out, since workloads usually appear later. The Location of the warnings is empty.
 func Applied(r model.Record, known Known) []object.Problem {
 	x := &examination{unit: &unit{record: r}, known: known}
 	x.run(examiners[r.Meta().Key.Kind])

@@ -21,8 +21,8 @@ func (x *examination) older(f fact) []model.Record {
 }
 
 // sharedHosts warns of hosts of a VirtualService for which another VirtualService has precedence (precedes) in some
-// namespace, so that the http rules for sidecars have no effect there. VirtualServices of gateways are merged, as are
-// tcp and tls rules: push/plan reports which of these have no effect.
+// namespace. The http rules for sidecars have no effect there. VirtualServices of gateways are merged, and so are tcp
+// and tls rules. push/plan reports the merged rules that have no effect.
 func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -40,9 +40,9 @@ func sharedHosts(x *examination) {
 	}
 }
 
-// precedes reports whether the first VirtualService has precedence over the second for a host, in a namespace that
-// sees both (push/plan/host, precedes). A VirtualService with a restricted exportTo precedes one that is exported to
-// all namespaces; otherwise the older precedes.
+// precedes reports whether the first VirtualService has precedence over the second for a host, in a namespace that sees
+// both (push/plan/host, precedes). A VirtualService with a restricted exportTo precedes one that is exported to all
+// namespaces. Otherwise the older precedes.
 func precedes(a, b *model.VirtualService) bool {
 	if all, others := forAll(a), forAll(b); all != others {
 		return !all
@@ -168,8 +168,8 @@ func unknownGateways(x *examination) {
 	}
 }
 
-// unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. If the VirtualService is for
-// sidecars too, there is no warning if the Gateway has at least one host: the other hosts may be for sidecars.
+// unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. A VirtualService that is for
+// sidecars too gets no warning if the Gateway has at least one of its hosts. Its other hosts may be for sidecars.
 func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
 	var unserved []string
 	for _, host := range vs.Spec.GetHosts() {

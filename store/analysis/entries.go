@@ -37,8 +37,9 @@ func sharedHost(x *examination) {
 	}
 }
 
-// behindService warns if a host belongs to a Service, and reports whether it does. In the namespace of the entry, the
-// entry precedes, unless the Service is in the same namespace; elsewhere the Service precedes.
+// behindService warns if a host belongs to a Service, and reports whether it does. In the entry's own namespace, a
+// Service of that namespace precedes the entry, and the entry precedes Services of other namespaces. Elsewhere the
+// Service precedes.
 func (x *examination) behindService(host string, entry *model.Service) bool {
 	for _, r := range x.with(fact{kind: kubeService, name: host}) {
 		svc := r.(*model.Service)
@@ -107,8 +108,8 @@ func (x *examination) equal(host string, a, b *model.Service) bool {
 		slices.EqualFunc(x.endpointsOf(host, a), x.endpointsOf(host, b), sameEndpoint)
 }
 
-// sameEndpoint reports whether two endpoints are equal for a proxy: apart from the namespace, which is that of the
-// entry.
+// sameEndpoint reports whether two endpoints are equal for a proxy. It ignores their namespaces, which are those of the
+// entries.
 func sameEndpoint(a, b *model.Endpoint) bool {
 	c := proto.Clone(b).(*model.Endpoint)
 	c.Namespace = a.GetNamespace()
@@ -184,8 +185,7 @@ func otherProtocol(x *examination) {
 	}
 }
 
-// otherProtocols reports whether the first service has another protocol than the second for any port number of the
-// second.
+// otherProtocols reports whether the services have a port number in common, with different protocols.
 func otherProtocols(a, b *model.Service) bool {
 	return slices.ContainsFunc(b.Spec.GetPorts(), func(p *model.ServicePort) bool { return otherProtocolOf(a, p) })
 }

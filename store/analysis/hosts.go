@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// services returns the services with exactly this host, the oldest first.
+// services returns the services with exactly this host, the oldest first. A wildcard is compared as a text.
 func (x *examination) services(host string) (all []*model.Service) {
 	for _, r := range x.with(fact{kind: serviceOfHost, name: host}) {
 		all = append(all, r.(*model.Service))
@@ -22,7 +22,7 @@ func (x *examination) services(host string) (all []*model.Service) {
 	return all
 }
 
-// hasService reports whether a service has the host, literally or by a wildcard.
+// hasService reports whether a service has the host itself, or a wildcard that covers the host.
 func (x *examination) hasService(host string) bool {
 	for of := range covering(host) {
 		if len(x.with(fact{kind: serviceOfHost, name: of})) > 0 {
@@ -32,8 +32,8 @@ func (x *examination) hasService(host string) bool {
 	return false
 }
 
-// subsets returns the names of all subsets of rules for a host, including rules for wildcards that cover it. found is
-// false if no rule exists.
+// subsets returns the names of all subsets in the DestinationRules for a host. Rules for wildcards that cover the host
+// are included. found is false if there is no such rule.
 func (x *examination) subsets(host string) (names map[string]bool, found bool) {
 	names = map[string]bool{}
 	for of := range covering(host) {
@@ -61,7 +61,7 @@ func covering(host string) iter.Seq[string] {
 	}
 }
 
-// unknownHost warns of a DestinationRule whose host no service has.
+// unknownHost warns of a DestinationRule whose host no service has. Rules for wildcards are not checked.
 func unknownHost(x *examination) {
 	host := x.record.(*model.DestinationRule).Spec.GetHost()
 	if !strings.HasPrefix(host, "*") && !x.hasService(host) {
@@ -101,13 +101,13 @@ func unknownDestinations(x *examination) {
 	})
 }
 
-// hasPort reports whether one of the services has a port.
+// hasPort reports whether one of the services has a port with this number.
 func hasPort(services []*model.Service, number uint32) bool {
 	return slices.ContainsFunc(services, func(s *model.Service) bool { return portOf(s, number) != nil })
 }
 
-// emptySubsets warns of subsets whose labels no endpoint of the host has, unless the host has no endpoints at all.
-// Endpoints of a ServiceEntry with a workloadSelector are found as workloads.
+// emptySubsets warns of subsets whose labels no endpoint of the host has. It is silent for wildcards, and for a host
+// without endpoints. The endpoints of a service with a selector are searched among the workloads too.
 func emptySubsets(x *examination) {
 	spec := x.record.(*model.DestinationRule).Spec
 	if strings.HasPrefix(spec.GetHost(), "*") || len(spec.GetSubsets()) == 0 {
@@ -128,7 +128,7 @@ func emptySubsets(x *examination) {
 			if len(svc.Spec.GetSelector()) == 0 {
 				continue
 			}
-			own := maps.Clone(labels) // locality labels of selected workloads are not compared
+			own := maps.Clone(labels) // labels of the place, such as the locality, are not compared with workloads
 			maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
 			if all, ok := union(svc.Spec.GetSelector(), own); ok && x.watch(svc.Key.Namespace, all).count > 0 {
 				return true
@@ -147,7 +147,8 @@ func emptySubsets(x *examination) {
 	}
 }
 
-// union returns the selector of the workloads that match both selectors. false: no workload can match both.
+// union returns the selector of the workloads that match both selectors. It returns false if the selectors need
+// different values of one label, so that no workload can match both.
 func union(a, b map[string]string) (map[string]string, bool) {
 	for k, v := range b {
 		if have, has := a[k]; has && have != v {

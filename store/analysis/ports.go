@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofPorts returns the facts about the target ports of a service, and about its ports whose target port differs.
+// ofPorts returns the facts about the target ports of a service with a selector. A port with another target port is a
+// fact too.
 func ofPorts(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	if len(svc.Spec.GetSelector()) == 0 {
@@ -30,8 +31,8 @@ func ofPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// targetOf returns the target port of a service's port. 0: the workloads define the number of a named port, and
-// Endpoints contain it.
+// targetOf returns the number of the target port of a service's port. It returns 0 for a target port with a name, whose
+// number each workload defines. Endpoints contain that number.
 func targetOf(p *model.ServicePort) uint32 {
 	switch {
 	case p.GetTargetNumber() != 0:
@@ -80,8 +81,9 @@ func portFact(kind factKind, namespace string, number uint32) fact {
 	return fact{kind: kind, namespace: namespace, name: strconv.FormatUint(uint64(number), 10)}
 }
 
-// unservedPorts warns of ports in portLevelMtls that no service of a selected workload uses as target port. While no
-// workload is selected there is no warning.
+// unservedPorts warns of ports in portLevelMtls on which no service sends requests to a selected workload. The
+// listeners of a Sidecar and the ports of Endpoints count like services. A policy without a selector, or one that
+// selects no workload, gets no warning.
 func unservedPorts(x *examination) {
 	policy := x.record.(*model.Policy)
 	own, applies := selectorOf(policy, "")
@@ -105,7 +107,7 @@ func unservedPorts(x *examination) {
 	}
 }
 
-// served reports whether a service, or a listener of a Sidecar, uses a port of a selected workload.
+// served reports whether a service, Endpoints or a listener of a Sidecar uses a port of a selected workload.
 func (x *examination) served(own selector, port uint32) bool {
 	return slices.ContainsFunc(x.with(portFact(servedPort, own.namespace, port)), func(r model.Record) bool {
 		if e, is := r.(*model.Endpoints); is {
@@ -115,8 +117,8 @@ func (x *examination) served(own selector, port uint32) bool {
 	})
 }
 
-// sentFrom returns a service of the selected workloads that has this port with another target port, and the target
-// port's number or name; nil: no such service.
+// sentFrom returns a service of the selected workloads that has this port with another target port, and the number or
+// name of the target port. It returns nil if there is no such service.
 func (x *examination) sentFrom(own selector, port uint32) (*model.Service, string) {
 	for _, r := range x.with(portFact(servicePort, own.namespace, port)) {
 		if svc := r.(*model.Service); x.shares(own, r) {

@@ -31,8 +31,8 @@ func ofReadyEndpoints(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// unreadyDestinations warns of routes of a VirtualService to a service without ready endpoints. Mirrors and
-// destinations of weight 0 are left out.
+// unreadyDestinations warns of routes of a VirtualService to a service without ready endpoints. Mirrors are left out,
+// and so are destinations of weight 0 beside others.
 func unreadyDestinations(x *examination) {
 	for path, host := range routed(x.record.(*model.VirtualService).Spec) {
 		if len(x.problems) == maxProblems {
@@ -48,9 +48,9 @@ func unreadyDestinations(x *examination) {
 	}
 }
 
-// unready reports whether the host has services whose endpoints Envoy gets by EDS, and none of these services has a
-// ready endpoint. For an alias (ExternalName) the services of its target count. A Service of a namespace without any
-// EndpointSlice may have endpoints: the configuration comes from files that leave them out.
+// unready reports whether a host has services, but no ready endpoint. It is false unless Envoy gets the endpoints of
+// all these services by EDS. For an alias (ExternalName) the services of its target count. A Service in a namespace
+// without any EndpointSlice is not reported, because the configuration may come from files without EndpointSlices.
 func (x *examination) unready(host string) bool {
 	services := x.services(host)
 	if len(services) > 0 && services[0].Spec.GetAliasFor() != "" {
@@ -71,7 +71,8 @@ func (x *examination) unready(host string) bool {
 	})
 }
 
-// routed returns the hosts to which requests of a VirtualService are sent, by the paths of their fields.
+// routed yields the hosts to which a VirtualService sends requests, with the paths of their fields. Wildcards are left
+// out, and so are destinations of weight 0 beside others.
 func routed(vs *networkingv1.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(path, host string) bool) {
 		send := func(rules string, i, j, of int, weight int32, d *networkingv1.Destination) bool {

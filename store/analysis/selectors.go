@@ -13,13 +13,14 @@ import (
 // selector describes the workloads that a record selects.
 type selector struct {
 	labels    map[string]string // empty: all workloads
-	field     string            // path of the labels in the object
+	field     string            // path of the labels in the object, for the warning
 	namespace string            // of the workloads; empty: any
-	analyzer  problem.Analyzer  // of the warning that the selector matches no workload
+	analyzer  problem.Analyzer  // for the warning that the selector matches no workload
 }
 
 // selectorOf returns the selector of a record; root is the root namespace of the mesh. applies is false for a record
-// that selects no workloads, because it refers to objects by name or could not be parsed.
+// that names its targets instead of selecting workloads. It is also false for a policy that refuses all requests
+// because it is invalid or not supported.
 func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	key := r.Meta().Key
 	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
@@ -78,7 +79,7 @@ func unselected(x *examination) {
 	x.found(s.analyzer, problem.NoEffect, s.field, "no workload %s has the labels %s: nothing is selected", of, text(s.labels))
 }
 
-// text formats labels as a selector: a=b,c=d.
+// text formats labels as a selector, sorted by key, such as "a=b,c=d".
 func text(labels map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -92,7 +93,7 @@ type watches struct {
 	workloads map[string]map[*model.Workload]struct{} // by namespace
 	total     int                                     // number of workloads
 	all       map[watched]*watch
-	byLabel   map[label][]*watch // by the least label of the selector; without labels: by namespace
+	byLabel   map[label][]*watch // by the first label of the selector; without labels: by namespace
 }
 
 // watched identifies a watch: a namespace (empty: any) and a selector as text.
@@ -103,8 +104,9 @@ type label struct{ namespace, key, value string }
 
 // watch is one watched selector.
 type watch struct {
-	labels  map[string]string
-	key     watched
+	labels map[string]string
+	key    watched
+	// first is the label of the selector whose key sorts first. Without labels it has the namespace alone.
 	first   label
 	count   int                     // number of matching workloads
 	readers smallset.Set[model.Key] // records that watch it; the watch is removed with the last reader
@@ -116,6 +118,7 @@ func newWatches() watches {
 }
 
 // watch returns the watch of a selector in a namespace (empty: any), and records that the examination depends on it.
+// For Applied, the result has only the count.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	if x.known != nil {
 		return &watch{count: selects(x.known, namespace, labels)}
@@ -125,7 +128,7 @@ func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	return w
 }
 
-// get returns the watch of a selector, and creates it if it is missing, by a search of the workloads.
+// get returns the watch of a selector. For a new selector it counts the matching workloads first.
 func (s *watches) get(namespace string, labels map[string]string) *watch {
 	key := watched{namespace, text(labels)}
 	if w := s.all[key]; w != nil {
@@ -152,7 +155,7 @@ func (s *watches) get(namespace string, labels map[string]string) *watch {
 	return w
 }
 
-// drop removes a reader of a watch, and the watch with its last reader.
+// drop removes a reader of a watch. It removes the watch too if no reader is left.
 func (s *watches) drop(w *watch, key model.Key) {
 	if !w.readers.Remove(key) {
 		return
@@ -164,8 +167,8 @@ func (s *watches) drop(w *watch, key model.Key) {
 	}
 }
 
-// edit applies the edit of a workload, and marks the readers of watches that gained their first workload or lost their
-// last one.
+// edit applies the edit of a workload. It marks the readers of watches that gained their first workload or lost their
+// last one. If this is the first or last workload of all, it marks the readers of all watches.
 func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	before, counts := s.total, map[*watch]int{}
 	for _, of := range []struct {
@@ -204,7 +207,7 @@ func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	}
 }
 
-// remove removes a workload: this record, or one of the same key.
+// remove removes a workload record, or else the stored record with the same key.
 func (s *watches) remove(workload *model.Workload) {
 	in := s.workloads[workload.Key.Namespace]
 	if _, is := in[workload]; !is {
@@ -226,7 +229,7 @@ func touch(w *watch, touched map[model.Key]bool) {
 	}
 }
 
-// matching returns the watches of a namespace, and of all namespaces, that match labels.
+// matching returns the watches whose selectors match labels, among those of the namespace and those of any namespace.
 func (s *watches) matching(namespace string, labels map[string]string) map[*watch]struct{} {
 	out := map[*watch]struct{}{}
 	look := func(at label) {

@@ -1,8 +1,9 @@
-// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, requests for public
-// keys, reads and writes of objects by name, and lists that are read once. store/source/kube watches objects.
+// Package apiserver is a client of one Kubernetes API server. It sends single requests in JSON: reviews, requests for
+// public keys, reads and writes of objects by name, and lists that are read once. Package store/source/kube watches
+// objects instead.
 //
-// Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: sends a request to another host
-// than the API server's; follows a redirect; reads a response without a bound; logs the content of requests.
+// Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: follows a redirect; reads a
+// response without a bound; logs the content of requests.
 package apiserver
 
 import (
@@ -20,18 +21,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// MaxAnswer bounds the body of a response, in bytes; Get has its own bound. One object always fits, since etcd accepts
-// objects of Kubernetes up to 1.5 MiB.
+// MaxAnswer bounds the body of a response, in bytes. Get has its own bound. One object always fits, because etcd
+// accepts objects of up to 1.5 MiB.
 const MaxAnswer = 4 << 20
 
-// Client sends requests to one API server. It is safe for concurrent use. Its methods block until the response is read,
-// or ctx ends.
+// Client sends requests to one API server. It is safe for concurrent use. A method with a context blocks until the
+// response is read. If the context ends before, the method returns an error.
 type Client struct {
 	base string // URL without a slash at its end
 	http *http.Client
 }
 
-// Status is the error for a response with an HTTP status code other than 2xx.
+// Status is the error for a response with an HTTP status code other than 2xx. A redirect is a different error.
 type Status struct {
 	Code            int    // HTTP status code
 	Reason, Message string // from the API server, at most 300 bytes each; may be empty
@@ -81,7 +82,7 @@ func New(kubeconfig string) (*Client, error) {
 }
 
 // Of returns a client for a configuration, which must not change afterwards. It sends no request. An error means that
-// an address, certificate or other credential in the configuration is unusable.
+// an address, certificate, credential or TLS setting in the configuration is unusable.
 func Of(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -94,9 +95,9 @@ func Of(config *rest.Config) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: client}, nil
 }
 
-// HTTPClient returns an HTTP client whose transport adds the credential of a configuration to each request. Since a
-// redirect may lead to another host, the client follows none: the request fails. An error means that a certificate or
-// other credential in the configuration is unusable.
+// HTTPClient returns an HTTP client whose transport adds the credential of a configuration to each request. A request
+// that is redirected fails, because a redirect may lead to another host. An error of HTTPClient means that a
+// certificate, credential or TLS setting in the configuration is unusable.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -116,8 +117,8 @@ func direct(*http.Request) (*url.URL, error) { return nil, nil }
 func (c *Client) Address() string { return c.base }
 
 // Get returns the resource at a path, as the API server sent it; the caller owns the bytes. path begins with a slash,
-// and may have a query. *Status: the API server returned an error. Other errors: there is no response, or it has more
-// than limit bytes.
+// and may have a query. *Status: the API server returned an error. Other errors: path is invalid, there is no complete
+// response, the response is a redirect, or it has more than limit bytes.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -129,14 +130,15 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 
 // Do sends a request and decodes the response. path is as for Get. The argument in, as JSON, is the body of the
 // request; nil: no body. The response is decoded into out, a pointer; nil: the response is discarded. *Status: the API
-// server returned an error. Other errors: in does not encode, there is no response, it has more than MaxAnswer bytes,
-// or it does not decode.
+// server returned an error. Other errors: in does not encode, method or path is invalid, there is no complete response,
+// the response is a redirect, it has more than MaxAnswer bytes, or it does not decode. A write may have taken effect in
+// spite of such an error.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, "application/json", in, out)
 }
 
-// Apply sends the object in by server-side apply, and decodes the response like Do. path has a query with the field
-// manager. Errors are those of Do.
+// Apply sends the object in by server-side apply, and decodes the response like Do. The caller adds the field manager
+// to the query of path. Errors are those of Do.
 func (c *Client) Apply(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", in, out) // JSON is YAML
 }
@@ -165,13 +167,16 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 	return nil
 }
 
-// pageSize is the number of objects in the first page of a list. Pages of large objects become smaller.
+// pageSize is the number of objects in the first page of a list. After a page above MaxAnswer, pages have fewer
+// objects.
 const pageSize = 200
 
 // Each reads the list at a path page by page, and calls the function each with the JSON of every object, in the API
-// server's order. The function may keep the JSON. A page above MaxAnswer is requested again with half as many
-// objects. An error of the function ends the list, and is returned. Other errors are those of Do; the function may
-// have been called before. *Status with code 410: the list cannot be continued, because the API server no longer has
+// server's order. The function may keep the JSON. path may have a query, but without limit and continue. A page above
+// MaxAnswer is requested again with half as many objects.
+//
+// An error of the function ends the list, and is returned. Other errors are those of Do; the function may have been
+// called before. *Status with code 410 means that the list cannot be continued, because the API server no longer has
 // the list's revision.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
@@ -203,7 +208,7 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 	}
 }
 
-// plain lists the media types of responses: JSON, and jwk-set for keys.
+// plain lists the accepted media types of responses: JSON, and the type of public keys.
 const plain = "application/json, application/jwk-set+json"
 
 // ask sends a GET request for a media type. Errors are those of send.
@@ -212,7 +217,7 @@ func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, er
 }
 
 // send returns a successful response of a media type (the argument form); the caller closes its body. The argument of
-// is the media type of the request's body. The error is *Status for any other response.
+// is the media type of the request's body. For another status code the error is *Status, except for a redirect.
 func (c *Client) send(ctx context.Context, method, path, form, of string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -238,6 +243,7 @@ func (c *Client) send(ctx context.Context, method, path, form, of string, body [
 	return nil, status
 }
 
+// bounded reads all of r. If r has more than limit bytes, the error is *largeError.
 func bounded(r io.Reader, limit int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(text) > limit {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Options lists the settings of an untrusted kubeconfig that operators can allow in addition to inline data: paths of
-// files of this process. The names are those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS). It must not be
-// changed.
+// Options lists the settings of an untrusted kubeconfig that operators can allow in addition to inline data. Each is a
+// path of a file of this process. The names are those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
+// Options must not be changed.
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
-// CheckOptions returns an error for the first name that is not in Options, else nil. Istio's exec and providers (gcp,
-// azure, openstack) are not supported, because a Secret must not make this process run programs.
+// CheckOptions returns an error for the first name that is not in Options, else nil. Istio's options exec, gcp, azure
+// and openstack are errors too, because a Secret must not make this process run programs.
 func CheckOptions(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Options, name) {
@@ -32,11 +32,14 @@ func CheckOptions(names []string) error {
 const maxInline = 1 << 20
 
 // Inline returns the client configuration of the current context of an untrusted kubeconfig, such as the value of a
-// Secret. Only inline data are used: a token, a client certificate with its key, a name with a password, the id-token
-// of the provider oidc, the CA. If the context has other settings, the error names them: files of this process (except
-// for the allowed Options), programs, proxies, impersonation, and servers without verification. Other errors: the
-// kubeconfig does not parse, has more than 1 MiB, names no https server or has no credential. Errors contain no value
-// of the kubeconfig. Inline reads no file and sends no request.
+// Secret. The caller owns the result. Inline uses only inline data: a token, a client certificate with its key, a name
+// with a password, the id-token of the provider oidc, and the CA. allowed has the Options that may be used too.
+// Requests with the result bypass proxies, also those of the environment.
+//
+// If the context has other settings, the error names them: files of this process, programs, other providers, proxies,
+// impersonation, and servers without verification. Other errors: the kubeconfig is empty, does not parse or has more
+// than 1 MiB; the current context, its cluster or its user is missing; the server is not an https URL, or the URL has a
+// user; there is no credential. Errors contain no value of the kubeconfig. Inline reads no file and sends no request.
 func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if len(kubeconfig) == 0 || len(kubeconfig) > maxInline {
 		return nil, fmt.Errorf("the kubeconfig has %d bytes; 1 to %d are accepted", len(kubeconfig), maxInline)

@@ -1,9 +1,9 @@
 // Package asof publishes the time up to which the leader has read each Kubernetes cluster. The records in etcd contain
-// all changes of Pods, ServiceAccounts and Namespaces up to that time. This stays true after a change of leader, and
-// while the API server does not answer.
+// all changes of Pods, ServiceAccounts and Namespaces up to that time, as far as the leader may read these. This stays
+// true after a change of leader, and while the API server does not answer.
 //
-// Owns: sources/read in etcd (the leader), and this process's copy. Reads: nothing of ours but the store. Never: states
-// a time before the records of that time are written.
+// Owns: sources/read in etcd (the leader), and this process's copy. Reads: store/kv. Never: publishes a time before the
+// records of that time are written.
 package asof
 
 import (
@@ -26,11 +26,11 @@ const (
 )
 
 const (
-	every = 10 * time.Second // pause between two steps of a leader
+	every = 10 * time.Second // interval between two reads of a leader
 	step  = 30 * time.Second // a time is written once it is at least this much later than the last written time
 )
 
-// Read states up to which time, and how completely, a cluster has been read.
+// Read states up to which time a cluster has been read, and which of its objects are read.
 type Read struct {
 	Until time.Time `json:"until"` // by the leader's clock; zero: nothing is known
 	// Everywhere means that the objects of all namespaces are read. Otherwise objects without a record may exist in the
@@ -52,17 +52,17 @@ type Times struct {
 // New returns an empty Times. Follow updates it.
 func New() *Times { return &Times{} }
 
-// Of returns the state of a cluster, by its name in origins (empty for the config cluster). The zero Read means that
-// nothing is known.
+// Of returns the state of a cluster. cluster is its name in origins, which is empty for the config cluster. The zero
+// Read means that nothing is known.
 func (t *Times) Of(cluster string) Read {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[cluster]
 }
 
-// Follow updates the times from etcd. It blocks until ctx ends, and then returns nil; an earlier error is that of
-// kv.Store.Follow. While etcd does not answer, the last times stay in effect. Stored times that cannot be decoded count
-// as unknown.
+// Follow updates the times from etcd. It blocks until ctx ends, and then returns nil. It returns the error of
+// kv.Store.Follow at once, if there is one. While etcd does not answer, the last times stay in effect. Stored times
+// that cannot be decoded are logged, and then all times are unknown.
 func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -88,10 +88,14 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 }
 
 // Lead writes the times of all clusters to etcd during one term of leadership, epoch. The function read returns the
-// times up to which this process has passed all changes to the ingester, by cluster; nil: unknown. The function
-// settled reports whether the ingester has written all these changes. Lead calls both every ten seconds. If settled
-// returns true, the records contain all changes up to the result of the previous read, and Lead writes that result.
-// It blocks until ctx ends or another process leads. Errors of etcd are logged, and the write is retried.
+// times up to which this process has passed all changes to the ingester, by cluster; nil: unknown. Lead keeps the map,
+// which must not change afterwards. The function settled reports whether the ingester has written all these changes.
+// Lead calls both functions at once, and then every ten seconds.
+//
+// If settled returns true, the records contain all changes up to the result of the previous read. Lead writes that
+// result if a time is at least 30 seconds later than the written time, or if anything else differs. Lead blocks until
+// ctx ends, or until a write fails because another process leads. Other errors of etcd are logged, and the write is
+// retried.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }
@@ -126,8 +130,8 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 	}
 }
 
-// due returns the times to write: the result of the previous read, if everything is settled and that result differs
-// enough from the written times. Otherwise it returns false.
+// due returns the times to write, which are the result of the previous read. It returns false if not everything is
+// settled, or if the result hardly differs from the written times.
 func due(written, before map[string]Read, settled bool) (map[string]Read, bool) {
 	if !settled || len(before) == 0 {
 		return nil, false

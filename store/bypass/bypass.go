@@ -1,7 +1,7 @@
 // Package bypass finds containers whose traffic is not redirected to the proxy of their Pod, because they run as the
-// proxy's user or group: the redirection leaves out this user and group in all containers.
+// proxy's user or group. The redirection leaves out this user and group in all containers.
 //
-// Owns: the rule. Reads: the given part of a Pod's spec. Never: anything of the cluster.
+// Owns: the rule. Reads: the given part of a Pod's spec. Never: reads anything from the cluster.
 package bypass
 
 import (
@@ -21,7 +21,7 @@ const (
 	usual = 1337 // the proxy's default user and group
 )
 
-// Spec contains the fields of a Pod's spec for Of, under their names in JSON.
+// Spec contains the fields of a Pod's spec that Of reads, under their names in JSON.
 type Spec struct {
 	HostNetwork     bool        `json:"hostNetwork"`
 	SecurityContext User        `json:"securityContext"`
@@ -29,7 +29,7 @@ type Spec struct {
 	Containers      []Container `json:"containers"`
 }
 
-// Container contains the fields of a container for Of, under their names in JSON.
+// Container contains the fields of a container that Of reads, under their names in JSON.
 type Container struct {
 	Name            string   `json:"name"`
 	Image           string   `json:"image"`
@@ -38,8 +38,8 @@ type Container struct {
 	SecurityContext User     `json:"securityContext"`
 }
 
-// User is the user and group of a container, or of all containers of a Pod. If a field is nil in a container, the
-// field of the Pod counts; if both are nil, the user or group of the image counts.
+// User is the user and group of a container, or of all containers of a Pod. For a field that is nil in a container, the
+// field of the Pod counts. If both are nil, the user or group of the container's image counts.
 type User struct {
 	RunAsUser  *int64 `json:"runAsUser"`
 	RunAsGroup *int64 `json:"runAsGroup"`
@@ -58,11 +58,15 @@ func (f Found) String() string {
 }
 
 // Of returns the containers that run as the proxy's user or group, so that their traffic is not redirected. Containers
-// precede init containers, each in order of the spec. Init containers that end are left out: they often have the
-// proxy's user on purpose, to reach the network before the proxy runs. A user or group that only the image states is
-// unknown to Of. A Pod that is not injected yet is treated as if it were injected. The result is nil for a Pod in the
-// host's network. It is also nil for a Pod with a proxy but without istio-init and istio-validation, because its
-// traffic is not redirected.
+// precede init containers, each in order of the spec. The proxy itself is left out. A container with both the proxy's
+// user and group is returned once, for the user.
+//
+// Init containers that end are left out. They often have the proxy's user on purpose, to reach the network before the
+// proxy runs. A user or group that only the image states is unknown to Of. A Pod that is not injected yet is treated as
+// if it were injected.
+//
+// The result is nil if no container is found, and for a Pod in the host's network. It is also nil for a Pod with an
+// injected proxy but without istio-init and istio-validation, because its traffic is not redirected.
 func Of(s Spec) (all []Found) {
 	if s.HostNetwork {
 		return nil
@@ -87,7 +91,7 @@ func Of(s Spec) (all []Found) {
 // ends reports whether an init container ends before the containers start.
 func ends(c Container) bool { return c.RestartPolicy != "Always" }
 
-// passing lists the users and groups whose traffic is not redirected; nil: the Pod has no redirection.
+// passing lists the users and groups whose traffic is not redirected. Both are nil if the Pod has no redirection.
 func (s *Spec) passing() (users, groups []string) {
 	usuals := []string{strconv.Itoa(usual)}
 	for i := range s.InitContainers {
@@ -115,7 +119,7 @@ func (s *Spec) passing() (users, groups []string) {
 	return usuals, usuals
 }
 
-// list returns the value of an argument, split at commas; nil: the argument is missing or empty.
+// list returns the value of an argument, split at commas. It returns nil if the argument is missing or empty.
 func (c *Container) list(flag string) []string {
 	at := slices.Index(c.Args, flag)
 	if at < 0 || at+1 >= len(c.Args) || c.Args[at+1] == "" {
@@ -124,6 +128,7 @@ func (c *Container) list(flag string) []string {
 	return strings.Split(c.Args[at+1], ",")
 }
 
+// or returns own, or all if own is nil.
 func or(own, all *int64) *int64 {
 	if own != nil {
 		return own

@@ -15,13 +15,14 @@ const (
 	askFor    = 10 * time.Second // timeout of a request: the time in a slower response is too inaccurate
 )
 
-// Date requests an API server's time (apiserver.Client.Date). said is the time in whole seconds, rounded down;
-// roundTrip is the duration of the request. Errors: there is no response, or it states no time.
+// Date requests an API server's time (apiserver.Client.Date). said is the time in whole seconds, rounded down.
+// roundTrip is the duration of the request. An error means that the time is not known.
 type Date func(context.Context) (said time.Time, roundTrip time.Duration, err error)
 
-// Follow requests an API server's time once a minute, and compares it like the time of another process. So even the
-// only process that signs has another clock to compare with. After three minutes without a response, the API server's
-// clock no longer counts. Follow blocks until ctx ends, and returns the context's error.
+// Follow requests an API server's time about once a minute, and compares it like the time of another process. So a
+// process that signs alone has another clock to compare with. Errors of date are logged, and the request is retried.
+// Three minutes after the last response, the API server's clock no longer counts. Follow blocks until ctx ends, and
+// returns the context's error.
 func (c *Clock) Follow(ctx context.Context, date Date) error {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, askFor)

@@ -1,7 +1,7 @@
-// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks: those of the
-// other processes of the control plane and, if there is one, of the API server. Each process writes its time into etcd
-// and reads the others' times. Peers and the API server also answer requests for their time. Code that signs
-// certificates, ends rotations or prunes expired data calls Off or Sure first.
+// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks. These are the
+// clocks of the other processes of the control plane and, if there is one, of the API server. Each process writes its
+// time into etcd and reads the others' times. Peers and the API server also answer requests for their time. Code that
+// signs certificates, ends rotations or prunes expired data calls Off or Sure first.
 //
 // Owns: clocks/processes/<process>, leased, and clocks/recorded. Reads: clocks/. Never: corrects a clock; trusts one
 // process more than another.
@@ -22,7 +22,7 @@ import (
 )
 
 // Tolerance bounds the difference between a trusted clock and the median of all clocks. It is far below the 15 minutes
-// by which certificates begin in the past (issue.Backdate), and above lease, the largest age of a reading.
+// by which certificates begin in the past (issue.Backdate). It is above lease, the largest age of a time in etcd.
 const Tolerance = 2 * time.Minute
 
 const (
@@ -33,7 +33,7 @@ const (
 	lease    = 60 * time.Second      // of this process's time: after a crash, its time in etcd counts this much longer
 )
 
-// ErrNotCompared means that the other clocks have not been read from etcd since the start of this process.
+// ErrNotCompared means that the Clock has not read the other clocks from etcd since New.
 var ErrNotCompared = errors.New("the clock has not been compared with those of other processes yet")
 
 // Config configures a Clock. Store is required.
@@ -87,9 +87,9 @@ func New(cfg Config) *Clock {
 // wall returns this clock's time without the monotonic reading, because that ignores adjustments of the clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
-// Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all
-// clocks. If there are two clocks that differ by more, neither is trusted. If the clock cannot be trusted, the error
-// states the offset. Before the first comparison it is ErrNotCompared.
+// Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all clocks.
+// If there are two clocks that differ by more, neither is trusted. If the clock cannot be trusted, the error states the
+// offset, with an inaccuracy of up to a minute. Before the first comparison it is ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,8 @@ func (c *Clock) off(ran time.Duration) error {
 	if high > offset {
 		offset, to = high, "behind"
 	}
-	// The offset in the error changes only by more than lease, the largest age of readings. So code that logs each new
-	// error writes one line while the clock stays unchanged.
+	// The offset in the error changes only by more than lease, the largest age of a time in etcd. So code that logs
+	// each new error writes one line while the clock stays unchanged.
 	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
@@ -128,10 +128,10 @@ func (c *Clock) off(ran time.Duration) error {
 // Compared returns a channel that is closed once the other clocks have been read from etcd for the first time.
 func (c *Clock) Compared() <-chan struct{} { return c.compared }
 
-// Sure returns a time that has certainly passed: data that ended before that time may be deleted. If there are other
+// Sure returns a time that has certainly passed, so data that ended before that time may be deleted. If there are other
 // clocks, the result is the present. A process without other clocks may have started with a wrong clock. Until it has
 // run for Config.Period, the result is the time recorded in etcd plus the running time since it was read, but at most
-// the present. If no time is recorded, the present is returned. Errors are those of Off.
+// the present. If no time is recorded, the result is the present. Errors are those of Off.
 func (c *Clock) Sure() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +150,8 @@ func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.
 	return now
 }
 
-// ReadOthers reads the other clocks from etcd once, for a short-lived process that does not call Run. Errors are
-// etcd's.
+// ReadOthers reads the other clocks from etcd once, for a short-lived process that does not call Run. Errors are those
+// of kv.Store.Blobs.
 func (c *Clock) ReadOthers(ctx context.Context) error {
 	blobs, revision, err := c.cfg.Store.Blobs(ctx, folder, 0)
 	if err == nil {
@@ -161,7 +161,8 @@ func (c *Clock) ReadOthers(ctx context.Context) error {
 }
 
 // Run writes this clock's time into etcd, and reads the other clocks from etcd. It blocks until ctx ends, and returns
-// the context's error, or earlier that of kv.Store.Follow. While etcd does not answer, writes are retried.
+// the context's error. It returns the error of kv.Store.Follow at once, if there is one. While etcd does not answer,
+// writes are retried.
 func (c *Clock) Run(ctx context.Context) error {
 	folders, err := c.cfg.Store.Follow(ctx, folder)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // middle returns the median of all clocks, as an offset from this clock. ahead has the offsets of the other clocks, in
 // any order. For an even number of clocks, low and high are the two offsets in the middle; otherwise low and high are
-// equal. So with three clocks a single wrong clock has no effect, while of two clocks that differ either may be wrong.
+// equal. So a single wrong clock among three has no effect. If two clocks differ, either may be wrong.
 func middle(ahead []time.Duration) (low, high time.Duration) {
 	all := append(slices.Clone(ahead), 0)
 	slices.Sort(all)

@@ -2,21 +2,22 @@ package clock
 
 import "time"
 
-// Word is a process's response to a request for its time.
+// Word is a response to a request for the time of a process, or of the API server.
 type Word struct {
 	Process string    `json:"process,omitempty"` // unique in the mesh; empty: Heard ignores the Word
-	Now     time.Time `json:"now"`
+	Now     time.Time `json:"now"`               // the sender's time
 }
 
-// heardFor is the time for which a response counts. Peers are asked every minute.
+// heardFor is the time for which a response counts. By default peers are asked at least once a minute.
 const heardFor = 3 * time.Minute
 
 // Word returns this process's response to a request for its time.
 func (c *Clock) Word() Word { return Word{c.cfg.Name, c.wall()} }
 
-// Heard stores the response of a peer to a request that took roundTrip. The time is taken to be that in the middle of
-// the request, so its error is at most half the round trip. A response of this process, or without a name, is ignored.
-// For three minutes a response has precedence over the peer's time in etcd, which may be late because etcd is slow.
+// Heard stores the response w to a request that took roundTrip. The response is assumed to state the time in the middle
+// of the request, so its error is at most half the round trip. A response of this process, or without a name, is
+// ignored. For three minutes a response has precedence over the peer's time in etcd, which may be late because etcd is
+// slow.
 func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	if w.Process == "" || w.Process == c.cfg.Name {
 		return

@@ -27,8 +27,8 @@ func (c *Clock) write(ctx context.Context) {
 	}
 }
 
-// leased writes the time under one lease. The error is the reason of the end: ctx ended, the lease was lost, or a write
-// failed.
+// leased writes the time under one lease. The error states the reason of the end: ctx ended, the lease was lost or not
+// granted, or a write failed.
 func (c *Clock) leased(ctx context.Context) error {
 	taking, cancel := context.WithTimeout(ctx, lease)
 	l, err := c.cfg.Store.Lease(taking, lease)
@@ -70,7 +70,7 @@ func (c *Clock) leased(ctx context.Context) error {
 	}
 }
 
-// record writes the time of Sure, if that is later than the recorded one. It returns nil without a write if this clock
+// record writes the time of Sure, if that is later than the recorded time. It returns nil without a write if this clock
 // is not trusted, or if another process has written since the last read.
 func (c *Clock) record(ctx context.Context) error {
 	now, err := c.Sure()
@@ -91,4 +91,5 @@ func (c *Clock) record(ctx context.Context) error {
 	return err
 }
 
+// encode formats a time in milliseconds since 1970, in decimal digits.
 func encode(t time.Time) []byte { return strconv.AppendInt(nil, t.UnixMilli(), 10) }

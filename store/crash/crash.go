@@ -1,9 +1,9 @@
 // Package crash handles recovered panics, so that a panic ends one piece of work instead of the process. It counts each
-// panic, and logs it with the stack once for each place in the code.
+// panic. The first panic at each place in the code is logged with the stack.
 //
 // Fatal errors of Go, such as concurrent writes to a map or lack of memory, still end the process.
 //
-// Owns: the places that it has logged. Reads: nothing of ours but store/obs. Never: describes the fault to a client.
+// Owns: the places that it has logged. Reads: store/obs. Never: describes the fault to a client.
 package crash
 
 import (
@@ -29,7 +29,7 @@ type Work string
 // The pieces of work.
 const (
 	RPC       Work = "rpc"       // one call or stream of a client
-	Plan      Work = "plan"      // a plan of configuration, or one proxy's view
+	Plan      Work = "plan"      // a plan of configuration, a part of its input, or one proxy's view
 	Normalise Work = "normalise" // the leader's normalisation or analysis of objects
 	Admission Work = "admission" // one review of an object before it is written to Kubernetes
 )
@@ -59,8 +59,8 @@ func New(log *slog.Logger) *Log {
 
 // Caught counts and logs a panic. Call it in the deferred function that calls recover, with recover's result as fault,
 // which must not be nil. args are keys and values for the log line, as for slog. Repeated panics at one place are
-// logged without the stack, and sampled. The error wraps ErrPanic, and contains the panic's place and the first 512
-// bytes of its text. The error is not for clients.
+// logged without the stack, and sampled. The result is never nil. It wraps ErrPanic, and contains the panic's place and
+// the first 512 bytes of its text, so it is not for clients.
 func (l *Log) Caught(work Work, fault any, args ...any) error {
 	obs.Panics.WithLabelValues(string(work)).Inc()
 	text, place := fmt.Sprint(fault), place()
@@ -78,7 +78,7 @@ func (l *Log) Caught(work Work, fault any, args ...any) error {
 	return fmt.Errorf("%w: %s at %s", ErrPanic, text, place)
 }
 
-// place returns the function and line of the panic: the first frame below the runtime's own. "unknown" means that the
+// place returns the function and line of the panic, in the caller of the runtime's frames. "unknown" means that the
 // innermost 64 frames do not contain the place.
 func place() string {
 	var pcs [64]uintptr

@@ -1,8 +1,9 @@
 // Package credential parses and checks the TLS content of Secrets and ConfigMaps: certificates, private keys, CAs and
-// revocation lists. If Parse reports no error, Envoy accepts the content, even if its author is malicious.
+// revocation lists. It checks the conditions under which Envoy accepts such content, because anybody may have written
+// it.
 //
-// Owns: nothing; all functions are pure.  Reads: bytes that anybody may have written.  Never: a clock; a message with a
-// part of a private key.
+// Owns: nothing. Reads: bytes that anybody may have written. Never: reads a clock; puts a part of a private key into a
+// message.
 package credential
 
 import (
@@ -26,19 +27,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The bounds of content.
+// The bounds of content. Each bound is still accepted.
 const (
-	MaxBytes  = 1 << 20   // bytes of all values together, as of a Secret in Kubernetes
-	MaxChain  = 100 << 10 // bytes of a chain in DER: clients with OpenSSL read no more (SSL_MAX_CERT_LIST_DEFAULT)
+	MaxBytes  = 1 << 20   // bytes of all values that Parse reads together, as in a Secret of Kubernetes
+	MaxChain  = 100 << 10 // bytes of a chain in DER; OpenSSL reads at most this (SSL_MAX_CERT_LIST_DEFAULT)
 	MaxCerts  = 32        // certificates of a chain
 	MaxKey    = 16 << 10  // bytes of a private key in PEM
-	MinRSA    = 2048      // bits: Envoy refuses shorter keys
-	MaxRSA    = 8192      // bits: clients in Go refuse longer keys, and handshakes are slow
+	MinRSA    = 2048      // bits of a leaf's key; Envoy refuses shorter keys
+	MaxRSA    = 8192      // bits of a leaf's key; clients in Go refuse longer keys, and handshakes are slow
 	maxReason = 200       // bytes of a parser's reason in a message
 )
 
 // names are the keys of a Secret's values. Istio has two forms of such keys (istio:
-// pilot/pkg/credentials/kube/secrets.go), of which the first has precedence.
+// pilot/pkg/credentials/kube/secrets.go). The first form has precedence.
 type names struct{ chain, key, trust, crl, ocsp string }
 
 var forms = []names{
@@ -53,21 +54,21 @@ func Reads(key string) bool {
 	})
 }
 
-// Public reports whether the value of a key consists of certificates or revocation lists of authorities. ConfigMaps may
-// contain these.
+// Public reports whether the value of a key consists of certificates or revocation lists of authorities. These are the
+// values that a ConfigMap may contain.
 func Public(key string) bool {
 	return key != "" && slices.ContainsFunc(forms, func(of names) bool { return key == of.trust || key == of.crl })
 }
 
 // Content is the parsed content of a Secret or ConfigMap. Its PEM fields have only blocks without headers. The chain
-// with its key is called the pair; without a pair, Chain, Key, Ocsp, Until and At are zero.
+// with its key is called the pair. Without a pair, Chain, Key, Ocsp, Until and At are zero.
 type Content struct {
 	Chain []byte           // certificates in PEM, the leaf first
 	Key   model.PrivateKey // private key of the leaf, in PEM
 	Ocsp  []byte           // OCSP response for the leaf, in DER, shared with Parse's argument; may be empty
 	Trust []byte           // certificates of authorities in PEM; may be empty
 	Crl   []byte           // revocation lists of authorities in PEM; may be empty
-	Until time.Time        // end of validity of the leaf
+	Until time.Time        // end of validity of the leaf; may have passed
 	At    string           // key of the value with the chain
 }
 
@@ -79,9 +80,10 @@ type Fault struct {
 	Message  string
 }
 
-// Parse parses the values of a Secret or ConfigMap; data has them by key. Values for which Reads is false are ignored,
-// and so is a chain without its private key, or a key without its chain. If a Fault has severity Error, the content is
-// empty. Data without values to parse yield empty content and no Fault. Parse does not change data.
+// Parse parses the values of a Secret or ConfigMap; data has them by key. Values for which Reads is false are ignored.
+// A chain without its private key, a key without its chain, and a revocation list without a pair or authorities are
+// ignored too. If a Fault has severity Error, the content is empty. Data without values to parse yield empty content
+// and no Fault. Parse does not change data.
 func Parse(data map[string][]byte) (Content, []Fault) {
 	p := &parser{data: data}
 	sum := 0
@@ -114,8 +116,8 @@ func Parse(data map[string][]byte) (Content, []Fault) {
 	return p.Content, p.faults
 }
 
-// Until returns the end of validity of the first certificate of a chain in PEM, such as Content.Chain. Zero: the chain
-// begins with no valid certificate.
+// Until returns the end of validity of the first certificate of a chain in PEM, such as Content.Chain. The result is
+// zero if the first PEM block is missing or is not a certificate.
 func Until(chain []byte) time.Time {
 	block, _ := pem.Decode(chain)
 	if block == nil {
@@ -136,6 +138,7 @@ type parser struct {
 	broken bool // a fault is an error
 }
 
+// errorf adds a fault of severity Error.
 func (p *parser) errorf(code problem.Code, key, format string, args ...any) {
 	p.broken = true
 	p.faults = append(p.faults, Fault{key, code, problem.Error, fmt.Sprintf(format, args...)})
@@ -173,8 +176,8 @@ func (p *parser) pair(of names) {
 	p.Chain, p.Key, p.Until, p.At = chain, key, leaf.NotAfter, of.chain
 }
 
-// wrongKey returns why Envoy would refuse the public key of a leaf, or why its use is too slow; empty: the key is
-// accepted.
+// wrongKey returns the reason why Envoy would refuse the public key of a leaf, or why its use would be too slow. It
+// returns "" for an accepted key.
 func wrongKey(leaf *x509.Certificate) string {
 	switch key := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
@@ -186,7 +189,7 @@ func wrongKey(leaf *x509.Certificate) string {
 			return fmt.Sprintf("has an ECDSA key of curve %s: want P-256, P-384 or P-521", key.Params().Name)
 		}
 	}
-	return "" // beside these tls.X509KeyPair accepts Ed25519 keys alone
+	return "" // of the other types tls.X509KeyPair accepts only Ed25519
 }
 
 // privateKey returns the private key of a chain in PEM, without other blocks of its value; nil: a fault was added.

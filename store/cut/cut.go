@@ -1,6 +1,6 @@
-// Package cut replaces values that look like credentials, in protobuf messages, JSON and texts. A value is cut for the
-// name of its key (password, token, authorization ...), or for its form (a private key in PEM, a token, a password in
-// a URL). All functions are safe for concurrent use.
+// Package cut replaces values that look like credentials, in protobuf messages, JSON and texts. A value is cut because
+// of the name of its key (password, token, authorization ...). It is also cut because of its form (a private key in
+// PEM, a token, a password in a URL). All functions are safe for concurrent use.
 //
 // Owns: the list of names (words.go) and the table of forms (forms.go).
 // Reads: its argument only.
@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Cut is the text in the place of a credential that was cut. Values that cannot be a text, and messages whose
-// encoding would break, are cleared.
+// Cut is the text in the place of a credential that was cut. Values that cannot be a text, and messages whose encoding
+// would break, are cleared instead.
 const Cut = "[cut]"
 
 // public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
@@ -31,22 +31,26 @@ var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|p
 	`(?i)environment_?variable$|^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
 // Key reports whether the values of a key are credentials. It searches the name for words such as token, in upper or
-// lower case. It returns false for token_url or secretName, because such values only refer to a credential.
+// lower case. It returns false for a name such as token_url or secretName, because such a value only refers to a
+// credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
-// assigned matches a value after its name and = or a colon, in a line of a log or in JSON that is not complete.
+// assigned matches a value that follows a name and = or a colon. It is for lines of a log, and for incomplete JSON.
 var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|credential|authorization)` +
 	`\\?"?\s?[=:]\s?\\?"?)[^\s",;&]+`)
 
-// Suspects reports whether an encoded message may have a value to cut. It is fast: it searches for words only. false
-// is certain, unless the message itself, outside of an Any, has a field whose type says that it is a credential.
+// Suspects reports whether a message in its encoding, or a JSON text, may have a value to cut. It is fast, because it
+// searches for words only. If it returns false for a JSON text, JSON cuts nothing. If it returns false for a message,
+// Message cuts at most fields outside of an Any that are credentials by their own name or annotation.
 func Suspects(encoded []byte) bool {
 	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // the string is not retained
 }
 
+// suspects is Suspects for a string.
 func suspects(text string) bool { return suspicious.in(text) || hasUser(text) }
 
-// String returns a text with Cut in place of each part that has the form of a credential.
+// String returns a text with Cut in place of each part that has the form of a credential. Other texts are returned
+// unchanged.
 func String(s string) string {
 	if !suspects(s) {
 		return s
@@ -57,7 +61,8 @@ func String(s string) string {
 	return s
 }
 
-// Text returns a copy of a text with credentials cut: by form, and by name where = or a colon joins name and value.
+// Text returns a copy of a text with credentials cut. It finds credentials by their form, and by a name before = or a
+// colon.
 func Text(text []byte) []byte {
 	for _, form := range forms {
 		text = form.text.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
@@ -65,8 +70,8 @@ func Text(text []byte) []byte {
 	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
 }
 
-// Map returns a copy with credentials cut, by key or form. If nothing is cut, it returns m itself. Empty values stay
-// empty.
+// Map returns a copy with credentials cut, by key or form. If there is nothing to cut, it returns m itself. Empty
+// values stay empty. m is not changed.
 func Map(m map[string]string) map[string]string {
 	var copied map[string]string
 	for key, value := range m {
@@ -89,8 +94,8 @@ func Map(m map[string]string) map[string]string {
 }
 
 // JSON returns JSON with credentials cut, by the names of its fields and the forms of its strings. The result is
-// indented again. If raw has no suspicious word, it is returned itself. A text that is not one JSON value is treated
-// by Text.
+// indented by one space, and its fields are sorted. If Suspects(raw) is false, JSON returns raw itself. A text that is
+// not one JSON value is treated by Text. raw is not changed.
 func JSON(raw []byte) []byte {
 	if !Suspects(raw) {
 		return raw
@@ -142,7 +147,7 @@ func value(key string, v any) any {
 	return v
 }
 
-// password is a key whose value is cut as a whole.
+// password is the key under which the function value cuts a whole value.
 const password = "password"
 
 // Fields of objects that pair a name and a value, such as headers.
@@ -164,12 +169,13 @@ func isNamed(v map[string]any) bool {
 	return false
 }
 
-// Message cuts the credentials of a message in place, and reports whether there were any. m must not be nil.
+// Message cuts the credentials of a message in place, and reports whether it found any. m must not be nil.
 func Message(m proto.Message) bool { return message(m.ProtoReflect(), 0) }
 
 // maxDepth bounds the nesting of messages. Deeper messages are cleared.
 const maxDepth = 100
 
+// message is Message for a message at a depth of nesting.
 func message(m protoreflect.Message, depth int) (found bool) {
 	if depth > maxDepth {
 		proto.Reset(m.Interface())
@@ -194,7 +200,7 @@ func message(m protoreflect.Message, depth int) (found bool) {
 	return found
 }
 
-// replace sets a field to Cut. A field that is no text and no list of texts is cleared.
+// replace sets a field to Cut. A field is cleared if it is neither a text nor a list of texts.
 func replace(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	m.Clear(f)
 	switch {
@@ -206,8 +212,9 @@ func replace(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	}
 }
 
-// Field reports whether the values of a field of a message are credentials: by the name of the field, by Envoy's
-// annotation, or by the name that the message pairs with the field. m must be valid.
+// Field reports whether the values of a field of the message m are credentials. It returns true for the names of some
+// fields (such as password), for Envoy's annotation "sensitive", and if m pairs the field with the name of a
+// credential. m must be valid.
 func Field(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
 	return sensitive(f) || valueFields[string(f.Name())] && pairs(m)
 }
@@ -306,8 +313,8 @@ func structure(s *structpb.Struct, depth int) (found bool) {
 	return true
 }
 
-// packed cuts the message in an Any. An Any of an unknown type is cleared if it contains a text with the form of a
-// credential.
+// packed cuts the message in an Any. The value of an Any of an unknown type is cleared if it contains a text with the
+// form of a credential.
 func packed(a *anypb.Any, depth int) bool {
 	if !Suspects(a.Value) && !suspects(a.TypeUrl) {
 		return false

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// form is a form of values that are credentials whatever their key.
+// form is a form of values that are credentials, whatever the name of their key.
 type form struct {
 	name string
-	// words has a word for each text of this form, in lower case: texts without one are not searched. A form without
-	// words is found by hasUser.
+	// words are in lower case. Each text of this form has one of the words, so texts without a word are not searched. A
+	// form without words is found by hasUser.
 	words []string
 	text  *regexp.Regexp // Its two groups are retained around Cut.
 }

@@ -22,7 +22,7 @@ func sensitive(f protoreflect.FieldDescriptor) bool {
 }
 
 // texts cuts all texts and bytes of a message that is a credential, such as the match of a header, or the source of a
-// password. Names of files and of variables stay.
+// password. Fields with the name of a file or of an environment variable stay.
 func texts(m protoreflect.Message, depth int) (found bool) {
 	if depth > maxDepth {
 		proto.Reset(m.Interface())
@@ -51,7 +51,7 @@ func texts(m protoreflect.Message, depth int) (found bool) {
 	return found
 }
 
-// hide cuts the texts and bytes of one field of a message.
+// hide cuts the texts and bytes of one field of a message. It clears maps, lists of texts and lists of bytes.
 func hide(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (found bool) {
 	isText, isBytes := f.Kind() == protoreflect.StringKind, f.Kind() == protoreflect.BytesKind
 	switch {

@@ -2,13 +2,14 @@ package cut
 
 import "strings"
 
-// finder searches texts for words, in upper or lower case. It is faster than a regular expression of many
-// alternatives: most pairs of bytes begin no word, and each byte is then read once.
+// finder searches texts for words, in upper or lower case. It is faster than a regular expression of many alternatives,
+// because it reads most bytes once: few pairs of bytes begin a word.
 type finder struct {
 	pairs [1 << 16]bool
 	words [256][]string // by their first byte, in lower case; each has at least two bytes
 }
 
+// newFinder returns a finder of words, which are in lower case and have at least two bytes.
 func newFinder(words ...string) *finder {
 	f := &finder{}
 	for _, w := range words {
@@ -63,6 +64,7 @@ var ofNames = []string{"passw", "passphrase", "pass-phrase", "pass_phrase", "pas
 // of their types, but not those of their fields.
 var ofTypes = []string{"tlscontext", "redis", "aws", "extauthz", "basicauth", "apikeyauth", "skywalking", "filebasedmetadata"}
 
+// names finds the words of ofNames.
 var names = newFinder(ofNames...)
 
 // hasUser reports whether a text has a colon before an @, without a space, quote or slash after the colon.

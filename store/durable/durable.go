@@ -1,7 +1,7 @@
 // Package durable writes files atomically, and reads them safely. A crash of the machine leaves the old or the new
 // content, never a part.
 //
-// Owns: nothing.  Reads: nothing.  Never: leaves a temporary file behind, unless the process was killed.
+// Owns: nothing. Reads: nothing. Never: leaves a part of a content at the path of a file.
 package durable
 
 import (
@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace atomically replaces the file at path, or creates it, with a content and a mode. The folder must exist. The
-// function write writes the content to its argument, a temporary *os.File in the same folder, which is then renamed
-// to path. Replace returns after file and folder were synced (fsync(2): syncing a file does not sync its name).
-// Errors are those of write and of the file system. After an error the previous file is unchanged, unless only the
-// sync of the folder failed.
+// Replace atomically replaces the file at path, or creates it, with a content and exactly this mode. The folder must
+// exist. The function write writes the content to its argument, a temporary *os.File in the same folder. Replace syncs
+// the temporary file, renames it to path, and then syncs the folder, because syncing a file does not sync its name
+// (fsync(2)). Errors are those of write and of the file system. After an error the previous file is unchanged, unless
+// only the sync of the folder failed. A killed process may leave the temporary file behind.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -29,7 +29,7 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 }
 
 // Create writes a file like Replace, but only if the path does not exist. If it exists, or another process creates it
-// at the same time, the error wraps fs.ErrExist, and the existing file is unchanged.
+// at the same time, the error wraps fs.ErrExist, and the existing file is unchanged. Other errors are those of Replace.
 func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Link); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
@@ -37,10 +37,10 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens a file for reading; the caller closes it. It fails if the file has more than most bytes, is a pipe, a
-// device or a folder, or if the file system fails (fs.ErrNotExist: there is no file). Errors name the path. A symbolic
-// link is an error too, because Replace never creates one, and a link could lead to a file of another owner. Open does
-// not block.
+// Open opens a file for reading; the caller closes it. It fails if the file has more than `most` bytes, is not a
+// regular file (such as a pipe, a device or a folder), or if the file system fails. The error wraps fs.ErrNotExist if
+// there is no file. Errors name the path. A symbolic link is an error too, because Replace never creates a link, and a
+// link could lead to a file of another owner. Open does not block.
 func Open(path string, most int64) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -64,8 +64,9 @@ func Open(path string, most int64) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a file with a size of up to `most` bytes. Errors are those of Open and of reading. If the
-// file grows meanwhile, only the first `most` bytes are returned.
+// Read returns the content of a file with a size of up to `most` bytes. If the file grows meanwhile, only the first
+// `most` bytes are returned. Errors are those of Open and of reading. After an error of reading, the result contains
+// the bytes that were read before.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path, most)
 	if err != nil {
@@ -75,9 +76,9 @@ func Read(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// Made returns the creation time of a file in UTC, according to its file system (statx(2), stx_btime). Writing and
-// renaming do not change this time; a copy of the file, also one from a backup, has another. Zero: the file system does
-// not record or report the time.
+// Made returns the creation time of an open file in UTC, according to its file system (statx(2), stx_btime). Writing
+// and renaming do not change this time. A copy of the file, also one from a backup, has another time. The result is
+// zero if the file system does not record or report the time.
 func Made(file *os.File) time.Time {
 	var s unix.Statx_t
 	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
@@ -96,9 +97,10 @@ func Free(path string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Link atomically makes path a symbolic link to target. target may be missing; an existing file or link at path is
-// replaced. Link returns after the folder was synced. A killed process may leave a link path+".next", which the next
-// call replaces. Errors are those of the file system.
+// Link atomically makes path a symbolic link to target. target may be missing. An existing file or link at path is
+// replaced; an existing folder is an error. Link first creates the link path+".next" and renames it, and then syncs the
+// folder. A killed process or an error may leave path+".next", which the next call replaces. Errors are those of the
+// file system.
 func Link(target, path string) error {
 	next := path + ".next"
 	err := os.Remove(next)

@@ -2,8 +2,8 @@
 // most one Event for each reason. A changed message replaces the previous message, and a repeated message changes
 // nothing.
 //
-// Owns: the present warnings, bounded in number, bytes and pace for each namespace. Reads: nothing. Never: writes to
-// Kubernetes (store/status does); blocks its callers.
+// Owns: the present warnings, with bounds of their number, bytes and pace. Reads: nothing. Never: writes to Kubernetes
+// (store/status does); blocks its callers.
 package events
 
 import (
@@ -27,23 +27,23 @@ const (
 	Omitted Reason = "MoreWarnings" // about a Namespace: further warnings in it are left out
 )
 
-// The bounds. Each namespace has a budget of MostOfNamespace added or changed messages. A used part of the budget is
-// restored by one message every Interval.
+// The bounds. Each namespace has a budget of MostOfNamespace added or changed messages. Every Interval restores one
+// message of a used budget.
 const (
-	MostOfNamespace = 50   // warnings of one namespace at a time, besides that of reason Omitted
-	Most            = 2000 // warnings of all namespaces; those of reason Omitted may add as many
-	MaxMessage      = 512  // bytes
-	Interval        = 10 * time.Second
+	MostOfNamespace = 50               // warnings of one namespace at a time, besides that of reason Omitted
+	Most            = 2000             // warnings of all namespaces; with those of reason Omitted twice as many
+	MaxMessage      = 512              // bytes of a message
+	Interval        = 10 * time.Second // time in which a budget regains one message
 )
 
-// old is the age from which on a warning may be dropped in favour of another one. By default Kubernetes has deleted its
-// Event by then.
+// old is the age above which a warning may be dropped in favour of another warning. By default Kubernetes has deleted
+// the Event of the dropped warning by then.
 const old = time.Hour
 
 // Object identifies the object that a warning is about. Only ID is required. `kubectl describe` finds Events by UID.
 type Object struct {
 	ID         object.ID
-	Version    string // of its API
+	Version    string // version of its API, such as "v1"
 	UID        string // metadata.uid
 	Generation int64  // metadata.generation
 }
@@ -54,9 +54,10 @@ type Warning struct {
 	Namespace string // of the Event
 	Reason    Reason
 	Message   string
-	Since     time.Time // time of the first Warn with this message
+	Since     time.Time // time at which the warning was added, or its message or UID last changed
 }
 
+// key identifies a warning.
 type key struct {
 	id     object.ID
 	reason Reason
@@ -73,21 +74,23 @@ type Events struct {
 	version uint64
 }
 
-// space is the share of one namespace.
+// space is the budget and the number of warnings of one namespace.
 type space struct {
 	pace  *rate.Limiter
-	count int
+	count int // warnings, without that of reason Omitted
 }
 
-// New returns an empty Events. home is the control plane's own namespace; Events of objects without a namespace are
-// there.
+// New returns an empty Events. home is the control plane's own namespace. It also gets the Events of objects without a
+// namespace.
 func New(home string) *Events {
 	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
 }
 
-// Warn adds a warning about an object, or replaces its message; the warning stays until Over. message is cut to
-// MaxMessage bytes. Beyond the bounds the namespace gets a warning of reason Omitted instead, and the object's previous
-// warning stays unchanged. Objects of other clusters than the config cluster get no warnings.
+// Warn adds a warning about an object, or replaces its message. The warning stays until Over or Reset. After an hour it
+// may also give way to a new warning, if there is no room. message is cut to MaxMessage bytes.
+//
+// Beyond the bounds the namespace gets a warning of reason Omitted instead, at most once an hour. The object's previous
+// warning then stays unchanged. Objects of other clusters than the config cluster get no warnings.
 func (e *Events) Warn(of Object, reason Reason, message string) {
 	if e == nil || of.ID.Origin.Cluster() != "" {
 		return
@@ -134,7 +137,8 @@ func (e *Events) Reset() {
 	e.version++
 }
 
-// Present returns copies of all warnings, in no order. version grows with each change of the warnings.
+// Present returns copies of all warnings, in no order; nil: there are no warnings. version grows with each change of
+// the warnings.
 func (e *Events) Present() (all []Warning, version uint64) {
 	if e == nil {
 		return nil, 0
@@ -147,6 +151,7 @@ func (e *Events) Present() (all []Warning, version uint64) {
 	return all, e.version
 }
 
+// put adds or replaces a warning. The caller holds the mutex, here and in the functions below.
 func (e *Events) put(k key, w *Warning) {
 	e.all[k] = w
 	e.version++
@@ -164,7 +169,8 @@ func (e *Events) remove(k key) {
 	e.version++
 }
 
-// space returns a namespace's share. If there are many shares, unused ones are dropped.
+// space returns a namespace's share. If there are many shares, those without warnings and with a full budget are
+// dropped.
 func (e *Events) space(namespace string, now time.Time) *space {
 	s := e.spaces[namespace]
 	if s != nil {
@@ -198,7 +204,7 @@ func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	return false
 }
 
-// omitted adds a warning of reason Omitted to a namespace, at most once an hour.
+// omitted adds a warning of reason Omitted to a namespace, or renews it after an hour.
 func (e *Events) omitted(namespace string, now time.Time) {
 	k := key{namespaceID(namespace), Omitted}
 	if was := e.all[k]; was == nil && len(e.all) < 2*Most || was != nil && now.Sub(was.Since) > old {

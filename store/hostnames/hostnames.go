@@ -47,20 +47,20 @@ type Problem struct{ Name, Message string }
 
 // Config configures a Leader. All fields are required.
 type Config struct {
-	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve; called by up to 8 goroutines
-	Emit    func([]object.Event)                                           // passes objects to the ingester
+	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve; called by up to 8 goroutines at a time
+	Emit    func([]object.Event)                                           // passes objects to the ingester; called by Run
 	Log     *slog.Logger
 }
 
 // Answer is the result of resolving a name.
 type Answer struct {
-	Addresses []string      // IP addresses, sorted as strings; may be empty
+	Addresses []string      // IP addresses, sorted as strings; may be empty or shared with before
 	Again     time.Duration // pause before the next resolution
 	Wrong     string        // why Addresses are not from complete, successful responses; empty: they are complete
 }
 
 // Leader resolves names while this process is the elected leader (Run). Its methods are safe for concurrent use, but
-// only one Run at a time.
+// only one Run at a time. Config must not be changed after New.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: other names are needed
@@ -79,8 +79,8 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
 // Need sets the names to resolve from then on. names must be sorted, without duplicates, and must not change
-// afterwards. whole means that every source has emitted everything, so that names is complete; addresses are only
-// emitted after such a call. Beyond MostNames the last names are not resolved. Need does not block.
+// afterwards. whole means that every source has emitted everything, so that names is complete. Run emits addresses only
+// after such a call. Beyond MostNames the last names are not resolved. Need does not block.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -91,8 +91,9 @@ func (l *Leader) Need(names []string, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term, sorted by name; nil while this process does not lead. At most 20
-// are named, and up to two more count the other names.
+// Problems returns the problems of the present term, sorted by name. At most 20 problems have a name. Up to two
+// problems without a name follow, and count the other names. The result is nil without problems, while this process
+// does not lead, and until the addresses are published in the term. The caller must not change it.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -132,8 +133,8 @@ type answered struct {
 	Answer
 }
 
-// Run resolves names for one term of leadership, epoch. It blocks until ctx ends or another process leads. Errors of
-// etcd are logged, and the work is retried.
+// Run resolves names for one term of leadership, epoch. It blocks until ctx ends, or until a write fails because
+// another process leads. Other errors of etcd are logged, and the work is retried.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)

@@ -26,11 +26,12 @@ const (
 // timeout bounds one query to one server, by UDP and TCP together.
 const timeout = 2 * time.Second
 
-// Servers are DNS servers as host:port. They are queried one after the other, until one answers with success or that
-// the name does not exist. A query to one server takes 2 s at most. Safe for concurrent use.
+// Servers are DNS servers as host:port. They are queried one after the other, until one answers with success, or
+// answers that the name does not exist. A query to one server takes 2 s at most. Servers is safe for concurrent use.
 type Servers []string
 
-// System returns the servers of a resolv.conf, in its order. Errors: the file cannot be read, or lists no server.
+// System returns the servers of a resolv.conf, in the order of the file. It returns an error if the file cannot be
+// read, or lists no server.
 func System(file string) (Servers, error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -53,11 +54,12 @@ type family struct {
 	err       error         // no server answered, all servers failed, or the name does not exist
 }
 
-// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The last argument has the addresses of the
-// previous Answer. If the query of a family fails, or the name does not exist, the result has the previous addresses
-// of that family. If no address results, the result has all previous addresses. At most 16 addresses are returned; if
-// there are more, Wrong states their number. Again is the shorter TTL of both responses, between 30 s and 1 h; 30 s
-// after a failure. Resolve blocks until both queries have ended, or ctx ends.
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The argument before has the addresses of the
+// previous Answer. If the query of a family fails, or the name does not exist, the result has the previous addresses of
+// that family. If no address results, the result has all previous addresses. At most 16 addresses are returned. Wrong
+// is set if a query fails, if the name does not exist, if no address results, or if there are more than 16. Again is
+// the shorter TTL of both responses, between 30 s and 1 h. It is 30 s after a failure or without addresses. Resolve
+// blocks until both queries have ended, or ctx ends. The end of ctx counts as a failure.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// acceptance is a request to Run to end a hold: a group of removals that are held back until an operator accepts them.
+// acceptance is a request to Run to end a hold. A hold is a group of removals that are held back, for example until an
+// operator accepts them.
 type acceptance struct {
 	id   string
 	done chan accepted
@@ -33,9 +34,9 @@ type heldRemovals struct {
 	holds []removal.Hold
 }
 
-// Removals returns the removals that the leader holds back under an epoch, the oldest first. False means that this
-// process does not lead under the epoch, or has not yet compared everything with the store in its term. The list is
-// shared and read-only.
+// Removals returns the holds of the leader under an epoch, the oldest first. A hold is a group of removals that are
+// held back. False means that this process does not lead under the epoch, or has not yet compared everything with the
+// store in its term. The list is then nil. Otherwise it is shared and read-only.
 func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	p := l.removals.Load()
 	if p == nil || p.epoch != epoch {

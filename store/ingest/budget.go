@@ -17,9 +17,9 @@ import (
 
 // budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. A budget bounds objects,
 // bytes, and weights, which are estimates of memory in each replica (store/weight). The inventory offers each
-// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. Two
-// functions, parameters of newBudgets, connect budgets to the inventory. The first returns the applied records of an
-// object. The second is called with each admitted object.
+// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. Two parameters
+// of newBudgets connect budgets to the inventory. The function applies returns the applied records of an object. The
+// function apply is called with each admitted object.
 type budgets struct {
 	ledger  *ledger
 	weights *weights

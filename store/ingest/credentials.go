@@ -51,7 +51,7 @@ func (c *credentials) remove(id object.ID) {
 	delete(c.kept, id)
 }
 
-// Passed is an event that reports the present time. Run sends it every minute.
+// Passed is an event that reports the present time. Loop.Run applies it every minute.
 type Passed struct{ Now time.Time }
 
 func (Passed) event() {}

@@ -56,7 +56,7 @@ func (c *crossCheck) check(g *guard) []object.Problem {
 	return found
 }
 
-// examine passes the changed records to the analysis. A panic of the analysis cannot be attributed to an object; the
+// examine passes the changed records to the analysis. A panic of the analysis cannot be attributed to an object. The
 // next check then examines everything.
 func (c *crossCheck) examine(g *guard) (found []object.Problem) {
 	a := c.analysis

@@ -44,10 +44,10 @@
 // # Turns of namespaces
 //
 // Calls of Emit wait in a line (line.go), in which namespaces take turns. Loop applies calls for 25 ms, then carries
-// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted before
-// it. A call about several namespaces is applied as a whole if each of these namespaces has at most 8 earlier calls
-// (maxBefore); it waits for those. Otherwise the call is divided by namespace. The calls of one namespace are applied
-// in their order. Calls about a whole source keep their place among all calls.
+// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted before it.
+// A call about several namespaces is applied as a whole if each of these namespaces has at most 8 earlier calls
+// (maxBefore). It then waits for these earlier calls. Otherwise the call is divided by namespace. The calls of one
+// namespace are applied in their order. Calls about a whole source keep their place among all calls.
 //
 // # Batches
 //
@@ -76,9 +76,10 @@
 //
 // After the last batch the store has the records of all objects, the same for any history of changes. An edit that
 // changes no record writes nothing. An object that is unreadable, or makes this build panic (panic.go), keeps its last
-// good records. A policy without good records closes the workloads that it selects; if the selector is unreadable, it
-// closes its whole namespace. Objects that vanish without a deletion by the API server, or in large numbers from a
-// folder, are held until they are back, an operator accepts the removal, or its time is over (store/removal).
+// good records. A policy without good records closes the workloads that it selects, which means that they refuse all
+// requests. If the selector is unreadable, the policy closes its whole namespace. Objects that vanish without a
+// deletion by the API server, or in large numbers from a folder, are held until they are back, an operator accepts the
+// removal, or its time is over (store/removal).
 //
 // Owns: the raw objects, the hashes last written.
 // Reads: store/normal, store/object, store/kv.

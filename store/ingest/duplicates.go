@@ -12,8 +12,9 @@ import (
 // Policies of both sources apply: without one of them, requests could be permitted that the policy refuses. Likewise,
 // an object of a file takes precedence over one that was made from a machine's registration.
 
-// other returns the object of the same name in the source that precedes id's; for the API server, in the source that
-// follows. It returns nil if there is no such object. The order of sources is: API server, files, machines.
+// other returns the object of the same name in the source before id's. No source is before the API server, so for its
+// objects the source after it counts. The result is nil if there is no such object. The order of sources is: API
+// server, files, machines.
 func (w *inventory) other(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {

@@ -20,7 +20,7 @@ type (
 	// Emits contains several calls of sources, oldest first.
 	Emits []Emit
 	// Gained starts a term of leadership: this process leads with this epoch. Held has the removals that the previous
-	// leader held back.
+	// leader held back (may be nil).
 	Gained struct {
 		Epoch kv.Epoch
 		Held  []removal.Hold
@@ -35,20 +35,20 @@ type (
 		Mesh      *model.Mesh                 // nil: it is missing or unreadable
 		Bytes     map[model.Key]int           // sizes of the stored records; nil without a budget of bytes
 		After     int64                       // revision of the head; 0: there is no head
-		Complete  bool                        // no head is needed if no record differs; Loop sets it if the store has no head
+		Complete  bool                        // the store needs no head unless a record differs; Loop sets Complete if there is no head
 		Place     kv.Place                    // first Place of the term, above all Places that this process knows
 		At        kv.Position                 // position in etcd of the load, from which changes are followed
-		Now       time.Time
-		Contents  kv.Contents           // counts and hashes of the stored records by kind, for the next head
-		Unknown   map[string]model.Hash // records of kinds that this build does not know, by path
-		Skippable []string              // paths in Unknown of records that refuse no requests
+		Now       time.Time                   // time of the load
+		Contents  kv.Contents                 // counts and hashes of the stored records by kind, for the next head
+		Unknown   map[string]model.Hash       // records of kinds that this build does not know, by path
+		Skippable []string                    // paths in Unknown of records that refuse no requests
 	}
 	// Written is the result of Write.
 	Written struct {
 		Epoch    kv.Epoch
 		Outcome  Outcome
-		After    int64             // revision of the new head, if the batch was written
-		Refused  map[model.Key]int // sizes in bytes of records that were too large, and not written
+		After    int64             // revision of the new head; 0: the batch was not written, or not in full
+		Refused  map[model.Key]int // sizes in bytes of records that were too large, and not written; nil: no such records
 		Contents kv.Contents       // counts and hashes of the stored records, according to the head
 	}
 	// Due is the result of Wait: the interval between batches of endpoints is over.

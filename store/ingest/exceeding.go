@@ -17,9 +17,10 @@ type Proposed struct {
 }
 
 // Exceeding returns a problem for each proposed version that the leader would refuse because of the budget of its
-// tenant; nil if there is no such version. All stored records count as admitted. system and root are the namespaces
-// outside of budgets. tenant returns the tenant of a namespace (isolation.TenantOf). Exceeding is pure and does not
-// change its arguments.
+// tenant. The result is nil if there is no such version, or if b is the zero Budget. The problems are ordered by
+// tenant, then as the leader would admit the versions. All stored records count as admitted. system and root are the
+// namespaces outside of budgets. tenant returns the tenant of a namespace (isolation.TenantOf). Exceeding is pure and
+// does not change its arguments.
 func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, root string, tenant func(namespace string) string,
 ) []object.Problem {
 	concerned := map[string]bool{}

@@ -17,7 +17,8 @@ import (
 // The events and effects for repairing stored records that other writers changed, by accident or with foreign tools.
 // Repairs are never held as removals, since no object has changed.
 type (
-	// Foreign lists the records that another writer changed in one revision.
+	// Foreign lists the records that another writer changed in one revision. Values has their new values; a Value
+	// without content was deleted.
 	Foreign struct {
 		Epoch    kv.Epoch
 		Revision int64
@@ -32,7 +33,7 @@ type (
 		Revision int64
 		Paths    []string
 	}
-	// Recalled is the result of Recall. Values is empty if etcd has compacted the revision.
+	// Recalled is the result of Recall. Values is empty if etcd has compacted the revision, or if the Loop ends.
 	Recalled struct {
 		Epoch  kv.Epoch
 		Values []kv.Value
@@ -45,7 +46,7 @@ func (Recall) effect()  {}
 func (Recalled) event() {}
 
 // others repairs stored records after changes by other writers. Wanted records are written again, and the earlier
-// values of other records are restored. apply and recalled receive changes; takeRestores returns values for the next
+// values of other records are restored. apply and recalled receive changes. takeRestores returns values for the next
 // batch. State owns it.
 type others struct {
 	wanted  *wanted
@@ -58,8 +59,8 @@ type others struct {
 func (o *others) forget() { clear(o.restore) }
 
 // apply processes changed values. Wanted records are scheduled to be written again, and unwanted ones to be deleted.
-// recall has the paths of records whose earlier values are needed; altered reports that the whole store must be
-// compared.
+// The result recall has the paths of records whose earlier values are needed. altered reports that the whole store must
+// be compared.
 func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	again := map[model.Key]bool{}
 	for _, v := range values {

@@ -37,11 +37,11 @@ type Config struct {
 	Store  Store
 	Sealer Sealer       // encrypts private keys; nil: Secrets with a private key are not written
 	Log    *slog.Logger // nil: nothing is logged
-	// Committed is called with every written batch and the revision of its head; nil: not called. event is the time of
-	// the oldest event in the batch. If no event caused the batch, as in a full comparison, event is the time when the
-	// batch was made. began is the beginning of the commit. The batch still contains records that were too large to be
-	// written. Committed is called on any goroutine. It must not block (store/watchdog reports slow calls) and must not
-	// change the batch.
+	// Committed is called with every written batch and the revision of its head; nil: not called. If nothing had to be
+	// written, the revision is that of the stored head. event is the time of the oldest event in the batch. If no event
+	// caused the batch, as in a full comparison, event is the time when the batch was made. began is the beginning of
+	// the commit. The batch still contains records that were too large to be written. Committed is called on any
+	// goroutine. It must not block (store/watchdog reports slow calls) and must not change the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by
 	// target. It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must
@@ -139,7 +139,8 @@ func New(c Config) *Loop {
 // Emit passes events of a source to Run, and returns before they are applied. The records of one call are written in
 // one batch, with two exceptions. Secrets with a private key follow once the key is sealed. A call about several
 // namespaces is divided if one of these namespaces has many calls waiting (maxBefore). The batch may contain other
-// changes too. Changes of other namespaces may be written earlier. Emit clones the slice and does not block.
+// changes too. Changes of other namespaces may be written earlier. Emit clones the slice and does not block. The
+// objects in it must not change afterwards.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }

@@ -65,9 +65,9 @@ type tenantsOf struct {
 	changed chan struct{}
 }
 
-// Tenants returns the value of TenantLabel of each namespace with the label; nil until the sources have emitted
-// everything. The map is read-only: a change replaces it, and closes the channel. Tenants may be called from any
-// goroutine.
+// Tenants returns the value of TenantLabel of each namespace of the config cluster that has the label. The map is nil
+// until the sources have emitted everything, and never nil afterwards. It is read-only. A change replaces the map and
+// closes the channel. Tenants may be called from any goroutine.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()
 	defer l.tenants.mu.Unlock()

@@ -15,14 +15,15 @@ import (
 type Levelled struct {
 	Level uint32
 	// Below reports that this build reads only levels below the stored level. Stored records of unknown kinds are then
-	// deleted. Policies that refuse requests stay, since without them proxies would admit the requests.
+	// deleted, except those that refuse requests. Without these records, proxies would admit the requests.
 	Below bool
 }
 
 func (Levelled) event() {}
 
-// Level sets the level of stored records; before the first call it is model.Level. It must be called before Gained, and
-// after each change of the level. It does not block. A later call replaces a call that Run has not processed yet.
+// Level sets the level of stored records. Before the first call the level is model.Level. It must be called before
+// Gained, and after each change of the level. It does not block. A later call replaces a call that Run has not
+// processed yet.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
 
 // Stored returns the level at which all records are written. 0 means that this process does not lead, has not compared

@@ -11,9 +11,9 @@ import (
 
 // Options is the configuration of a State.
 type Options struct {
-	Normal normal.Options
-	// AllowEmpty applies all removals at once, however many objects are gone: none is held back. It also permits the
-	// first batch of a store to be empty.
+	Normal normal.Options // options of the conversion of objects to records
+	// AllowEmpty applies all removals at once, however many objects are gone. No removal is then held back. AllowEmpty
+	// also permits the first batch of a store to be empty.
 	AllowEmpty bool
 	// HeldFor is the time after which held removals apply, unless they have to wait for an operator. 0: removals are
 	// held until they are accepted or the objects are back.
@@ -21,7 +21,7 @@ type Options struct {
 	// Budget bounds the configuration of each tenant; the zero value: no bounds.
 	Budget Budget
 	// Sources lists the origins of the sources that have to emit everything (object.Synced) before anything is written.
-	// nil: only the zero Origin, with which a folder of files may emit Synced.
+	// nil: only the zero Origin, with which a folder of files may emit Synced. Empty, not nil: no source.
 	Sources []origin.Origin
 	// Remote enables sources of other clusters. The event Remotes adds and removes them. The leader does not wait for
 	// them: the stored records of a cluster stay until its source has emitted everything, or the cluster is removed.

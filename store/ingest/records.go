@@ -9,17 +9,18 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Records normalises the objects in events as the leader does, without a store, for tools. It returns the records
-// sorted by key. Records of Secrets lack their private keys. The problems are sorted by normal.CompareProblems, and
-// include those between objects (store/analysis). Both lists belong to the caller.
+// Records normalises the objects in events (converts the objects to records) as the leader does, without a store, for
+// tools. It returns the records sorted by key. Records of Secrets lack their private keys. The problems are sorted by
+// normal.CompareProblems, and include those between objects (store/analysis). Their number is not bounded. Both lists
+// belong to the caller.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
 	records, problems, _ := RecordsAndRefusals(events, options)
 	return records, problems
 }
 
-// RecordsAndRefusals is Records with a third result. By object, refused has the problems for which the validation
-// webhook refuses the object if it is new or changed (normal.Result.Refused). problems has them too, as warnings. The
-// caller owns the map; its lists are read-only.
+// RecordsAndRefusals is Records with a third result. refused maps objects to the problems for which the validation
+// webhook refuses a new or changed object (normal.Result.Refused). problems has these problems too, as warnings. The
+// caller owns the map, which is not nil; its lists are read-only.
 func RecordsAndRefusals(
 	events []object.Event, options normal.Options,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {

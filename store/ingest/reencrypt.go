@@ -19,18 +19,19 @@ const (
 
 // The events and effects of encrypting stored private keys again.
 type (
-	// Look requests a search for private keys under an earlier key encryption key.
+	// Look requests a search for private keys under an earlier key encryption key. It has no effect while a load or a
+	// batch is in progress, or while this process does not lead.
 	Look struct{}
 	// Reencrypt requests the encryption of stored private keys under the newest key encryption key. Private keys that
 	// are already encrypted under this key stay unchanged.
 	Reencrypt struct {
-		Epoch  kv.Epoch
-		Stored []*model.Secret
+		Epoch  kv.Epoch        // the term of leadership
+		Stored []*model.Secret // all stored Secrets, sorted by key
 	}
-	// Reencrypted is the result of Reencrypt. Sealed contains the private keys that were sealed again, by stored
-	// record, at most reencryptMost.
+	// Reencrypted is the result of Reencrypt. Sealed maps stored records to their private keys as encrypted again, at
+	// most reencryptMost of them.
 	Reencrypted struct {
-		Epoch  kv.Epoch
+		Epoch  kv.Epoch // the term of leadership
 		Sealed map[*model.Secret][]byte
 	}
 )

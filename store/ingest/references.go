@@ -18,7 +18,7 @@ type SecretUse struct {
 	Namespace string            // namespace of these workloads; empty: any
 	Name      string            // name of the Secret or ConfigMap
 	Selector  map[string]string // labels of these workloads; empty: all workloads
-	Of        string            // namespace of the Secret or ConfigMap; empty, for Secrets only: the namespace of the workload
+	Of        string            // namespace of the Secret or ConfigMap; empty, for Secrets only: that of the workload
 	ConfigMap bool              // Name names a ConfigMap of the config cluster
 	Gateways  bool              // the workloads are those selected by any Gateway; Selector is empty
 	Field     string            // field of the record with the name; may be empty

@@ -171,7 +171,7 @@ func (r *removals) releaseAll() []object.Event {
 	return gone
 }
 
-// accept ends a hold by its ID, and returns the removals as events. False: no hold has the ID.
+// accept ends a hold by its ID, and returns the removals as events. The last result is false if no hold has the ID.
 func (r *removals) accept(id string) (removal.Hold, []object.Event, bool) {
 	hold, ids, ok := r.book.Take(id)
 	if !ok {

@@ -119,8 +119,8 @@ func (s *State) problemsVersion() problemsVersion {
 }
 
 // Problems returns the problems of objects and between objects, bounded by Bounded and sorted by
-// normal.CompareProblems. Unreadable documents are reported by their source instead. The list is shared and read-only;
-// nil before the first problem.
+// normal.CompareProblems. Unreadable documents are reported by their source instead. The list is shared and read-only.
+// Without problems it is empty or nil.
 func (l *Loop) Problems() []object.Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -153,7 +153,7 @@ type everyProblem struct {
 // EveryProblem returns the problems of all objects and between objects, in no order, for reports about each object. It
 // includes problems that Problems does not list. The list is computed again only after a problem has changed. It is
 // shared and read-only. EveryProblem waits for earlier calls, regardless of ctx, and then for the answer of Run. If ctx
-// ends before the answer, the error is that of ctx.
+// ends before the answer, the list is nil and the error is that of ctx.
 func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
@@ -176,8 +176,8 @@ func (l *Loop) collectProblems() everyProblem {
 }
 
 // Objects returns the last readable versions of objects, by ID. Objects that do not exist, or never were readable, are
-// left out. The map belongs to the caller, the objects are read-only. Objects waits for the answer of Run. The error is
-// that of ctx, if ctx ends before the answer.
+// left out. The map belongs to the caller, and the objects are read-only. Objects waits for the answer of Run. If ctx
+// ends before the answer, the map is nil and the error is that of ctx.
 func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*object.Object, error) {
 	return ask(ctx, l, func() map[object.ID]*object.Object {
 		all := make(map[object.ID]*object.Object, len(ids))
@@ -216,9 +216,10 @@ func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err 
 	}
 }
 
-// Settle blocks until all events emitted before are applied, and Config.Referred was called if the references have
-// changed. It does not wait for writes. The result of Settled may be outdated when Settle returns, but not when a
-// second call of Settle returns. Settle returns the error of ctx if ctx ends before.
+// Settle blocks until Run has applied all events that were emitted before the call. Run has then also called
+// Config.Referred, if the references have changed. Settle does not wait for writes. The result of Settled may be
+// outdated when Settle returns, but not when a second call of Settle returns. If ctx ends first, Settle returns the
+// error of ctx.
 func (l *Loop) Settle(ctx context.Context) error {
 	taken := make(chan struct{})
 	l.box.Put(input{settle: []chan struct{}{taken}})
@@ -240,10 +241,10 @@ func (l *Loop) Settled() bool { return l.settled.Load() }
 func (l *Loop) OfCluster(a netip.Addr) bool { return l.state.inventory.objects.Addresses().Has(a) }
 
 // Bounded returns the problems of a list that are within the bounds of problem.Bound. The map left has the numbers of
-// problems that the caller has already left out, by namespace; may be nil. If problems are left out, Bounded adds one
-// problem with their number for each namespace. It does so for at most problem.Most namespaces, and adds one problem
-// for all others. The result is then sorted by normal.CompareProblems. If no problem is left out, Bounded returns its
-// first argument itself. It does not change its arguments.
+// problems that the caller has already left out, by namespace; it may be nil. If problems are left out, Bounded adds
+// one problem with their number for each namespace. It does so for at most problem.Most namespaces, and adds one
+// problem for all others. The result is then sorted by normal.CompareProblems. If no problem is left out, Bounded
+// returns its first argument itself. It does not change its arguments.
 func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown, more := problem.Bound(all, func(p object.Problem) (string, object.ID) { return NamespaceOf(p), p.ID })
 	if len(left)+len(more) == 0 {

@@ -40,8 +40,8 @@ var errNotTried = errors.New("not tried, because the private key of an earlier S
 
 // UnsealedRecord is a Secret whose private key is not sealed yet. The private key is passed to a Sealer only.
 type UnsealedRecord struct {
-	Record  *model.Secret // the record without the private key
-	Private model.PrivateKey
+	Record  *model.Secret     // the record without the private key
+	Private model.PrivateKey  // the private key, or registry credentials
 	Stored  *model.SecretSpec // the stored Secret; nil: no Secret is stored, or it does not decode
 	heard   time.Time         // when the Secret was emitted; zero: unknown
 }
@@ -51,15 +51,15 @@ type (
 	// Seal requests the sealing of private keys. If Again is set, some could not be sealed the last time, and the Loop
 	// pauses first.
 	Seal struct {
-		Epoch   kv.Epoch
-		Secrets []*UnsealedRecord
+		Epoch   kv.Epoch          // the term of leadership
+		Secrets []*UnsealedRecord // sorted by key
 		Again   bool
 	}
 	// Sealed is the result of Seal. For each element of Secrets, Records has a record at the same index, or Errors has
-	// an error.
+	// an error. The three lists have equal lengths.
 	Sealed struct {
-		Epoch   kv.Epoch
-		Secrets []*UnsealedRecord
+		Epoch   kv.Epoch          // as in Seal
+		Secrets []*UnsealedRecord // as in Seal
 		Records []model.Record
 		Errors  []error
 	}

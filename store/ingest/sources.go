@@ -61,10 +61,10 @@ func (s *sources) note(events []object.Event) (again bool) {
 	return again
 }
 
-// Remotes is an event with the list of sources of other clusters. Stored records of clusters that are not in the list
-// are deleted, unless their removal is held back. While Known is false the list is unknown, and all stored records of
-// other clusters stay. Origins other than API servers of other clusters are ignored. Without Options.Remote the event
-// has no effect.
+// Remotes is an event with the list of sources of other clusters, which replaces the previous list. Stored records of
+// clusters that are not in the list are deleted, unless their removal is held back. While Known is false the list is
+// unknown, and all stored records of other clusters stay. Origins other than API servers of other clusters are ignored.
+// Without Options.Remote the event has no effect.
 type Remotes struct {
 	Known   bool
 	Origins []origin.Origin
@@ -76,9 +76,9 @@ func (Remotes) event() {}
 // before this call. Expect does not block. A later call replaces a call that Run has not processed yet.
 func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 
-// remotes tracks the sources of other clusters, which are API servers. The leader does not wait for them: the stored
-// records of a cluster stay until its source has emitted everything, and are compared as a whole then. A nil remotes
-// has no clusters.
+// remotes tracks the sources of other clusters, which are API servers. The leader does not wait for these sources. The
+// stored records of a cluster stay until its source has emitted everything, and are then compared as a whole. A nil
+// remotes has no clusters.
 type remotes struct {
 	whole map[origin.Origin]bool // sources that have emitted everything
 	known bool                   // the list in the field now is valid (Remotes.Known)
@@ -97,7 +97,7 @@ func (r *remotes) standing(o origin.Origin) bool {
 // isWhole reports whether a source of another cluster has emitted everything.
 func (r *remotes) isWhole(o origin.Origin) bool { return r != nil && r.whole[o] }
 
-// synced marks a source as having emitted everything. False: the source is not of another cluster.
+// synced marks a source as having emitted everything. It returns false if the source is not of another cluster.
 func (r *remotes) synced(o origin.Origin) bool {
 	if r == nil || !isRemote(o) {
 		return false
@@ -107,7 +107,7 @@ func (r *remotes) synced(o origin.Origin) bool {
 	return true
 }
 
-// beginAgain marks a source as not having emitted everything. False: the source is not of another cluster.
+// beginAgain marks a source as not having emitted everything. It returns false if the source is not of another cluster.
 func (r *remotes) beginAgain(o origin.Origin) bool {
 	if r == nil || !isRemote(o) {
 		return false

@@ -39,7 +39,7 @@ type State struct {
 	leading bool
 	phase   phase
 	epoch   kv.Epoch
-	altered bool // the contents of the store are unknown: compare after the batch in progress
+	altered bool // a full comparison must follow the load or batch in progress, because the store may have changed
 
 	sources   *sources   // which sources have emitted everything
 	inventory *inventory // objects to records
@@ -260,8 +260,9 @@ func (s *State) requestReencryption() []Effect {
 	return []Effect{Reencrypt{Epoch: s.epoch, Stored: s.stored.allSecrets()}}
 }
 
-// Problems returns the problems of single objects and of their records, bounded by Bounded and sorted by
-// normal.CompareProblems. Problems between objects are not included. The caller must not change the list.
+// Problems returns the problems of single objects and of their records, of budgets and of held removals. The list is
+// bounded by Bounded and sorted by normal.CompareProblems. Problems between objects are not included. The caller must
+// not change the list.
 func (s *State) Problems() []object.Problem { return s.listed(nil) }
 
 // listed returns Problems together with the given problems between objects, which normal.CompareProblems has sorted.

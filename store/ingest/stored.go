@@ -64,8 +64,8 @@ func (s *stored) dropUnknown(paths []string) {
 	}
 }
 
-// allSecrets returns all stored Secrets sorted by key, including those whose object is unreadable. These stay in
-// effect, so replicas must be able to decrypt them.
+// allSecrets returns all stored Secrets sorted by key, including those whose object is unreadable. Secrets of
+// unreadable objects stay in effect, so replicas must be able to decrypt them.
 func (s *stored) allSecrets() []*model.Secret {
 	all := make([]*model.Secret, 0, len(s.secrets))
 	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {

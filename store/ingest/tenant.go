@@ -11,12 +11,14 @@ import (
 )
 
 // Budget bounds the configuration of each tenant; a field of 0 is no bound. A tenant is a namespace, or all namespaces
-// whose Namespace objects have the same value of TenantLabel.
+// whose Namespace objects have the same value of TenantLabel. Pods, EndpointSlices, ServiceAccounts, Secrets, and
+// objects of the system namespace and the root namespace do not count. Security policies count, but are never refused.
 type Budget struct {
 	Objects int // objects with records
 	Bytes   int // bytes of encoded records
 	// Exported and Own are estimated MiB in each replica (store/weight). Exported is for configuration that proxies of
 	// other namespaces receive too, and Own for configuration that only proxies of the tenant's own namespaces receive.
+	// Each KiB of one object above 256 KiB counts four times for Exported.
 	Exported, Own int
 }
 
@@ -205,7 +207,7 @@ func (l *ledger) of(id object.ID) *demand {
 	return nil
 }
 
-// offer records a newer version of an object with its charge; admit decides.
+// offer records a newer version of an object with its charge. The next admit decides about the version.
 func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 	c := l.of(id)
 	a := l.touch(l.tenant(id.Namespace))
@@ -232,7 +234,7 @@ func (l *ledger) addApplied(id object.ID, created int64, exempt bool, size charg
 	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, applied: size})
 }
 
-// withdraw removes the waiting version of an object; the applied version stays.
+// withdraw removes the waiting version of an object. The applied version stays.
 func (l *ledger) withdraw(id object.ID) {
 	if c := l.of(id); c != nil && c.wanted != nil {
 		l.touch(l.tenant(id.Namespace)).settled(c)
@@ -313,7 +315,7 @@ type refusal struct {
 	why string
 }
 
-// refusals returns the refused versions by tenant, in the order in which they will be admitted.
+// refusals returns the refused versions by tenant, the oldest first.
 func (l *ledger) refusals() (all []refusal) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.accounts)) {
 		a := l.accounts[tenant]

@@ -48,5 +48,5 @@ func (w *wanted) clearChanged() {
 	clear(w.changed)
 }
 
-// empty reports whether no record is wanted, including records that wait to be sealed.
+// empty reports whether no record is wanted. Records that wait to be sealed are wanted too.
 func (w *wanted) empty() bool { return len(w.records)+len(w.awaitingSeal) == 0 }

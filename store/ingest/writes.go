@@ -87,8 +87,9 @@ func (w *writes) want(key model.Key) model.Record {
 	return w.wanted.records[key]
 }
 
-// differs reports whether a key has to be written or deleted after the batch in progress. It is false while the private
-// key of the record is not sealed, or the source of another cluster has not emitted everything.
+// differs reports whether a key has to be written or deleted after the batch in progress. It is false while the source
+// of another cluster has not emitted everything. It is also false while the private key of the record is not sealed,
+// unless another writer changed the record.
 func (w *writes) differs(key model.Key) bool {
 	if w.sources.remotes.standing(key.Origin) {
 		return false
@@ -196,7 +197,7 @@ func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
 	return keys, since
 }
 
-// takeBatch returns the batch that was in progress, and has ended.
+// takeBatch returns the batch that was in progress and has ended.
 func (w *writes) takeBatch() kv.Batch {
 	batch := w.batch
 	w.batch, w.flying = kv.Batch{}, nil

@@ -38,8 +38,8 @@ type Rules struct {
 	Given     map[string]string // host or wildcard in lower case -> the only tenant (TenantOf) that may export it
 }
 
-// Mesh looks up other objects for the rules. A *model.Service is the record of a Service or of a ServiceEntry. The
-// rules do not change the returned lists.
+// Mesh looks up other objects for the rules. A *model.Service is the record of a Service or of a ServiceEntry. If its
+// name is empty, breaches do not name it. The rules do not change the returned lists.
 type Mesh interface {
 	// Tenant returns the tenant of a namespace, as TenantOf does. known is false while the labels of namespaces are not
 	// known. Then name is the namespace itself.
@@ -61,11 +61,12 @@ type Mesh interface {
 // fields.
 type Breach struct {
 	Field, Message string // path of the field in the object, and the reason, without names of private objects of others
-	// Whole is the reason with all names, for readers who see everything; empty: Message.
+	// Whole is the reason with all names, for readers who see everything. If it is empty, Message has all names.
 	Whole string
-	// Unsure reports that the labels of namespaces are not known, so that both objects may belong to one tenant.
+	// Unsure is true if the labels of namespaces are not known. The breach may then be wrong, because both objects may
+	// belong to one tenant.
 	Unsure bool
-	// Listens reports that the breach concerns a port of a ServiceEntry without addresses. The proxy's listener would
+	// Listens is true if the breach concerns a port of a ServiceEntry without addresses. The proxy's listener would
 	// accept connections to any address.
 	Listens bool
 }
@@ -73,8 +74,8 @@ type Breach struct {
 // maxBreaches is the largest number of breaches reported for one object.
 const maxBreaches = 10
 
-// ServiceEntry returns the rules that the record of a ServiceEntry breaks. The result is nil if no proxy of another
-// tenant sees the entry, or if it is in a namespace of Operators.
+// ServiceEntry returns the rules that the record of a ServiceEntry breaks; nil if it breaks no rule. The result is also
+// nil if no proxy of another tenant sees the entry, or if it is in a namespace of Operators.
 func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
 	j := r.evaluate(&entry.Head, mesh)
 	if !j.exported(entry.Spec.GetExportTo()) {
@@ -100,9 +101,9 @@ func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// VirtualService returns the rules that the record of a VirtualService breaks. The rules apply to routes for sidecars
-// (gateway mesh) only. The result is nil if no proxy of another tenant sees the VirtualService, or if it is in a
-// namespace of Operators.
+// VirtualService returns the rules that the record of a VirtualService breaks; nil if it breaks no rule. The rules only
+// apply to routes for sidecars (gateway mesh). The result is also nil if no proxy of another tenant sees the
+// VirtualService, or if it is in a namespace of Operators.
 func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 	j := r.evaluate(&vs.Head, mesh)
 	if !slices.Contains(vs.Spec.GetGateways(), "mesh") || !j.exported(vs.Spec.GetExportTo()) {
@@ -126,9 +127,9 @@ func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// WorkloadEntry returns the rules that the record of a WorkloadEntry breaks. If a headless Service selects the entry,
-// proxies of other tenants listen at its address. DNS names and the address of a Pod in the same namespace are allowed.
-// The result is nil in a namespace of Operators.
+// WorkloadEntry returns the rules that the record of a WorkloadEntry breaks; nil if it breaks no rule. If a headless
+// Service selects the entry, proxies of other tenants listen at its address. DNS names and the address of a Pod in the
+// same namespace are allowed. In a namespace of Operators the result is nil.
 func (r *Rules) WorkloadEntry(entry *model.Workload, mesh Mesh) []Breach {
 	if slices.Contains(r.Operators, entry.Key.Namespace) {
 		return nil
@@ -144,8 +145,8 @@ func (r *Rules) WorkloadEntry(entry *model.Workload, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// NetworkGateway returns one breach for a Service with a network label, but nil in a namespace of Operators. Only these
-// Services may be the gateway of a network.
+// NetworkGateway returns one breach for a Service whose label names it as the gateway of a network. In a namespace of
+// Operators, where such Services are allowed, the result is nil.
 func (r *Rules) NetworkGateway(namespace, network string) []Breach {
 	if slices.Contains(r.Operators, namespace) {
 		return nil

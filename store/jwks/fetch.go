@@ -57,7 +57,7 @@ type FetcherConfig struct {
 }
 
 // Fetcher fetches key sets. The author of a RequestAuthentication chooses the URL, so addresses, bytes and time are
-// bounded. Addresses are checked when a connection is made: neither a name with changing addresses nor a redirect
+// bounded. Addresses are checked when a connection is made. So neither a name with changing addresses nor a redirect
 // evades the check. A Fetcher sends no credentials and uses no proxy. It is safe for concurrent use.
 type Fetcher struct {
 	FetcherConfig
@@ -143,11 +143,12 @@ func limitOf(stated time.Duration) time.Duration {
 
 // Fetch fetches the key set at s.URI, or else at the URL in the discovery document of s.Issuer. It returns a JSON Web
 // Key Set without certificates and unusable keys. Symmetric keys stay in the set. s.Timeout bounds the whole fetch: 5 s
-// if it is 0, and at most 30 s.
+// if it is 0 or negative, and at most 30 s.
 //
-// Errors: the address is blocked, the server does not answer with status 200 within the bounds, the content is not a
-// key set with a usable key, or a key contains its private part. Errors are for operators alone: they describe networks
-// that tenants do not see.
+// Errors: the URL or the address is not allowed, the server does not answer with status 200 within the bounds of size
+// and time, or ctx ends. The discovery document does not decode, or names a URL that is not allowed. The content is not
+// a key set with a usable key, has more than 16 KiB of keys, or has the private part of a key. Errors are for operators
+// alone: they describe networks that tenants do not see.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()

@@ -30,7 +30,7 @@ import (
 
 // Bounds. Servers of one namespace that never answer do not delay the fetches of other namespaces.
 const (
-	MostOfNamespace     = 64   // key sources of one namespace that are fetched; further ones are not
+	MostOfNamespace     = 64   // key sources of one namespace that are fetched
 	mostSources         = 4096 // key sources of all namespaces
 	parallel            = 16   // concurrent fetches
 	parallelOfNamespace = 2    // concurrent fetches for one namespace
@@ -48,7 +48,9 @@ const Refresh = 20 * time.Minute
 // Problem describes a key source that cannot be fetched, or a namespace with too many sources. One more Problem may
 // state the number of sources that are not listed.
 type Problem struct {
-	ID      object.ID // a source: no namespace; a namespace: no name; the number of further sources: neither
+	// ID names the source, without a namespace, or the namespace, without a name. The Problem with the number of
+	// further sources has neither.
+	ID      object.ID
 	Message string
 }
 
@@ -80,8 +82,8 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 func Origin() origin.Origin { return origin.New("", origin.JWKS) }
 
 // Need sets the IDs of the objects that are needed from now on (normal.KeysID), sorted. The caller must not change ids
-// afterwards. whole means that ids is complete: every origin has emitted its objects. Key sets that are not needed are
-// deleted once ids is complete.
+// afterwards. whole means that ids is complete: every origin has emitted its objects. Once ids was complete in a term,
+// key sets that are not needed are deleted.
 func (l *Leader) Need(ids []object.ID, whole bool) {
 	l.mu.Lock()
 	l.ids, l.whole = ids, whole
@@ -92,8 +94,9 @@ func (l *Leader) Need(ids []object.ID, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term; nil while this process does not lead. At most 20 sources are
-// listed; a further Problem has the number of the rest. The caller must not change the list.
+// Problems returns the problems of the present term. The result is nil without problems, and while this process does
+// not lead. At most 20 sources are listed, sorted by ID; a further Problem has the number of the rest. The problems of
+// namespaces follow. The caller must not change the list.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p

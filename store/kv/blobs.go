@@ -27,7 +27,8 @@ type BlobChange struct {
 	Put    []Blob           // blobs to write; Revision is ignored
 	Delete []string         // paths to delete; an absent blob is not an error
 	// Unchanged maps a folder to a revision. The change fails with ErrConflict if a present key of the folder was
-	// written after that revision; deletions are not noticed. Only ChangeFenced supports it; ChangeBlobs ignores it.
+	// written after that revision. Deletions are not noticed. Only ChangeFenced supports Unchanged, and ChangeBlobs
+	// ignores it.
 	Unchanged map[string]int64
 }
 
@@ -43,10 +44,10 @@ func (s *Store) blobKey(path string) (string, error) {
 	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
 }
 
-// Blobs lists a folder in order of paths, at one revision, and returns that revision. folder must end with a slash and
-// be of an allowed family (blobFamilies, fleetFamilies). The read is linearizable. If since is above 0, blobs that
-// were last written at this revision or before are left out. Errors: another folder, ErrCompacted if etcd compacts
-// the revision between two pages, ErrForbidden, or etcd does not answer.
+// Blobs lists a folder in order of paths, at one revision, and returns that revision. The list of an empty folder is
+// nil. folder must end with a slash and be of an allowed family (blobFamilies, fleetFamilies). The read is
+// linearizable. If since is above 0, blobs that were last written at this revision or before are left out. Errors:
+// another folder, ErrCompacted if etcd compacts the revision between two pages, ErrForbidden, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -164,9 +165,8 @@ func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 }
 
 // BlobsChanged returns a channel that gets a value after writes below a folder. It also gets a value whenever the watch
-// starts, also for the first time. Several writes may cause one value, so the receiver must read the folder again.
-// After ctx ends, no values follow, but the channel is not closed. An error means that the folder is outside
-// blobFamilies.
+// starts or starts again. Several writes may cause one value, so the receiver must read the folder again. After ctx
+// ends, no values follow, but the channel is not closed. An error means that the folder is outside blobFamilies.
 func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

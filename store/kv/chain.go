@@ -102,8 +102,8 @@ var ErrRolledBack = errors.New("the store's newest state is older than the one t
 
 // CheckHead returns an error if a store with this stat is older than the state that was read before. at and place are
 // the newest position and place of that state. If both heads are in one chain, their places alone decide. Otherwise,
-// and for heads of older builds, the store must be the same cluster at the same or a later revision. Errors:
-// ErrRolledBack, ErrRegressed, ErrClusterChanged.
+// and for heads of older builds, the store must be the same cluster at the same or a later revision. If at.Cluster is
+// 0, any cluster is accepted. Errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
 func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {

@@ -14,9 +14,9 @@ import (
 
 // Bounds of one transaction. etcd itself refuses more than 128 operations and 1.5 MiB.
 const (
-	MaxTxnOps   = 100 // with the head
-	MaxTxnBytes = MaxRecordBytes + headRoom
-	// MaxRecordBytes bounds the key and value of one record together, in bytes.
+	MaxTxnOps   = 100                       // operations, with the write of the head
+	MaxTxnBytes = MaxRecordBytes + headRoom // bytes, with the head
+	// MaxRecordBytes bounds the key and value of one record together, in bytes, with 32 bytes for their encoding.
 	MaxRecordBytes = 1<<20 - 512
 	headRoom       = 4 << 10 // for the head and the fence in the same transaction
 )
@@ -51,10 +51,10 @@ func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore)
 // write returns the stored head if that is complete, of the batch's term, and agrees with Stored (if Known). Otherwise
 // Commit writes the head alone.
 //
-// Errors: the batch has no epoch or names a record twice, or a record does not encode (nothing was written).
-// *TooLargeError comes with a valid head: everything but the named records was written. After ErrDeposed or ErrStale
-// the remaining transactions of the batch were not written. After any other error the outcome is unknown: the caller
-// must load and compare again.
+// Errors: the batch has no epoch or names a record twice (nothing was written), or a record does not encode. If a
+// record does not encode, earlier transactions of the batch may have been written. *TooLargeError comes with a valid
+// head: everything but the named records was written. After ErrDeposed or ErrStale the remaining transactions of the
+// batch were not written. After any other error the outcome is unknown: the caller must load and compare again.
 func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	if err := b.check(); err != nil {
 		return Head{}, err

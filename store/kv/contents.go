@@ -28,7 +28,7 @@ type Contents struct {
 // KindContents is the Contents of one kind. Two sets that differ by accident have equal values with a probability of 1
 // in 2^128.
 type KindContents struct {
-	Count     uint64
+	Count     uint64 // number of records
 	high, low uint64 // the 128-bit sum of digests
 }
 
@@ -60,7 +60,7 @@ func (c Contents) Clone() Contents {
 }
 
 // Replace updates c for a record whose stored bytes changed from the hash old to the hash now. c must be Known. path is
-// below records/; the zero Hash stands for an absent record. Copies of c that were not made by Clone change too.
+// below records/. The zero Hash stands for an absent record. Copies of c that were not made by Clone change too.
 func (c Contents) Replace(path string, old, now model.Hash) {
 	if old == now {
 		return
@@ -95,7 +95,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
 }
 
-// Kind returns the Contents of one kind, named by the first part of its paths.
+// Kind returns the Contents of one kind, named by the first part of its paths. They are zero for a kind without
+// records.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
 // CopyKind replaces the Contents of one kind by those that the other Contents have for this kind. c must be Known.
@@ -108,10 +109,11 @@ func (c Contents) CopyKind(name string, other Contents) {
 	}
 }
 
-// Kinds lists the kinds that have records, sorted.
+// Kinds lists the kinds that have records, sorted; nil without records.
 func (c Contents) Kinds() []string { return slices.Sorted(maps.Keys(c.kinds)) }
 
-// Differ lists the kinds whose Contents differ, sorted. It returns nil if c or other is not Known.
+// Differ lists the kinds whose Contents differ, sorted. It returns nil if no kind differs, and if c or other is not
+// Known.
 func (c Contents) Differ(other Contents) (kinds []string) {
 	if !c.Known() || !other.Known() {
 		return nil

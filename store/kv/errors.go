@@ -36,7 +36,7 @@ var (
 // The named records keep their previous values in the store.
 type TooLargeError struct {
 	Records []model.Key
-	Sizes   []int // bytes of key and value
+	Sizes   []int // bytes of key and value and 32 more, in the order of Records
 }
 
 // Error names each record with its size.

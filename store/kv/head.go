@@ -22,16 +22,17 @@ type Epoch struct {
 type Head struct {
 	Revision     int64     // etcd's modification revision of the head; 0: there is no head
 	Epoch        int64     // Epoch.Revision of the leader that wrote the head
-	Seq          uint64    // number of the batch in its term, as in Place
+	Seq          uint64    // number of the batch in its term
 	Complete     bool      // the last transaction of the batch wrote the head
 	LastComplete int64     // the newest complete revision before this head; 0: there was none
 	Time         time.Time // time of the write by the leader's clock, to milliseconds
 	Contents     Contents  // digest of all records by the writer's bookkeeping, if Complete; zero: unknown
 	Place        Place     // place of the state at CompleteRevision
-	Err          error     // the stored value does not decode; then only Revision is set beside Err
+	Err          error     // not nil: the stored value does not decode, and only Revision is set besides
 }
 
-// CompleteRevision returns the newest revision with a complete state; 0 if there was none yet.
+// CompleteRevision returns the newest revision with a complete state. It returns 0 if no state was complete yet, or if
+// the head does not decode.
 func (h Head) CompleteRevision() int64 {
 	if h.Complete {
 		return h.Revision

@@ -31,7 +31,8 @@
 // writer. store/ingest watches the records, and writes the changed records again or removes them. Sometimes no object
 // gives the right value of a record, because the object does not parse or its kind is a newer build's. Then the leader
 // reads the record's earlier value from etcd's history. If the records differ from the head, Load returns the state at
-// the head's revision, while etcd has that revision. A watch from there delivers later changes.
+// the head's revision, if etcd still has that revision and its records agree with the head. A watch from there delivers
+// later changes.
 //
 // A mirror computes the same sums while it reads the records, and compares them at each complete head. It does not
 // publish a kind that differs, and lists the store again, at once and then with longer and longer pauses. If the list

@@ -61,13 +61,14 @@ func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error)
 	return l, nil
 }
 
-// Lost returns a channel that is closed when the lease has ended, as far as this process knows. Causes: etcd reports
-// the end, or does not answer for the lease's length (6 s before the first renewal); Release; the Store is closed.
+// Lost returns a channel that is closed when the lease has ended, as far as this process knows. This happens if etcd
+// reports the end, or does not answer for the lease's length (6 s before the first renewal). It also happens after
+// Release, and when the Store is closed.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Put writes a blob with the lease, over any existing value, and returns the revision of the write. etcd deletes the
 // blob when the lease ends. Errors: the path is outside fleetFamilies, the blob exceeds MaxRecordBytes, or
-// ErrLeaseLost; nothing was written then. After any other error the outcome is unknown.
+// ErrLeaseLost. Nothing was written then. After any other error the outcome is unknown.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
 	return l.PutWhile(ctx, path, raw, Bound{})
 }
@@ -93,7 +94,8 @@ type Bound struct {
 }
 
 // PutWhile does the same as Put if the bound holds, in one transaction. If the bound does not hold, the error is
-// ErrConflict, and nothing was written. Other errors are those of Put.
+// ErrConflict, and nothing was written. Other errors are those of Put. A Path of the bound outside fleetFamilies is an
+// error too, before anything is written.
 func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -126,7 +128,7 @@ func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bou
 }
 
 // Release revokes the lease, and thereby deletes its blobs. If etcd does not answer before ctx ends, the lease expires
-// by itself. Errors are etcd's; a lease that has ended already is not an error.
+// by itself. Errors are etcd's. A lease that has ended already is not an error.
 func (l *Lease) Release(ctx context.Context) error {
 	l.cancel()
 	if _, err := l.store.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -137,7 +139,7 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // ChangeFenced writes a change in one transaction if the epoch still leads, and returns the revision. The caller keeps
 // the change below etcd's bounds: 128 operations and 1.5 MiB. Errors: the epoch is zero, a path is outside
-// fleetFamilies, ErrDeposed (the epoch no longer leads), or ErrConflict (a condition does not hold); nothing was
+// fleetFamilies, ErrDeposed (the epoch no longer leads), or ErrConflict (a condition does not hold). Nothing was
 // written then. After any other error the outcome is unknown.
 func (s *Store) ChangeFenced(ctx context.Context, epoch Epoch, c BlobChange) (int64, error) {
 	if epoch.Key == "" || epoch.Revision == 0 {

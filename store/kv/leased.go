@@ -13,8 +13,8 @@ type Leased struct {
 	lease  *Lease // nil: not acquired, or dropped
 }
 
-// Leased returns a Leased without a lease. length is the length of its leases, in whole seconds; Put reports an
-// invalid length.
+// Leased returns a Leased without a lease. length is the length of its leases, in whole seconds. Put reports an invalid
+// length.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
 // Lost returns the channel of Lease.Lost, or nil without a lease. Once the channel is closed, the owner must call Drop
@@ -60,7 +60,7 @@ func (l *Leased) Delete(ctx context.Context, path string) error {
 }
 
 // Release revokes the lease, and thereby deletes all blobs. A later Put acquires another lease. Errors are those of
-// Lease.Release; then the blobs expire with the lease. Without a lease it returns nil.
+// Lease.Release. After an error the blobs expire with the lease. Without a lease it returns nil.
 func (l *Leased) Release(ctx context.Context) error {
 	lease := l.lease
 	if l.lease = nil; lease == nil {
@@ -69,7 +69,7 @@ func (l *Leased) Release(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// End does the same as Release, for the end of the process: it waits one second at most, and ignores errors.
+// End does the same as Release, for the end of the process. It waits one second at most, and ignores errors.
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -81,7 +81,8 @@ type State struct {
 // is, and State.Complete comes from the head at that revision. For revision 0, Load lists the present revision if its
 // head is complete, and otherwise the last complete revision. If no revision is complete, or etcd no longer has the
 // last complete one, Load lists the present revision, and State.Complete is 0. Errors: ErrCompacted if etcd no longer
-// has the revision, or compacts it between two pages; others are etcd's.
+// has the revision, or compacts it between two pages; others are etcd's. The State that comes with an error must not be
+// used.
 //
 // If the present records contradict a complete head, Load(0) lists the head's own revision instead, provided that etcd
 // still has it and its records agree with the head. State.At is then that revision, and a watch from there delivers the

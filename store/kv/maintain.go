@@ -38,9 +38,9 @@ func (s Size) Filling() bool {
 	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
 }
 
-// Size queries all endpoints concurrently and returns the size of the largest file, because one full endpoint stops
-// the writes of all. It waits for every answer. Silent endpoints are an error only if no endpoint answers. Then the
-// error names each endpoint, and only Size.Silent is set.
+// Size queries all endpoints concurrently and returns the size of the largest file, because one full endpoint stops the
+// writes of all. It waits for every answer, or until ctx ends. Silent endpoints are an error only if no endpoint
+// answers. Then the error names each endpoint, and only Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -117,8 +117,9 @@ func (s Size) pays() bool {
 
 // Maintain performs one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the
 // file and disarms all alarms. Otherwise it defragments if at least half of the file and 32 MiB are free, or, in a
-// filling file, a tenth of the quota. Use it only for an etcd without other users: it drops history and disarms all
-// alarms. embedded.Server runs it every minute. Errors are etcd's; the next round begins again.
+// filling file, a tenth of the quota. If less is free, it only makes a small write, after which etcd reports its free
+// space correctly. Maintain is only for an etcd without other users, because it drops history and disarms all alarms.
+// embedded.Server runs it every minute. Errors are etcd's. The next round begins again.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {

@@ -84,8 +84,8 @@ func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	return string(resp.Kvs[0].Value), nil
 }
 
-// Led reports whether this store's revision has a head: a leader of it has written. The error may be ErrForbidden:
-// operators may lack the right to read the head.
+// Led reports whether this store's revision has a head, which means that a leader of the revision has written. Errors
+// are etcd's. An error may be ErrForbidden, because operators may lack the right to read the head.
 func (s *Store) Led(ctx context.Context) (bool, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithCountOnly())
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Store) Led(ctx context.Context) (bool, error) {
 	return resp.Count > 0, nil
 }
 
-// Promote promotes a revision in place of the previous one: its leader may then write to Kubernetes. The revision need
-// not exist yet. Errors: the name is empty or has a slash or a NUL, or etcd's.
+// Promote promotes a revision in place of the previous one. The leader of the promoted revision may then write to
+// Kubernetes. The revision need not exist yet. Errors: the name is empty or has a slash or a NUL, or etcd's.
 func (s *Store) Promote(ctx context.Context, revision string) error {
 	if revision == "" {
 		return errors.New("promote a revision: it has no name")
@@ -134,8 +134,8 @@ type Grant struct {
 }
 
 // Grants lists the permissions of a role in processes of one revision of a mesh, for `etcdctl role grant-permission`. A
-// user with these permissions cannot write the keys of other revisions. Of their keys, RoleIngest can read one: the
-// head of the default revision. For an unknown role the list is nil.
+// user with these permissions cannot write the keys of other revisions. RoleIngest can read one key of another
+// revision: the head of the default revision. For an unknown role the list is nil.
 func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant

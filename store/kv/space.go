@@ -21,12 +21,12 @@ const (
 	historySamples = 26 // largest number of samples
 )
 
-// Space warns when etcd has used 80 % of its quota; at 100 % etcd refuses all writes. For an external etcd, it also
-// warns about a history that is not compacted; it does not compact the history, because other users of etcd may need
+// Space warns when etcd has used 80 % of its quota. At 100 % etcd refuses all writes. For an external etcd, Space also
+// warns about a history that is not compacted. It does not compact the history, because other users of etcd may need
 // it. One goroutine calls Run or Measure; any goroutine may call Warning. Set the fields before the first call.
 type Space struct {
 	Size  func(context.Context) (Size, error) // Store.Size; not nil
-	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6)
+	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6); 0: not known
 	// Keeps reports whether etcd has the history at a revision (Store.Keeps); nil: etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
 	// Room returns the reason for which an etcd in this process cannot write to its disk, or "". nil: the disk is not
@@ -50,7 +50,8 @@ type sample struct {
 	at       time.Time
 }
 
-// Run measures at once and then every minute until ctx ends. It returns the context's error. Failures are only logged.
+// Run measures at once and then every minute until ctx ends. It returns the context's error. A measurement takes 30 s
+// at most, and its failure is only logged.
 func (s *Space) Run(ctx context.Context) error {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
@@ -70,8 +71,8 @@ func (s *Space) Run(ctx context.Context) error {
 }
 
 // Measure measures once, sets the metrics, and logs changes of the warning. now is the present time. After an error of
-// Size the previous result stays. After an error of Keeps the new size is stored, without the age of the history. Both
-// errors are returned.
+// Size the previous result stays. After an error of Keeps the new size is stored, without the age of the history.
+// Measure returns either error.
 func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
@@ -144,7 +145,8 @@ func (s *Space) room() string {
 	return s.Room()
 }
 
-// Warning returns the present warning for the operator, or "". full reports whether etcd refuses all writes.
+// Warning returns the present warning for the operator, or "". The text is "" before the first measurement too, unless
+// Room has a reason. full reports whether etcd refuses all writes.
 func (s *Space) Warning() (text string, full bool) {
 	if why := s.room(); why != "" {
 		return why, true

@@ -30,9 +30,9 @@ type Config struct {
 }
 
 // Store is a connection to the etcd of one mesh, for one revision of its control plane. It is safe for concurrent use.
-// The errors of its methods wrap one of this package's errors (ErrForbidden, ErrFull and others) if it applies, else an
-// error of etcd's client, a gRPC status or the context's error. A path outside the Families of a method is an error
-// before any request.
+// Errors of its requests for keys wrap one of this package's errors (ErrForbidden, ErrFull and others) if it applies.
+// All other errors of etcd are an error of etcd's client, a gRPC status or the context's error, possibly wrapped. A
+// path outside the Families of a method is an error before any request.
 type Store struct {
 	client   *clientv3.Client
 	prefix   string // of the keys that belong to the revision
@@ -46,8 +46,8 @@ type Store struct {
 }
 
 // Open connects to an external etcd without waiting for an answer. Only a login with a username waits, for 5 s at most.
-// Errors: the mesh or the revision is invalid, there are no endpoints, or etcd refuses the login. An etcd that does not
-// answer is not an error.
+// Errors: the mesh or the revision is invalid, there are no endpoints, an endpoint is invalid, or etcd refuses the
+// login. An etcd that does not answer is not an error.
 func Open(cfg Config) (*Store, error) {
 	if err := checkMesh(cfg.Mesh); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func isAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// Client returns the etcd client, which Close closes. It is for store/lead only.
+// Client returns the etcd client, which Close closes. It is for store/lead and tests only.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
 // Prefix returns the prefix of the keys that belong to the revision (RevisionPrefix).
@@ -134,7 +134,7 @@ type Stat struct {
 }
 
 // Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.
-// Errors are etcd's; the error of a head that does not decode is in Head.Err.
+// Errors are etcd's. A head that does not decode is not an error of Stat, but has Head.Err.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {

@@ -16,15 +16,15 @@ type Update struct {
 	Revision int64
 	// Head is the head that this revision wrote; nil if it wrote none. A deleted head is the zero Head.
 	Head   *Head
-	Values []Value // in etcd's order; Raw nil: deleted
+	Values []Value // records that this revision changed, in etcd's order; Raw nil: deleted
 	Err    error
 }
 
 // Watch sends the changes of the head and the records after a position, until ctx ends or the watch fails. Each
 // revision with changes is one Update, in order, without gaps or repetitions. After a broken connection the watch
-// resumes by itself. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed, or etcd's. Then the
-// channel is closed. If ctx ends, the channel may be closed without a last Update. The caller must receive until then,
-// or end ctx.
+// resumes by itself. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed, the context's or
+// etcd's. Then the channel is closed. If ctx ends, the channel may be closed without a last Update. The caller must
+// receive until then, or end ctx.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {
@@ -82,8 +82,8 @@ func (p Position) check(cluster uint64, revision int64) error {
 	return nil
 }
 
-// Check returns an error if a store with this stat cannot be the one that was read up to p: ErrClusterChanged or
-// ErrRegressed. A p with Cluster 0 fits every cluster.
+// Check returns an error if a store with this stat cannot be the one that was read up to p. The error matches
+// ErrClusterChanged or ErrRegressed. A p with Cluster 0 fits every cluster.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
 // updates converts a response of the watch. If the response proves that nothing else happened up to a later revision,

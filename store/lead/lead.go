@@ -44,8 +44,8 @@ type Elector struct {
 	lease atomic.Int64             // ID of the lease of the epoch
 }
 
-// New returns a candidate. Errors: Store or Name is missing, Lease is not a whole number of seconds, or Retry is
-// negative.
+// New returns a candidate. Errors: Store or Name is missing, Lease is not a positive whole number of seconds, or Retry
+// is negative.
 func New(cfg Config) (*Elector, error) {
 	if cfg.Store == nil || cfg.Name == "" {
 		return nil, errors.New("election: a store and a name are needed")
@@ -71,8 +71,8 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg: cfg}, nil
 }
 
-// Epoch returns the epoch of this process's term, and false between terms. Here the term ends when Run's fn returns,
-// which may be after the epoch was lost.
+// Epoch returns the epoch of this process's term, and false between terms. For Epoch, a term ends when the function fn
+// of Run returns, which may be after the epoch was lost.
 func (e *Elector) Epoch() (kv.Epoch, bool) {
 	if p := e.epoch.Load(); p != nil {
 		return *p, true
@@ -102,7 +102,7 @@ func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // TTL is in whole seconds, rounded down
 }
 
-// Leader reads the name and the epoch of the present leader. The name is empty if no process leads. Errors are etcd's.
+// Leader reads the name and the epoch of the present leader. Both are empty if no process leads. Errors are etcd's.
 func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithFirstCreate()...)
 	if err != nil {
@@ -124,8 +124,8 @@ func (e *Elector) Waiting(ctx context.Context) (bool, error) {
 	return resp.Count > 1, nil
 }
 
-// Depose ends another process's term by deleting its key. The candidate that has waited longest then leads. It returns
-// false if the term has ended already. Errors are etcd's.
+// Depose ends the term of an epoch by deleting its key. The candidate that has waited longest then leads. Depose
+// returns false if the term has ended already. Errors are etcd's.
 func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	is := clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 	resp, err := e.cfg.Store.Client().Txn(ctx).If(is).Then(clientv3.OpDelete(epoch.Key)).Commit()
@@ -138,8 +138,8 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 // Run is a candidate until the context ends. When elected, it calls fn with the epoch and a context. fn's context ends
 // with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do not overlap.
 // When fn returns, Run logs its error and resigns, so that the next candidate need not wait. Then it campaigns again:
-// immediately if the epoch has ended, otherwise after a pause. Failures of etcd are logged and retried. Run returns the
-// context's error, after fn has returned.
+// immediately if the epoch has ended, otherwise after a pause between half of Retry and Retry. Failures of etcd are
+// logged and retried. Run returns the context's error, after fn has returned.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
 	for ctx.Err() == nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // Box passes values from any number of writers to one reader. It contains one value at most, and merges later values
-// into the waiting value. So writers never wait for the reader, and the box does not grow with the reader's delay.
-// Safe for concurrent use.
+// into the waiting value. So writers never wait for the reader, and the box does not grow with the reader's delay. A
+// Box is safe for concurrent use.
 type Box[T any] struct {
 	mu    sync.Mutex // merge is called under it and must not use the box
 	merge func(waiting, next T) T
@@ -20,8 +20,8 @@ type Box[T any] struct {
 	ready chan struct{}
 }
 
-// NewBox returns an empty box. merge joins the waiting value with the next one; its result must contain the information
-// of both. It runs under the box's lock and must not use the box.
+// NewBox returns an empty box. The function merge joins the waiting value with the next one. Its result must contain
+// the information of both. It runs under the box's lock and must not use the box.
 func NewBox[T any](merge func(waiting, next T) T) *Box[T] {
 	return &Box[T]{merge: merge, ready: make(chan struct{}, 1)}
 }
@@ -40,11 +40,11 @@ func (b *Box[T]) Put(value T) {
 	}
 }
 
-// Ready returns a channel that receives after Put. Several Puts may cause one receipt. The reader then calls Take; the
-// box may be empty by then.
+// Ready returns a channel from which the reader receives a signal after Put. Several Puts may cause only one signal.
+// The reader then calls Take. The box may be empty by then. The channel is never closed.
 func (b *Box[T]) Ready() <-chan struct{} { return b.ready }
 
-// Take removes the value and returns it, without blocking; false if the box was empty.
+// Take removes the value and returns it, without blocking. False and the zero T mean that the box was empty.
 func (b *Box[T]) Take() (T, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@ const (
 	// yieldAfter is the time between two yields. It is short beside the ten milliseconds of Go's scheduler, and long
 	// beside the cost of a yield.
 	yieldAfter = time.Millisecond / 2
-	// crowdedAfter is the duration of a yield from which on the processors count as crowded.
+	// crowdedAfter is the shortest duration of a yield after which the processors count as crowded.
 	crowdedAfter = 4 * yieldAfter
 	// crowdedFor is the time for which the processors count as crowded, as a multiple of the duration of that yield.
 	// The next yield then measures again, so measuring costs a twentieth of the time at most.
@@ -38,8 +38,8 @@ type Yielder struct {
 
 // NewYielder returns a Yielder for a computation that begins now and that all proxies wait for. runtime.Gosched appends
 // a goroutine to the global queue, of which a processor takes one goroutine after 61 of its own. With hundreds of busy
-// connections that lasts a tenth of a second, so reading two hundred files would take minutes. In such a crowd Yield
-// sleeps for half a millisecond, and the computation then runs as long as it has waited: it keeps half of a processor.
+// connections one yield may then last a tenth of a second. In such a crowd Yield sleeps for half a millisecond instead.
+// Afterwards the computation runs as long as it has waited, from half a millisecond to 8 ms, before it yields again.
 func NewYielder() Yielder { return Yielder{began: time.Now()} }
 
 // NewPatientYielder returns a Yielder for a computation on behalf of one client, such as an admission review. In a

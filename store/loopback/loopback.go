@@ -1,7 +1,7 @@
 // Package loopback reserves addresses for processes that receive their address as an argument. A port that was obtained
 // from the kernel (port 0) and released again may go to the next outgoing connection. This package therefore chooses
 // ports outside the kernel's range for outgoing connections, if there are at least 1000 such ports. No outgoing
-// connection occupies such a port. A client that dials such a port before the server listens is refused; it cannot
+// connection occupies such a port. A client that dials such a port before the server listens is refused, and cannot
 // connect to itself.
 package loopback
 
@@ -22,12 +22,12 @@ const (
 	few     = 1000 // smallest acceptable number of candidate ports, and number of attempts of Net
 )
 
-// Address returns a host and port on loopback. Errors are those of On.
+// Address returns host:port on 127.0.0.1, reserved as by On. Errors are those of On.
 func Address() (string, error) { return On("127.0.0.1") }
 
-// On returns a host and port at an IP address of this machine at which no process listens. The port is reserved for
-// this process, at any address, until the process ends: other callers of this package in the same network namespace get
-// other ports. Errors: ip is not an IP address, ip is not an address of this machine, or no port is free.
+// On returns host:port at an IP address of this machine, with a TCP port at which no process listens. The port is
+// reserved for this process, at any address, until the process ends: other callers of this package in the same network
+// namespace get other ports. Errors: ip is not an IP address, ip is not an address of this machine, or no port is free.
 func On(ip string) (string, error) {
 	if net.ParseIP(ip) == nil {
 		return "", fmt.Errorf("loopback: %q is no IP address", ip)
@@ -62,10 +62,10 @@ func PortFor(t failer) int {
 	return port
 }
 
-// Net returns the first three numbers of 254 addresses of this machine, such as "127.1.2", for servers with fixed
-// ports. The three numbers are reserved for this process until it ends. A server on all addresses (0.0.0.0) occupies
-// its port at these addresses too. An error means that 1000 random choices could not be reserved; it is the error of
-// the last one.
+// Net returns the first three numbers of 254 loopback addresses of this machine, such as "127.1.2", for servers with
+// fixed ports. The three numbers are reserved for this process until it ends. A server on all addresses (0.0.0.0)
+// occupies its port at these addresses too. An error means that 1000 random choices could not be reserved, and wraps
+// the error of the last one.
 func Net() (string, error) {
 	var err error
 	for range few {

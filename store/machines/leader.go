@@ -43,7 +43,8 @@ type Leader struct {
 	problems atomic.Pointer[[]Problem]
 }
 
-// Problems returns at most 50 problems of the present term; nil outside of a term.
+// Problems returns at most 50 problems of the last decision of the present term. It is nil outside of a term, before
+// the first decision, and without problems. The caller must not change it.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -51,8 +52,9 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Run runs one term until ctx ends: after each change it decides again, and passes the result to entries.Want. It
-// returns nil, or the context's error. Another error means that the folder of reports cannot be followed.
+// Run runs one term until ctx ends. After each change of reports or entries it decides again, and passes the result to
+// entries.Want. At the end of ctx it returns nil or the context's error. Another error means that store cannot follow
+// the folder of reports.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {

@@ -40,9 +40,9 @@ const (
 	MostOfCredential = MostOfAccount / 4
 )
 
-// Full returns the reason to refuse one more machine of a service account, for a message that begins with the account;
-// "" if the machine is admitted. ofAccount is the number of the account's machines, ofCredential the number of those
-// with the same credential.
+// Full returns the reason to refuse one more machine of a service account, for a message that begins with the account.
+// It returns "" if the machine is admitted. ofAccount is the present number of the account's machines, and ofCredential
+// the number of its machines with the same credential.
 func Full(ofAccount, ofCredential int) string {
 	switch {
 	case ofAccount >= MostOfAccount:
@@ -66,7 +66,7 @@ type Machine struct {
 	Name      string `json:"name"`    // of the WorkloadEntry
 	Account   string `json:"account"` // service account that the machine has proved
 	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate
-	// that was issued for that token. Replicas of older versions leave it empty; an empty one is not compared.
+	// that was issued for that token. Replicas of older versions leave it empty. An empty Credential is not compared.
 	Credential string `json:"credential,omitempty"`
 	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its
 	// health is reported.
@@ -78,7 +78,7 @@ type Machine struct {
 	// Taken names the Pod or Service that has got the machine's address since the machine registered. Meanwhile the
 	// machine has no entry. Empty: the address is the machine's.
 	Taken     string    `json:"taken,omitempty"`
-	Replica   string    `json:"replica"`
+	Replica   string    `json:"replica"`   // name of the reporting replica
 	Connected time.Time `json:"connected"` // beginning of the newest connection, by the replica's clock
 	// Disconnected is the end of the machine's last stream; zero while it is connected. Replicas report disconnected
 	// machines during the grace.
@@ -90,7 +90,7 @@ type Machine struct {
 type Health struct {
 	Healthy bool      `json:"healthy"`
 	Message string    `json:"message,omitempty"` // why the machine is not healthy
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at"`                // time of the report, by the replica's clock
 }
 
 // ID returns the name of the WorkloadEntry.
@@ -125,7 +125,7 @@ func (m Machine) Encode() ([]byte, error) {
 }
 
 // Decode is the inverse of Encode. Errors: the report exceeds MaxReport, is not valid JSON, lacks its namespace or
-// name, or has a Group without a Spec.
+// name, or has a Group without a Spec. The Machine that comes with an error must not be used.
 func Decode(raw []byte) (m Machine, err error) {
 	if len(raw) > MaxReport {
 		return m, fmt.Errorf("%d bytes, at most %d are read", len(raw), MaxReport)

@@ -25,7 +25,7 @@ type Objects struct {
 
 var _ WorkloadEntries = (*Objects)(nil)
 
-// There implements WorkloadEntries. It returns the emitted entries.
+// There implements WorkloadEntries. It returns the emitted entries, in no order, and a nil channel.
 func (o *Objects) There() (all []WorkloadEntry, changed <-chan struct{}) {
 	for name := range o.emitted {
 		all = append(all, WorkloadEntry{name, o.of[name]})

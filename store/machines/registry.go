@@ -21,7 +21,7 @@ type Wanted struct {
 	// Disconnected is the time at which this process noticed that the machine is not connected; zero while it is
 	// connected. For a machine that has lost its address, the grace counts as passed.
 	Disconnected time.Time
-	// Gone means that the grace has passed without the machine: its entry must go.
+	// Gone means that the grace has passed without the machine, so that its entry must be deleted.
 	Gone bool
 }
 
@@ -47,7 +47,7 @@ type known struct {
 	since   time.Time // when the last machine disconnected; zero while one is connected
 }
 
-// NewRegistry returns an empty Registry. An entry without a connected machine is Gone after grace.
+// NewRegistry returns an empty Registry. An entry without a connected machine is Gone after grace; 0: at once.
 func NewRegistry(grace time.Duration) *Registry {
 	return &Registry{grace: grace, known: map[Name]*known{}}
 }

@@ -26,7 +26,7 @@ type reported[T any] struct {
 }
 
 // Read returns the values for the present content of the folder, ordered by path, in a new slice. Invalid reports are
-// left out, and each is logged once.
+// left out, and each version of them is logged once.
 func (r *Reports[T]) Read(folder kv.Folder) []T {
 	next, all := make(map[string]reported[T], len(folder.Blobs)), make([]T, 0, len(folder.Blobs))
 	for _, blob := range folder.Blobs {

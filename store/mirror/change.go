@@ -2,7 +2,8 @@ package mirror
 
 // Merge joins c and its successor next into one change, from c.Old to next.New. A record that returned to its old
 // pointer is left out. A record that was replaced by an equal one is an edit, because its pointer differs in the new
-// snapshot. Committed of the result is that of c, or that of next if c has a zero one.
+// snapshot. Committed of the result is that of c, or that of next if c has a zero one. Neither c nor next is changed,
+// but the result may share their Edits.
 func (c Change) Merge(next Change) Change {
 	merged := Change{Old: c.Old, New: next.New, Committed: c.Committed}
 	if merged.Committed.IsZero() {

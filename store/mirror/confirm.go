@@ -10,16 +10,17 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// joinEvery is the least time between two confirming reads. Streams that join within it share one read.
+// joinEvery is the least time between the starts of two confirming reads. Streams that join within it share one read.
 const joinEvery = 50 * time.Millisecond
 
 // joins shares confirming reads between callers.
 type joins struct {
 	mu   sync.Mutex // a leaf
-	next *join      // read that has not begun, for new callers; nil: none
+	next *join      // read that has not begun and that new callers share; nil: there is no such read
 	last time.Time  // start of the last read
 }
 
+// join is one confirming read. Its result is set when done is closed.
 type join struct {
 	done chan struct{}
 	stat kv.Stat
@@ -36,23 +37,27 @@ var errOther = errors.New("the store is not the one that was read")
 // Confirm waits until the current snapshot is at least as new as any replica's at the time of the call. A replica calls
 // it before its first response on a stream, so that a proxy that comes from another replica does not receive an older
 // state. If etcd does not answer within about a second, or is another store, Confirm returns nil as soon as there is a
-// snapshot, and the replica serves that. Errors wrap the context's.
+// snapshot. The replica then serves that snapshot. Confirm returns an error only if ctx ends first. The error wraps the
+// context's error, and also ErrBehind if only a snapshot was missing.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
 // Seen is the newest state that a client claims to have seen. The zero Seen claims nothing.
 type Seen struct {
-	At    kv.Position // Cluster 0: the client does not know the store
-	Place kv.Place    // zero: not known
+	At    kv.Position // Cluster 0: the client does not know the store; its revision counts nevertheless
+	Place kv.Place    // place in the chain of the leaders' heads; zero: not known
 }
 
-// ConfirmAt is Confirm for a client that states the newest state it has seen. While etcd answers, its revision is above
-// that of any client. So the client's revision is ignored: it may be forged, or come from the time before a restore. If
-// etcd does not answer or is another store, this replica may be behind without knowing. So it waits for the client's
-// revision, unless that is of another cluster. If ctx ends first, the error is ErrBehind and wraps the context's.
+// ConfirmAt is Confirm for a client that states the newest state it has seen. While etcd answers, the revision of etcd
+// is at least that of any client. So the client's revision is ignored: it may be forged, or come from the time before a
+// restore. If etcd does not answer or is another store, this replica may be behind without knowing. So ConfirmAt waits
+// for the client's revision, unless that is of another cluster.
 //
-// The client's place is compared in any case, with the same error. The place shows that etcd was restored from a
-// backup older than the client's state, even if this replica remembers nothing newer. A client with a forged place
-// delays only itself.
+// Then ConfirmAt waits for the client's place in any case. The place shows that etcd was restored from a backup older
+// than the client's state, even if this replica remembers nothing newer. A client with a forged place delays only
+// itself.
+//
+// ConfirmAt returns an error only if ctx ends first. The error wraps the context's error. If ConfirmAt was waiting for
+// the client's revision or place, the error wraps ErrBehind too.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -77,8 +82,9 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	return nil
 }
 
-// ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer within about a second, nothing
-// can be compared, and that is an error. If etcd is another store, it returns nil. Other errors wrap the context's.
+// ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer within about a second,
+// ConfirmNow returns an error, because nothing can be compared. If etcd is another store, it returns nil at once. If
+// ctx ends first, the error wraps the context's.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -90,8 +96,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// confirmed returns the complete revision of a confirming read. Errors: etcd does not answer, is another store
-// (errOther), or ctx ends.
+// confirmed returns the newest complete revision by a confirming read; 0 before the first one. Errors: etcd does not
+// answer, is another store (errOther), or ctx ends.
 func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {

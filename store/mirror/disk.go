@@ -23,14 +23,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Disk configures the snapshot file. A replica starts from this file while etcd is away. Records have the same form as
-// in etcd, so sealed records stay sealed.
+// Disk configures the snapshot file. A replica starts from this file while etcd does not answer, or has no valid state
+// that is as new. Records have the same form as in etcd, so encrypted private keys stay encrypted.
 type Disk struct {
-	Path   string
-	Mesh   string        // files of another mesh are not read
-	MaxAge time.Duration // maximum age of a file at a start; 0: 24 h
+	Path   string        // of the file; its folder must exist
+	Mesh   string        // name of the mesh; files of another mesh are not used
+	MaxAge time.Duration // a file that is older at a start is not used; 0: 24 h
 	Every  time.Duration // minimum interval of writes; 0: 30 s
-	Room   func() string // reason not to write the file; empty or nil: it is written
+	Room   func() string // returns the reason not to write the file now; empty, or a nil Room: the file is written
 }
 
 const (
@@ -46,10 +46,10 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is the place, in the leaders' chain of heads, of the newest head that the replica read. After a restart,
-	// a restored etcd with an older head is rejected.
+	// Place is the place of the newest head that the replica read, in the leaders' chain of heads. After a restart, a
+	// restored etcd with an older head is rejected.
 	Place   string    `json:"place,omitempty"`
-	Saved   time.Time `json:"saved"` // time of the write; the snapshot was then etcd's newest state, or shortly before
+	Saved   time.Time `json:"saved"` // time of the write, when the snapshot was etcd's newest state or had been shortly before
 	Records int       `json:"records"`
 	// Unknown lists the records of kinds that the writing build did not know. Namespaces whose proxies are not served
 	// because of these records are not served after a restart either.
@@ -71,7 +71,7 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	return encodeSnapshot(w, head, s, func(r model.Record) (model.Record, error) { return r, nil })
 }
 
-// encodeSnapshot does the same as writeSnapshot, but writes the result of the given function in place of each record.
+// encodeSnapshot does the same as writeSnapshot, but writes the result of the function of in place of each record.
 func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Record) (model.Record, error)) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
@@ -229,19 +229,19 @@ func (s *summed) part() ([]byte, error) {
 }
 
 // restore publishes the snapshot on disk if nothing was published yet, and reports whether it did. It tries the file
-// once. why is the message of the log: the store did not answer, or its state is not valid.
+// only once. why is the message of the log: the store did not answer, or its state is not valid.
 func (f *follower) restore(now time.Time, why string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
 		return false
 	}
-	f.restored = true // the file is tried and its errors are logged once
+	f.restored = true // the file is tried only once, and its errors are logged once
 	head, snapshot, err := disk.load(now)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			f.cfg.Logger.Error("the snapshot on disk is not used", "path", disk.Path, "error", err)
 		}
-		if snapshot == nil && f.place() == disk.remembers() { // the place in a damaged file is not believed either
+		if snapshot == nil && f.place() == disk.remembers() { // the place in a damaged file is not trusted either
 			f.fold.base.place = kv.Place{}
 			f.setStatus(func(s *Status) { s.Place = kv.Place{} })
 		}
@@ -262,7 +262,7 @@ func (f *follower) restore(now time.Time, why string) bool {
 }
 
 // remembers returns the place of the stored snapshot, of any age. It reads only the head of the file. The zero Place
-// means that the file is missing, unreadable, or of another mesh.
+// means that there is no file to read, that the file is of another mesh, or that it names no valid place.
 func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}
@@ -283,8 +283,9 @@ func (d *Disk) remembers() kv.Place {
 // maxSkew bounds how far a snapshot's time may be ahead of the clock, because clocks may be corrected.
 const maxSkew = 10 * time.Minute
 
-// load reads the file. Errors: the file is missing, damaged, too old, from the future, or of another mesh. The
-// snapshot is nil only if the file could not be decoded.
+// load reads the file. It returns an error if the file is missing, damaged, too old, from the future, of another mesh
+// or without a revision, or if this build cannot decode it. The snapshot is nil only if the file could not be opened or
+// decoded.
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	file, err := durable.Open(d.Path, maxDisk)
 	if err != nil {
@@ -307,10 +308,10 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	return head, snapshot, err
 }
 
-// keep writes the newest snapshot to disk until ctx ends: after changes, at most once per disk.Every, and once at the
-// end. While etcd answers, an unchanged snapshot is written again every MaxAge/24, because the file's time states
-// when the snapshot was last known to be etcd's newest. A snapshot that was read before etcd went away, or before
-// etcd was restored, is still written once.
+// keep writes the newest snapshot to disk until ctx ends. It writes after changes, at most once per disk.Every, and a
+// last time at the end if the snapshot has changed. While etcd answers, an unchanged snapshot is written again every
+// MaxAge/24, because the time in the file states when the snapshot was last known to be etcd's newest. A snapshot that
+// was read before etcd went away, or before etcd was restored, is still written once.
 func (m *Mirror) keep(ctx context.Context) {
 	disk := m.cfg.Disk
 	var written *Snapshot
@@ -362,7 +363,7 @@ func (m *Mirror) fresh() bool {
 	return m.read() && s.Away == nil && s.Alarm == nil
 }
 
-// save replaces the file atomically: a reader finds the old or the new content, also after a crash of the machine.
+// save replaces the file atomically. A reader finds the old or the new content, also after a crash of the machine.
 func (d *Disk) save(s *Snapshot, cluster uint64, now time.Time) error {
 	head := diskHead{Mesh: d.Mesh, Cluster: cluster, Revision: s.Revision(), Saved: now.UTC()}
 	return durable.Replace(d.Path, 0o600, func(w io.Writer) error { return writeSnapshot(w, head, s) })

@@ -1,15 +1,15 @@
-// Package mirror keeps this replica's copy of the records. A Snapshot is immutable and contains the records at one
-// complete revision. Changes lead from snapshot to snapshot.
+// Package mirror keeps this replica's copy of the records in etcd. A Snapshot is immutable and contains the records at
+// one complete revision. Changes lead from snapshot to snapshot.
 //
 // # Data structures
 //
 // Snapshot consists of two immutable radix trees, by key and by host. A new snapshot shares nearly all of the previous
 // one. Records with equal content keep their pointers. Change contains two snapshots and the edits between them.
 //
-// fold (pure) contains the state that was read from etcd. Its base is the last complete state. Its staged values
-// belong to an incomplete batch, or to a held kind: a kind whose stored records contradict the head. Its sums of the
-// stored records are compared with the head. Mirror publishes snapshots to subscribers. Each subscriber has a box
-// that merges the changes it has not received yet.
+// fold contains the state that was read from etcd, and has neither clock nor sockets. Its base is the last complete
+// state. Its staged values belong to an incomplete batch or to a held kind. A kind is held while its stored records
+// contradict the head. For that, fold compares its sums of the stored records with the sums in the head. Mirror
+// publishes snapshots to subscribers. Each subscriber has a box that merges the changes it has not received yet.
 //
 // # One change
 //
@@ -22,8 +22,10 @@
 // # Invariants, checked by tests
 //
 // A partly read state is never published. A snapshot never goes back in the leaders' chain of heads, over restarts and
-// restored stores (rollback.go). A record that does not decode keeps its last good version, and the status names it.
+// restored stores (rollback.go). If a stored record does not decode, its last good version stays in use, and the status
+// names the record.
 //
-// Owns: the current Snapshot (its loop alone); the snapshot file on disk. Reads: store/kv. Never: publishes a partly
-// read state; writes to etcd.
+// Owns: the current Snapshot, which only Run replaces; the snapshot file on disk.
+// Reads: store/kv.
+// Never: publishes a partly read state; writes to etcd.
 package mirror

@@ -16,12 +16,12 @@ var errGap = errors.New("updates of the store are missing")
 
 // Problem is a stored value that does not decode.
 type Problem struct {
-	Path string // below records/
-	Err  error
-	Kept bool // the snapshot has an older version that decoded; false: the snapshot lacks the record
+	Path string // path of the record below records/
+	Err  error  // reason; not nil
+	Kept bool   // the snapshot has an older version that decoded; false: the snapshot lacks the record
 }
 
-// String returns the error and its effect on the snapshot.
+// String returns the path, the error and its effect on the snapshot.
 func (p Problem) String() string {
 	if p.Kept {
 		return fmt.Sprintf("records/%s: %v (the last good version stands)", p.Path, p.Err)
@@ -29,8 +29,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("records/%s: %v (no version decodes: the record is missing)", p.Path, p.Err)
 }
 
-// fold is the state of the loop with its rules, without clock or socket. Its input is values from etcd, its output is
-// changes. The loop owns it.
+// fold is the state of the loop with its rules, without clock or socket. Its input is values from etcd, and its output
+// is changes. The loop owns it.
 type fold struct {
 	base      *Snapshot           // the complete state, with the last good versions
 	published bool                // base was published
@@ -150,9 +150,9 @@ func (f *fold) withholds(path string) bool {
 	return i >= 0 && (f.published || f.held[i].known())
 }
 
-// complete makes a snapshot at the given revision from the staged values, except those of held kinds. The result is
-// false if there is nothing to publish. The first snapshot waits until every record decodes and no known kind is
-// held: a proxy would lose the resources of a missing record.
+// complete makes a snapshot at the given revision from the staged values, except those of held kinds. The first
+// snapshot waits until every record decodes and no known kind is held, because a proxy would lose the resources of a
+// missing record. Until then the result is false.
 func (f *fold) complete(revision int64, committed time.Time, place kv.Place, said kv.Contents) (Change, bool) {
 	f.compare(said)
 	var puts []model.Record
@@ -226,6 +226,7 @@ func (f *fold) problems() []Problem {
 	return all
 }
 
+// missing lists the values without any version that decodes, by path.
 func (f *fold) missing() []Problem {
 	return slices.DeleteFunc(f.problems(), func(p Problem) bool { return p.Kept })
 }

@@ -19,15 +19,15 @@ import (
 type follower struct {
 	*Mirror
 	fold     *fold
-	at       kv.Position // read up to here; zero: list first
-	seen     kv.Position // the newest position of the store
-	behind   int         // consecutive checks that saw a newer head than the watch delivered
-	patience int         // number of such checks that are tolerated before the watch is restarted
-	status   Status      // the last published status
-	restored bool        // the snapshot on disk was tried
-	held     []Held      // held kinds, confirmed by a list
-	relist   time.Duration
-	lines    *obs.Sampled // about held kinds
+	at       kv.Position   // read up to here; zero: list first
+	seen     kv.Position   // the newest position of the store
+	behind   int           // consecutive checks that saw a newer head than the watch delivered
+	patience int           // number of such checks that are tolerated before the watch is restarted
+	status   Status        // the last published status
+	restored bool          // the snapshot on disk was tried
+	held     []Held        // held kinds, confirmed by a list
+	relist   time.Duration // pause before the store is listed again because of held kinds
+	lines    *obs.Sampled  // log lines about held kinds
 }
 
 // Pauses before the loop repeats a failed step.
@@ -41,9 +41,9 @@ const leastPatience = 2
 
 var errStuck = errors.New("the watch does not deliver the newest head of the store")
 
-// Run follows the store until the context ends. While etcd fails the last complete snapshot stays in use. One Run may
-// be active at a time. A later Run continues from the revision of the last. The error is the context's; failures of
-// etcd are in Status.
+// Run follows the store until ctx ends, and returns the error of ctx. While etcd fails, the last complete snapshot
+// stays in use. Failures of etcd are in Status. With Config.Disk, Run also writes the snapshot file, the last time when
+// ctx has ended. One Run may be active at a time. A later Run continues from the revision of the previous one.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
 		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist,
@@ -216,8 +216,8 @@ func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Pla
 	return answer{seen, place, stat, err}
 }
 
-// check compares a status of the store with the state that was read. It detects a watch that died silently, and a
-// store that went back: from such a store, a watch delivers nothing until the store reaches the watch's revision
+// check compares a status of the store with the state that was read. It detects a watch that died silently, and a store
+// that went back. From a store that went back, a watch delivers nothing until the store reaches the watch's revision
 // again.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
@@ -239,7 +239,7 @@ func (f *follower) check(a answer) error {
 	if f.behind++; f.behind <= f.patience {
 		return nil
 	}
-	f.behind, f.patience = 0, 2*f.patience // the watch may only be slow: the next one gets more time
+	f.behind, f.patience = 0, 2*f.patience // the watch may only be slow, so the next watch gets more time
 	return errStuck
 }
 

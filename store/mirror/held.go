@@ -11,10 +11,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Held is a kind whose stored records contradict the head: a writer other than the leader changed them. The snapshot
-// keeps the last good records of the kind. Other kinds are not affected.
+// Held is a kind whose stored records contradict the head, because a writer other than the leader changed them. The
+// last good records of the kind stay in the snapshot. Other kinds are not affected.
 type Held struct {
-	Kind   string // the first part of the records' paths; it may be unknown to this build
+	Kind   string // first part of the records' paths; this build may not know the kind
 	Said   uint64 // number of records according to the head
 	Stored uint64 // number of stored records; it equals Said if only values were changed
 }
@@ -43,7 +43,7 @@ const (
 	maxRelist   = time.Minute
 )
 
-// unchecked returns why the records cannot be compared with the head; empty if they can.
+// unchecked returns the reason for which the records cannot be compared with the head; empty: they can be compared.
 func unchecked(said kv.Contents) string {
 	switch {
 	case said.Known():
@@ -54,7 +54,7 @@ func unchecked(said kv.Contents) string {
 	return fmt.Sprintf("the head says what the records are by algorithm %d, which this build does not know", said.Algorithm())
 }
 
-// listed stores the result of a list: its differences are in etcd itself.
+// listed stores the held kinds of a list, since a list shows that etcd itself has the difference.
 func (f *follower) listed() {
 	f.held = f.fold.held
 	f.relist = min(2*f.relist, maxRelist)
@@ -63,7 +63,8 @@ func (f *follower) listed() {
 	}
 }
 
-// watched stores the result of an update of the watch. A new difference that no list has confirmed is errDiffers.
+// watched stores the held kinds of an update of the watch. It returns errDiffers for a difference that no list has
+// confirmed.
 func (f *follower) watched() error {
 	for _, h := range f.fold.held {
 		if !slices.ContainsFunc(f.held, func(o Held) bool { return o.Kind == h.Kind }) {
@@ -79,7 +80,7 @@ func (f *follower) logHeld(was, now []Held) {
 	has := func(all []Held, kind string) bool {
 		return slices.ContainsFunc(all, func(h Held) bool { return h.Kind == kind })
 	}
-	cause := func(h Held) string { // one of a few
+	cause := func(h Held) string { // one of a few texts
 		if h.known() {
 			return h.Kind
 		}

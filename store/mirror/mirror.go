@@ -17,21 +17,27 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// Source is the store that a mirror reads: a *kv.Store, which documents the methods.
+// Source is the store that a mirror reads. *kv.Store implements it.
 type Source interface {
+	// Load lists all records and the head. Revision 0 means the present revision, or the last complete one if the
+	// present one is in the middle of a batch.
 	Load(ctx context.Context, revision int64) (*kv.State, error)
+	// Watch sends the changes after a position, until ctx ends or the watch fails. The last Update has the error, and
+	// then the channel is closed.
 	Watch(ctx context.Context, from kv.Position) <-chan kv.Update
+	// Stat reads the head, at least as new as at the time of the call.
 	Stat(ctx context.Context) (kv.Stat, error)
 }
 
-// Hooks are called by the loop, for metrics. They must not block (store/watchdog). A nil hook is not called.
+// Hooks are called by the goroutine of Run, for metrics. They must not block (store/watchdog) or change their
+// arguments. A nil hook is not called.
 type Hooks struct {
 	Published func(Change)     // after a snapshot was published
-	Relisted  func()           // the store was listed again
-	Held      func([]Held)     // held kinds, at every change
-	Problems  func([]Problem)  // values that do not decode, at every change
-	Alarm     func(error)      // the store is another one, or has older state than was read; nil: the alarm is over
-	Contact   func(away error) // etcd does not answer; nil: it answers again
+	Relisted  func()           // after each list of the store, also the first
+	Held      func([]Held)     // Status.Held, after each change; may be empty
+	Problems  func([]Problem)  // Status.Problems, after each change; may be empty
+	Alarm     func(error)      // Status.Alarm, when an alarm begins, and nil when it is over
+	Contact   func(away error) // Status.Away, when etcd does not answer, and nil when it answers again
 }
 
 // Config configures a mirror.
@@ -39,12 +45,13 @@ type Config struct {
 	Source     Source
 	Logger     *slog.Logger  // nil: slog's default
 	Hooks      Hooks         // zero: no hook is called
-	CheckEvery time.Duration // pause between two checks that the store is still the same one; 0: 5 s
+	CheckEvery time.Duration // interval of checks that the store is still the same one; 0: 5 s
 	Timeout    time.Duration // time for a response before etcd counts as away; 0: 5 s
 	Disk       *Disk         // nil: no snapshot is kept on disk
 }
 
-// Mirror keeps the newest complete snapshot of the store. Its methods are safe for concurrent use; see Run.
+// Mirror keeps the newest complete snapshot of the store. Its methods are safe for concurrent use, but only one Run may
+// be active.
 type Mirror struct {
 	cfg     Config
 	hooks   *watchdog.Watchdog // of Config.Hooks
@@ -61,23 +68,27 @@ type Mirror struct {
 
 // Status is the state of the loop. Its slices must not be changed.
 type Status struct {
-	Revision int64       // revision of the published snapshot; 0: none is published
-	Seen     kv.Position // the newest position of the store
-	Head     kv.Head     // the newest head that was read
-	Place    kv.Place    // place of the newest head that this process, or the writer of the disk's snapshot, has read
-	Problems []Problem
-	Unknown  []model.Unknown // records of kinds that this build does not know; the mirror is ready all the same
-	Held     []Held          // kinds whose stored records contradict the head, by kind; their last good records stay in use
-	// Unchecked is the reason for which the stored records cannot be compared with the head; empty if they can.
+	Revision int64           // revision of the published snapshot; 0: none is published
+	Seen     kv.Position     // the newest position of the store
+	Head     kv.Head         // the newest head that was read
+	Place    kv.Place        // place of the newest head that this process, or the writer of the disk's snapshot, has read
+	Problems []Problem       // stored values that do not decode, by path
+	Unknown  []model.Unknown // records of kinds that this build does not know, by path; Ready ignores them
+	Held     []Held          // kinds whose stored records contradict the head, sorted; their last good records stay in use
+	// Unchecked is the reason for which the stored records cannot be compared with the head; empty: they can be
+	// compared.
 	Unchecked string
-	Alarm     error // the store is another one, or has older state than was read; the text names the way out. The last snapshot stays in use
-	Away      error // why etcd was not reached; the last snapshot stays in use
-	// Restored is set while the published snapshot comes from disk, because etcd was never reached. It is the time at
-	// which that snapshot was known to be the newest.
+	// Alarm states that the store is another one, or has an older state than the one that was read. The text names the
+	// steps of the operator. The last snapshot stays in use. nil: there is no alarm.
+	Alarm error
+	Away  error // reason why etcd was not reached; the last snapshot stays in use; nil: etcd answers, or was not asked yet
+	// Restored is set while the published snapshot comes from disk, because etcd has not delivered a valid state that
+	// is as new. It is the time of the file: the snapshot was then etcd's newest state, or had been shortly before.
 	Restored time.Time
 }
 
-// New returns an empty mirror, which Run fills. An error means that cfg has no Source.
+// New returns an empty mirror, which Run fills. It reads the head of the file of cfg.Disk. It returns an error only if
+// cfg has no Source.
 func New(cfg Config) (*Mirror, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("mirror: a source is needed")
@@ -101,15 +112,16 @@ func New(cfg Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Current returns the newest complete snapshot, or nil before the first one. While the state is unknown it does not
-// return an empty snapshot, which would remove everything from every proxy.
+// Current returns the newest complete snapshot; nil before the first one. It never returns an empty snapshot for an
+// unknown state, because that would remove everything from every proxy.
 func (m *Mirror) Current() *Snapshot { return m.current.Load() }
 
 // Status returns the present state of the loop.
 func (m *Mirror) Status() Status { return *m.status.Load() }
 
-// Ready returns nil once a complete snapshot without missing records is published. Otherwise the error has the reason.
-// A later loss of etcd does not make a mirror unready.
+// Ready returns nil while a complete snapshot is published and each stored record of a known kind has a version that
+// decodes. Otherwise the error has the reason. A new record that does not decode makes a mirror unready again. A later
+// loss of etcd does not.
 func (m *Mirror) Ready() error {
 	s := m.Status()
 	for _, p := range s.Problems {
@@ -137,8 +149,8 @@ func (m *Mirror) Ready() error {
 }
 
 // Subscribe returns a box that receives every later change, in order. Changes that wait in the box are merged. If a
-// snapshot is published already, the first change is from Empty to that snapshot. stop ends the subscription; repeated
-// calls do nothing.
+// snapshot is published already, the first change is from Empty to that snapshot. stop ends the subscription. Repeated
+// calls of stop have no effect.
 func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 	box = loop.NewBox(Merge)
 	m.mu.Lock()
@@ -154,6 +166,7 @@ func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 	}
 }
 
+// publish replaces the current snapshot, passes the change to the subscribers, and calls the hook.
 func (m *Mirror) publish(c Change) {
 	m.mu.Lock()
 	m.current.Store(c.New)

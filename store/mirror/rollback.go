@@ -12,8 +12,8 @@ import (
 func (f *follower) place() kv.Place { return f.fold.base.place }
 
 // another handles a store that is not the one that was read, or that has gone back. If the store has nothing older than
-// was read, it is listed again. Otherwise the last snapshot and an alarm stay until one of these happens: the original
-// store is back, a leader has compared the store with its sources, or an operator has adopted the store.
+// was read, it is listed again. Otherwise the last snapshot and an alarm stay. They end when the original store is
+// back, a leader has compared the store with its sources, or an operator has adopted the store.
 func (f *follower) another(ctx context.Context) {
 	f.restore(time.Now(), "the store has older state than the snapshot on disk: serving that")
 	tick := time.NewTicker(f.cfg.CheckEvery)
@@ -50,7 +50,7 @@ func (f *follower) listAgain(a answer) {
 	f.setStatus(func(s *Status) { s.Alarm, s.Away = nil, nil })
 }
 
-// wayOut returns the operator's steps against the alarm.
+// wayOut returns the steps of the operator against the alarm.
 func (f *follower) wayOut() string {
 	if !f.place().Known() {
 		return "The last good state is served. If this etcd is the right one, restart this process"

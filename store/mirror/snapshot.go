@@ -11,9 +11,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Snapshot contains every record at one complete revision. It is immutable, shares structure with its predecessor, and
-// may be read by any number of goroutines. A record with unchanged content keeps its pointer from snapshot to snapshot,
-// and so does each Endpoint inside an Endpoints record.
+// Snapshot contains the records at one complete revision. A stored record that does not decode, or whose kind
+// contradicts the head, has its last good version or is absent. A Snapshot is immutable, shares structure with its
+// predecessor, and may be read by any number of goroutines. A record with unchanged content keeps its pointer from
+// snapshot to snapshot. So does an unchanged Endpoint inside an Endpoints record.
 type Snapshot struct {
 	revision int64
 	place    kv.Place                   // of the snapshot's head, or of the newest earlier head that states one
@@ -26,7 +27,7 @@ type Snapshot struct {
 // Edit is one record that differs between two snapshots. Old is nil for an added record, New for a removed one.
 type Edit struct{ Old, New model.Record }
 
-// Key returns the key of the edited record.
+// Key returns the key of the edited record. Old or New must not be nil.
 func (e Edit) Key() model.Key {
 	if e.New != nil {
 		return e.New.Meta().Key
@@ -34,16 +35,16 @@ func (e Edit) Key() model.Key {
 	return e.Old.Meta().Key
 }
 
-// Change is one step between two snapshots: the records that differ, ordered by key.
+// Change is one step between two snapshots.
 type Change struct {
-	Old, New *Snapshot
-	Edits    []Edit
-	// Committed is the time, by the leader's clock, at which the leader wrote the oldest batch of this change; zero
-	// if the change was read from a list.
+	Old, New *Snapshot // never nil
+	Edits    []Edit    // the records that differ, ordered by key (model.Key.Compare)
+	// Committed is the time, by the leader's clock, at which the leader wrote the oldest batch of this change. It is
+	// zero if the time is unknown, for example if the change was read from a list.
 	Committed time.Time
 }
 
-// Empty returns the snapshot before the first read: revision 0, no records.
+// Empty returns a new snapshot at revision 0 without records, as before the first read.
 func Empty() *Snapshot {
 	return &Snapshot{records: iradix.New[model.Record](), byHost: iradix.New[model.Record]()}
 }
@@ -51,17 +52,18 @@ func Empty() *Snapshot {
 // Revision returns the store's revision at which this snapshot is complete.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// Place returns the place of the snapshot's head in the leaders' chain; not Known if no head has stated one.
+// Place returns the place, in the leaders' chain, of the snapshot's head or of the newest earlier head that states one.
+// It is not Known if no head has stated a place.
 func (s *Snapshot) Place() kv.Place { return s.place }
 
 // Len returns the number of records of one kind.
 func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
 
-// Unknown lists the records of kinds that this build does not know, by path. Callers must not change it.
+// Unknown lists the records of kinds that this build does not know, by path. Callers must not change the list.
 func (s *Snapshot) Unknown() []model.Unknown { return s.unknown }
 
-// Covered returns a record of an unknown kind that forbids to serve the proxies of a namespace (model.Closing); false
-// if there is no such record.
+// Covered returns the first record, by path, of an unknown kind that forbids to serve the proxies of a namespace
+// (model.Closing). It returns false if there is no such record.
 func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 	if len(s.unknown) == 0 {
 		return model.Unknown{}, false
@@ -75,39 +77,41 @@ func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 	return model.Unknown{}, false
 }
 
-// Get returns one record; false if it is absent.
+// Get returns the record with a key; nil and false if the record is absent.
 func (s *Snapshot) Get(key model.Key) (model.Record, bool) {
 	return s.records.Get([]byte(treeKey(key)))
 }
 
-// All iterates over the records of one kind, ordered by namespace, name and origin, like In and ByHost. Of records with
-// one name, those of the config cluster come first.
+// All iterates over the records of one kind, namespace by namespace, and within a namespace by name, then origin. The
+// order of namespaces is that of the texts NAMESPACE/, so a-b comes before a. Of records with one name, those of the
+// config cluster come first.
 func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/")
 }
 
-// In iterates over the records of one kind in one namespace, from all clusters.
+// In iterates over the records of one kind in one namespace, from all clusters, by name, then origin.
 func (s *Snapshot) In(kind model.Kind, namespace string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/")
 }
 
-// Named iterates over the records of one kind, namespace and name: one for each origin.
+// Named iterates over the records of one kind, namespace and name: one for each origin, the config cluster first.
 func (s *Snapshot) Named(kind model.Kind, namespace, name string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/"+name+"\x00")
 }
 
-// WithPrefix iterates over the records of one kind and namespace whose names begin with a prefix, by name.
+// WithPrefix iterates over the records of one kind and namespace whose names begin with a prefix, by name, then origin.
 func (s *Snapshot) WithPrefix(kind model.Kind, namespace, prefix string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/"+prefix)
 }
 
-// ByHost iterates over the records of one kind that name exactly this host: the hosts of a Service, ServiceEntry,
-// Endpoints or VirtualService, the host of a DestinationRule. Wildcards are compared literally.
+// ByHost iterates over the records of one kind that name exactly this host, in the order of All. These are the hosts of
+// a Service, ServiceEntry, Endpoints or VirtualService, and the host of a DestinationRule. Wildcards are compared
+// literally.
 func (s *Snapshot) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {
 	return prefixed(s.byHost, hostKey(kind, host, ""))
 }
 
-// Mesh returns the mesh configuration, or the defaults if there is no record of it.
+// Mesh returns the mesh configuration, or model.DefaultMesh if there is no record of it.
 func (s *Snapshot) Mesh() *model.Mesh {
 	if r, ok := s.Get(model.MeshKey); ok {
 		return r.(*model.Mesh)
@@ -115,9 +119,9 @@ func (s *Snapshot) Mesh() *model.Mesh {
 	return model.DefaultMesh()
 }
 
-// Apply returns the change to the snapshot at a later revision, with puts added or replaced and deletes removed. Puts
-// with unchanged content and deletes of absent records cause no edits. The new snapshot owns the puts and does not
-// change them. The receiver stays unchanged.
+// Apply returns the change to the snapshot at a later revision. It first removes the records of deletes, and then adds
+// or replaces those of puts. Puts with unchanged content and deletes of absent records cause no edits. The new snapshot
+// owns the puts and does not change them. The receiver stays unchanged.
 func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Key) Change {
 	next := *s
 	next.revision = revision
@@ -162,7 +166,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 	return Change{Old: s, New: &next, Edits: ordered(edits)}
 }
 
-// Diff returns the change between any two snapshots, by the content of their records.
+// Diff returns the change between any two snapshots, by the content of their records. Its Committed is zero.
 func Diff(from, to *Snapshot) Change {
 	var edits []Edit
 	for _, kind := range model.Kinds() {
@@ -185,6 +189,7 @@ func Diff(from, to *Snapshot) Change {
 	return Change{Old: from, New: to, Edits: edits}
 }
 
+// ordered returns the edits that change a record, ordered by key.
 func ordered(edits map[model.Key]Edit) []Edit {
 	all := make([]Edit, 0, len(edits))
 	for _, e := range edits {
@@ -203,8 +208,8 @@ func prefixed(tree *iradix.Tree[model.Record], prefix string) iter.Seq[model.Rec
 	}
 }
 
-// treeKey returns a key that sorts like model.Key.Compare within a kind: records of one namespace, and of one name, are
-// adjacent. No part of a key has a slash or a NUL (model.Key.Check).
+// treeKey returns the key of a record in the tree. Records of one namespace, and of one name, are adjacent. Within a
+// namespace, the keys sort like model.Key.Compare. No part of a key has a slash or a NUL (model.Key.Check).
 func treeKey(key model.Key) string {
 	return key.Kind.String() + "/" + key.Namespace + "/" + key.Name + "\x00" + key.Origin.Cluster() + "\x00" + key.Origin.Source()
 }

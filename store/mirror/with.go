@@ -3,8 +3,8 @@ package mirror
 import "navarch.io/navarch/store/model"
 
 // With returns a snapshot with the records of s after the edits, and with the revision, place and unknown records of
-// the other snapshot (of). An edit replaces the record by its New, or removes it. Records of edits keep their
-// pointers, so that other snapshots can share them. Both snapshots stay unchanged.
+// the snapshot of. An edit adds or replaces the record by its New, or removes the record if New is nil. Records of
+// edits keep their pointers, so that other snapshots can share them. Both snapshots stay unchanged.
 func (s *Snapshot) With(edits []Edit, of *Snapshot) *Snapshot {
 	next := *of
 	next.counts = s.counts

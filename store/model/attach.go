@@ -16,8 +16,8 @@ const GroupGatewayAPI = "gateway.networking.k8s.io"
 // and select no proxy (istio: pilot/pkg/model/policyattachment.go).
 func TargetsGateway(group, kind string) bool { return group == GroupGatewayAPI && kind == "Gateway" }
 
-// TargetGateways returns the names of the Gateways of the Gateway API among targets, in order; nil if there is no such
-// Gateway.
+// TargetGateways returns the names of the Gateways of the Gateway API among targets, in order. Targets without a name
+// are left out. The result is nil if no name remains.
 func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	for _, t := range targets {
 		if TargetsGateway(t.GetGroup(), t.GetKind()) && t.GetName() != "" {
@@ -27,16 +27,16 @@ func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	return names
 }
 
-// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. `of` is the key of
-// the object that names the Gateways; the Gateways, and so the proxy, must be in that object's namespace. namespace and
-// labels are the proxy's.
+// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. The argument of is
+// the key of the object that names the Gateways. The Gateways, and so the proxy, must be in the namespace of that
+// object. namespace and labels are those of the proxy.
 func OfGateways(names []string, of Key, namespace string, labels map[string]string) bool {
 	return namespace == of.Namespace && slices.Contains(names, labels[GatewayName])
 }
 
-// Attaches reports whether an object, with key `of`, applies to a proxy with a namespace and labels. An object with
+// Attaches reports whether the object with the key of applies to a proxy with a namespace and labels. An object with
 // targets applies only to proxies of the Gateways among the targets, and its selector is ignored. Without targets the
-// selector decides (Matches); the caller must check that the object reaches the proxy's namespace.
+// selector decides (Matches). The caller must then check that the object reaches the namespace of the proxy.
 func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
 	labels map[string]string) bool {
 	if len(targets) > 0 {
@@ -45,8 +45,9 @@ func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[stri
 	return Matches(selector, labels)
 }
 
-// Selects reports whether a policy applies to a proxy with a namespace and labels, by the policy's Gateways or else by
-// its selector. The caller must check that the policy reaches the proxy's namespace.
+// Selects reports whether a policy applies to a proxy with a namespace and labels. A policy that names Gateways applies
+// only to their proxies. Otherwise its selector decides, and the caller must check that the policy reaches the
+// namespace of the proxy.
 func (p *Policy) Selects(namespace string, labels map[string]string) bool {
 	if names := p.Spec.GetGateways(); len(names) > 0 {
 		return OfGateways(names, p.Key, namespace, labels)
@@ -55,7 +56,7 @@ func (p *Policy) Selects(namespace string, labels map[string]string) bool {
 }
 
 // SelectorOfGateways returns the selector to store in a record that also names Gateways; names must not be empty.
-// Builds that do not read the names read the selector alone. They apply the object to the first of these Gateways, and
+// Builds that do not read the names read only the selector. They apply the object to the first of these Gateways, and
 // to no other proxy of its namespace.
 func SelectorOfGateways(names []string) map[string]string {
 	return map[string]string{GatewayName: names[0]}

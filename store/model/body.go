@@ -50,8 +50,8 @@ var messages = sync.OnceValue(func() (names [NumKinds]protoreflect.FullName) {
 	return names
 })
 
-// NewBody returns an empty body for records of a kind: the protobuf message with the content of such a record. It is
-// nil for values that are not kinds.
+// NewBody returns a new empty body for records of a kind: the protobuf message with the content of such a record. It
+// returns nil for values that are not kinds.
 func NewBody(kind Kind) proto.Message {
 	if kind >= NumKinds || emptyBody[kind] == nil {
 		return nil
@@ -64,6 +64,8 @@ func belongs(body proto.Message, kind Kind) bool {
 	return kind < NumKinds && messages()[kind] != "" && proto.MessageName(body) == messages()[kind]
 }
 
+// setBody stores the body in the field of wire for its type. Errors: the body does not belong to the kind, or does not
+// encode.
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 	if !belongs(body, kind) {
 		return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -95,6 +97,7 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 	return nil
 }
 
+// getBody returns the body in wire. Errors: it is missing, does not decode, or does not belong to the kind.
 func getBody(wire *RecordValue, kind Kind) (body proto.Message, err error) {
 	switch b := wire.Body.(type) {
 	case *RecordValue_Service:
@@ -127,6 +130,7 @@ func getBody(wire *RecordValue, kind Kind) (body proto.Message, err error) {
 	return body, nil
 }
 
+// typed returns the typed record for a body.
 func typed(head Head, body proto.Message) (Record, error) {
 	switch b := body.(type) {
 	case *ServiceSpec:

@@ -2,23 +2,25 @@ package model
 
 import "strings"
 
-// The forms of names of credentials in Gateways, rules and EnvoyFilters, beside the name of a Secret alone
-// (istio: pilot/pkg/model/credentials/resource.go).
+// The forms of names of credentials in Gateways, rules and EnvoyFilters, besides the name of a Secret alone (istio:
+// pilot/pkg/model/credentials/resource.go). All but BuiltInCredential are prefixes.
 const (
 	SecretCredential        = "kubernetes://"         // before NAME or NAMESPACE/NAME of a Secret
 	GatewaySecretCredential = "kubernetes-gateway://" // before NAMESPACE/NAME of a Secret
 	ConfigMapCredential     = "configmap://"          // before NAMESPACE/NAME of a ConfigMap with certificates of authorities
-	NobodyCredential        = "invalid://"            // a secret that no server has: listeners and clusters with it stay closed
-	ExternalCredential      = "sds://"                // before the name of a secret of an SDS server beside the mesh
-	BuiltInCredential       = "builtin://"            // the whole name: the certificate of the mesh
+	NobodyCredential        = "invalid://"            // before any text: a secret that no server has, so listeners and clusters with it stay closed
+	ExternalCredential      = "sds://"                // before the name of a secret of an SDS server outside the control plane
+	BuiltInCredential       = "builtin://"            // the whole credential: the proxy's certificate of the mesh
 )
 
-// AuthoritiesSuffix ends the name of the xDS secret with the CA certificates in a Secret, by which peers are verified.
+// AuthoritiesSuffix ends the name of the xDS secret with the CA certificates in a Secret. Peers are verified with these
+// certificates.
 const AuthoritiesSuffix = "-cacert"
 
-// SecretResource returns the name of the xDS secret for a credential. A credential with one of the forms above is
-// returned unchanged; any other is the name of a Secret and gets the prefix SecretCredential. The credential may end in
-// AuthoritiesSuffix. Callers handle BuiltInCredential, which is not a secret of the control plane.
+// SecretResource returns the name of the xDS secret for a credential. A credential with one of the prefixes above is
+// returned unchanged. Any other credential is the name of a Secret and gets the prefix SecretCredential. The credential
+// may end in AuthoritiesSuffix. Callers must handle BuiltInCredential before, since it is not a secret of the control
+// plane.
 func SecretResource(credential string) string {
 	for _, form := range []string{SecretCredential, GatewaySecretCredential, ConfigMapCredential, NobodyCredential, ExternalCredential} {
 		if strings.HasPrefix(credential, form) {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// PortAt returns the number of a service's port at one endpoint of this record. The number is 0 for a Unix socket;
-// otherwise ok is false if the endpoint does not have the port.
+// PortAt returns the number of a service's port at one endpoint of this record. For a Unix socket it returns 0 and
+// true. Otherwise ok is false if the endpoint does not have the port.
 //
-// If the record has ports, one of them must be the service's port: the names are equal or, if byNumber is true and the
-// record's port states a number of a service port, these numbers are equal. The result is the first of these numbers:
+// If the record has ports, the first one that matches the service's port counts. A port of the record matches if the
+// names are equal. If byNumber is true and the record's port states the number of a service port, the numbers are
+// compared instead. The result is the first of these numbers that is stated:
 //
 //   - the endpoint's own number for the name of the port
 //   - with ports in the record, the number of the record's port

@@ -12,7 +12,7 @@ var command = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(:[0-9]{1,9})?%`
 
 // operator describes the arguments with which Envoy accepts a command.
 type operator struct {
-	accepts  func(arguments string) bool // for arguments that are not empty; nil: Envoy accepts none
+	accepts  func(arguments string) bool // for arguments that are not empty; nil: Envoy accepts no arguments
 	required bool                        // Envoy refuses empty arguments
 	length   bool                        // Envoy accepts a maximum length
 	private  string                      // the reason why headers may not contain the command; empty: they may
@@ -98,12 +98,15 @@ UPSTREAM_REMOTE_PORT UPSTREAM_REQUEST_ATTEMPT_COUNT UPSTREAM_TLS_CIPHER UPSTREAM
 UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYTES_SENT VIRTUAL_CLUSTER_NAME
 `
 
-// CheckFormat returns an error for a format string that Envoy refuses. For one such string, Envoy would refuse a
-// whole listener or route configuration.
+// CheckFormat returns an error for a text that Envoy may refuse as a format string; nil: Envoy 1.37 and later accept
+// it. Errors: a percent sign is not written %% and does not begin a command, the command is not one of Envoy 1.37 or is
+// COALESCE, or its arguments are invalid. Because of one such text, Envoy would refuse a whole listener or route
+// configuration.
 func CheckFormat(text string) error { return checkFormat(text, false) }
 
-// CheckHeaderFormat returns an error for a format string that the value of a header may not be. Proxies of others add
-// such headers, so the error may be a command that reads what belongs to the proxy.
+// CheckHeaderFormat does the same as CheckFormat for the value of a header. It also refuses CEL and METADATA, which not
+// every build of Envoy has, and ENVIRONMENT. Users can add headers at the proxies of other users, and ENVIRONMENT reads
+// environment variables of the proxy.
 func CheckHeaderFormat(text string) error { return checkFormat(text, true) }
 
 // checkFormat validates a format string. If header is true, the text is the value of a header.
@@ -147,7 +150,7 @@ var (
 	reserved = regexp.MustCompile(`\.(in|true|false|null)\b`)
 )
 
-// IsAttribute reports whether a CEL expression is one attribute of Envoy.
+// IsAttribute reports whether a CEL expression is one attribute that Envoy has without Istio's filters.
 func IsAttribute(expression string) bool {
 	return attribute.MatchString(expression) && !reserved.MatchString(quoted.ReplaceAllLiteralString(expression, ""))
 }

@@ -9,16 +9,17 @@ var connectionHeaders = map[string]bool{
 	"trailer": true, "transfer-encoding": true, "upgrade": true,
 }
 
-// SetByEnvoy reports whether header operations on a header have no effect. These are pseudo-headers and host, which
-// Envoy refuses to change, and headers that frame messages or belong to one connection. Envoy would send a changed
-// content-length with the unchanged body, whose rest the next server would read as a request of another client.
+// SetByEnvoy reports whether operations on a header, in upper or lower case, must be left out. It is true for
+// pseudo-headers and host, which Envoy refuses to change. It is also true for headers that frame messages or belong to
+// one connection. For example, Envoy would send a changed content-length with the unchanged body. The next server would
+// then read the rest of the body as a request of another client.
 func SetByEnvoy(header string) bool {
 	name := strings.ToLower(header)
 	return strings.HasPrefix(name, ":") || name == "host" || connectionHeaders[name]
 }
 
-// FitsRequestLine reports whether a path or host has neither spaces nor control characters, which would change the
-// request line or add headers.
+// FitsRequestLine reports whether a path or host has neither spaces nor ASCII control characters. Such characters would
+// change the request line or add headers.
 func FitsRequestLine(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f })
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Wildcards yields the wildcards that cover a host or wildcard, the most specific first. For "a.b-c.d" they are
-// "*.b-c.d", "*-c.d", "*.d" and "*". The argument itself is not yielded.
+// "*.b-c.d", "*-c.d", "*.d" and "*". The argument itself is not yielded. For "" it yields "*".
 func Wildcards(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := 1; i < len(host); i++ {
@@ -34,8 +34,9 @@ func Covers(wildcard, host string) bool {
 }
 
 // ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. Only VirtualServices of the resulting namespace may
-// bind to the host; empty: all may. own is the Gateway's namespace, which "." stands for. name is in lower case
-// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The text is not validated.
+// bind to the host; empty: those of all namespaces may. own is the namespace of the Gateway, which "." stands for. Both
+// results are in lower case, except own (https://istio.io/latest/docs/reference/config/networking/gateway/#Server,
+// hosts). The text is not validated.
 func ServerHost(text, own string) (namespace, name string) {
 	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
 	switch {
@@ -60,8 +61,8 @@ func NamesServer(p Protocol) bool {
 	}
 }
 
-// HostsOf lists the hosts that a record defines or selects; nil for kinds without hosts. Snapshots find the record by
-// each of these hosts (mirror.Snapshot.ByHost). Callers must not change the list.
+// HostsOf lists the hosts that a record defines or selects; nil for nil and for kinds without hosts. Snapshots find the
+// record by each of these hosts (mirror.Snapshot.ByHost). Callers must not change the list.
 func HostsOf(r Record) []string {
 	switch t := r.(type) {
 	case *Service:

@@ -8,15 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Labels are half of the memory of a decoded endpoint (some 450 bytes of 900), and most sets of labels occur several
-// times: in each endpoint of a Deployment, and in the Workload of each of its Pods. So Decode gives equal labels one
-// map.
+// Labels are half of the memory of a decoded endpoint (some 450 bytes of 900). Most sets of labels occur several times:
+// in each endpoint of a Deployment, and in the Workload of each of its Pods. So Decode gives equal labels one map.
 
 // labelsKept bounds the number of maps in each generation of the shared labels.
 const labelsKept = 8192
 
 // sharedLabels contains the maps of labels that were decoded lately, in two generations. When the younger generation is
-// full, it replaces the elder.
+// full, it replaces the elder one.
 type sharedLabels struct {
 	seed maphash.Seed
 
@@ -47,7 +46,7 @@ func (s *sharedLabels) share(body proto.Message) {
 	}
 }
 
-// same returns the shared map that equals labels. Of two different sets with one hash only the first is shared.
+// same returns the shared map that equals labels. If two different sets have one hash, only the first is shared.
 func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return labels

@@ -8,17 +8,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrUnknownKind is matched (errors.Is) by the error of ParsePath for a kind that this build does not know. A newer
-// build has written such a record.
+// ErrUnknownKind is matched (errors.Is) by the error of ParsePath for a kind that this build does not know. Usually a
+// newer build has written such a record.
 var ErrUnknownKind = errors.New("unknown kind")
 
-// Mark states for a kind how older builds, which do not know the kind, must treat its records.
+// Mark states how builds that do not know a kind must treat its records.
 type Mark uint8
 
-// The marks.
+// The marks. "The build" is one that does not know the kind.
 const (
 	Unmarked  Mark = iota // invalid: no kind has this mark
-	Skippable             // the build ignores the record: its feature does not work, as before the record existed
+	Skippable             // the build ignores the record, so the feature of the record does not work
 	Closing               // the build refuses further streams of the covered proxies, because the record may forbid traffic
 )
 
@@ -60,7 +60,7 @@ func writesMark(kind Kind) bool {
 type Unknown struct {
 	Path      string // key in etcd, below records/
 	Namespace string // empty: the record is of the whole mesh
-	Closing   bool   // the mark of the kind is Closing; false: Skippable
+	Closing   bool   // the mark of the kind is Closing, or cannot be read; false: Skippable
 }
 
 // ReadUnknown reads the namespace and the mark of a record for whose path ParsePath returned ErrUnknownKind. raw is its
@@ -77,13 +77,14 @@ func ReadUnknown(path string, raw []byte) Unknown {
 	return u
 }
 
-// Covers reports whether u forbids further streams of the proxies of a namespace. root is the mesh's root namespace.
-// For a record that is not closing it returns false.
+// Covers reports whether u forbids further streams of the proxies of a namespace. root is the root namespace of the
+// mesh. For a record that is not closing it returns false. A closing record without a namespace, or in root, covers
+// every namespace.
 func (u Unknown) Covers(namespace, root string) bool {
 	return u.Closing && (u.Namespace == namespace || u.Namespace == root || u.Namespace == "")
 }
 
-// String returns the record and its effect, for messages.
+// String returns the path of the record and its effect, for messages.
 func (u Unknown) String() string {
 	follows := "it is skipped"
 	switch {

@@ -14,7 +14,8 @@ import (
 // MeshKey is the key of the only Mesh record.
 var MeshKey = Key{Kind: KindMesh, Name: "mesh"}
 
-// MeshGatewaysKey is the key of the NetworkGateways record with the gateways that meshNetworks states by address.
+// MeshGatewaysKey is the key of the NetworkGateways record with the gateways that the meshNetworks configuration states
+// by address.
 var MeshGatewaysKey = Key{Kind: KindNetworkGateways, Name: "meshNetworks"}
 
 // MeshDefaults returns a MeshConfig with the default of each field whose default is not the zero value
@@ -43,8 +44,8 @@ func MeshDefaults() *meshv1.MeshConfig {
 	}
 }
 
-// DefaultMesh returns the Mesh record of a mesh without configuration, with MeshDefaults. It is always the same
-// pointer, and must not be modified. Safe for concurrent use.
+// DefaultMesh returns the Mesh record of a mesh without configuration, with MeshDefaults. It always returns the same
+// pointer. The record must not be modified. DefaultMesh is safe for concurrent use.
 var DefaultMesh = sync.OnceValue(func() *Mesh {
 	record, err := New(MeshKey, 0, MeshDefaults())
 	if err != nil {

@@ -26,22 +26,22 @@ type Kind uint8
 
 // The kinds of record. Kubernetes Nodes are not stored: the normaliser adds their data to Endpoints and Workloads.
 const (
-	KindInvalid      Kind = iota // the zero value; not a kind
-	KindMesh                     // MeshConfig; one per mesh, namespace "" and name "mesh"
-	KindService                  // Kubernetes Service
-	KindServiceEntry             // Istio ServiceEntry, as a Service
-	KindEndpoints                // one EndpointSlice, or the inline endpoints of one ServiceEntry
-	KindVirtualService
-	KindDestinationRule
-	KindSidecar
-	KindEnvoyFilter
-	KindPeerAuthentication
-	KindAuthorizationPolicy
-	KindRequestAuthentication
-	KindSecret       // Kubernetes Secret with TLS material, whose private key is encrypted
-	KindGateway      // Istio Gateway; its servers are listeners of the routers that it selects
-	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
-	KindWorkload     // Kubernetes Pod or Istio WorkloadEntry; selectors select it
+	KindInvalid               Kind = iota // the zero value; not a kind
+	KindMesh                              // MeshConfig; one per mesh, namespace "" and name "mesh"
+	KindService                           // Kubernetes Service
+	KindServiceEntry                      // Istio ServiceEntry, as a Service
+	KindEndpoints                         // one EndpointSlice, or the inline endpoints of one ServiceEntry
+	KindVirtualService                    // Istio VirtualService
+	KindDestinationRule                   // Istio DestinationRule
+	KindSidecar                           // Istio Sidecar
+	KindEnvoyFilter                       // Istio EnvoyFilter
+	KindPeerAuthentication                // Istio PeerAuthentication
+	KindAuthorizationPolicy               // Istio AuthorizationPolicy
+	KindRequestAuthentication             // Istio RequestAuthentication
+	KindSecret                            // Kubernetes Secret with TLS material or registry credentials; private parts are encrypted
+	KindGateway                           // Istio Gateway; its servers are listeners of the routers that it selects
+	KindSecretReader                      // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
+	KindWorkload                          // Kubernetes Pod or Istio WorkloadEntry; selectors select it
 	// KindServiceAccount is a Kubernetes ServiceAccount. Tokens are compared with it, and no plan reads it.
 	KindServiceAccount
 	// KindWorkloadGroup is an Istio WorkloadGroup. It states the service account of a machine, and no plan reads it.
@@ -71,14 +71,14 @@ const (
 	GroupExtensions = "extensions.istio.io"
 )
 
-// Defined reports whether the kinds of a group are defined by CustomResourceDefinitions, as Istio's are.
-// It is false for Kubernetes' own groups.
+// Defined reports whether the kinds of a group are defined by CustomResourceDefinitions, as Istio's are. It is false
+// only for the core group, GroupDiscovery and GroupRBAC. Other groups of Kubernetes itself must not be passed.
 func Defined(group string) bool {
 	return group != "" && group != GroupDiscovery && group != GroupRBAC
 }
 
-// kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API)
-// have different stored names: that of the kind added later is kind.group, as kubectl writes it.
+// kinds has a row for each Kind. Istio and the Gateway API both have a Kubernetes kind Gateway. If two kinds have one
+// Kubernetes kind, the name of the kind added later is kind.group, as kubectl writes it.
 var kinds = [NumKinds]struct {
 	name   string // as stored
 	group  string // of the objects from which most records of the kind are made
@@ -130,7 +130,7 @@ func (k Kind) Object() (group, kind string) {
 }
 
 // FollowsWorkloads reports whether records of the kind change whenever workloads do, without an edit of configuration.
-// Such changes are frequent. They are not debounced and not counted against a tenant.
+// Such changes are frequent.
 func (k Kind) FollowsWorkloads() bool { return k == KindEndpoints || k == KindWorkload }
 
 // Kinds lists every kind of record, in the order of their numbers, without KindInvalid. The caller owns the slice.
@@ -161,8 +161,8 @@ type Key struct {
 	Origin    origin.Origin // cluster and source of the objects from which the record is made
 }
 
-// String returns the key as users read it: "Kind namespace/name", or "Kind name" without a namespace, and the cluster
-// if it is not the config cluster. The key of the mesh configuration is "MeshConfig".
+// String returns the key as users read it: "Kind namespace/name", or "Kind name" without a namespace. For a cluster
+// other than the config cluster, " in cluster NAME" follows. The key of the mesh configuration is "MeshConfig".
 func (k Key) String() string {
 	switch {
 	case k.Kind == KindMesh:
@@ -197,7 +197,7 @@ func (k Key) Check() error {
 }
 
 // ParsePath returns the key with a path, as the inverse of Path. It fails if the path does not have five parts, the
-// name is empty, or there is a NUL. If only the kind is unknown, the error matches ErrUnknownKind.
+// name is empty, there is a NUL, or the kind is unknown. Only the error for an unknown kind matches ErrUnknownKind.
 func ParsePath(path string) (Key, error) {
 	parts := strings.Split(path, "/")
 	if len(parts) != pathParts || parts[pathParts-1] == "" || strings.Contains(path, "\x00") {

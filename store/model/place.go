@@ -13,11 +13,12 @@ const (
 )
 
 // localityKeys are the labels of a whole locality. Kubernetes allows no slash in label values, so dots separate the
-// parts there; a value with slashes is used unchanged. The first label that is present counts (istio:
+// parts in labels. A value with slashes is used unchanged. The first label that is present counts (istio:
 // pkg/model/proxy.go, GetLocalityLabel).
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
-// StatedLocality returns the locality "region/zone/sub-zone" that one label of a proxy or a workload states. It is
+// StatedLocality returns the locality "region/zone/sub-zone" that the label topology.istio.io/locality, or else
+// istio-locality, of a proxy or workload states. Without slashes in the label, its dots become slashes. The result is
 // empty without such a label. Labels of single parts (RegionLabel and so on) are not read.
 func StatedLocality(labels map[string]string) string {
 	for _, key := range localityKeys {
@@ -34,6 +35,7 @@ func StatedLocality(labels map[string]string) string {
 var localityLabels = [...]string{RegionLabel, ZoneLabel, SubzoneLabel}
 
 // LocalityParts splits a locality "region/zone/sub-zone" into region, zone and sub-zone. Missing parts are empty.
+// Further slashes belong to the sub-zone.
 func LocalityParts(locality string) (parts [3]string) {
 	copy(parts[:], strings.SplitN(locality, "/", 3))
 	return parts

@@ -9,7 +9,7 @@ import (
 )
 
 // Policy is the record of a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its Istio message is
-// decoded once, when the record is made (New, Decode). Immutable.
+// decoded once, when the record is made (New, Decode). A Policy is immutable.
 type Policy struct {
 	Of[*PolicySpec]
 	peer           *securityv1.PeerAuthentication    // of a PeerAuthentication; nil if it does not decode
@@ -31,7 +31,7 @@ func newPolicy(head Head, spec *PolicySpec) *Policy {
 	return p
 }
 
-// MTLS is a mode of PeerAuthentication: the connections that a workload accepts
+// MTLS is a mode of PeerAuthentication. It states which connections a workload accepts
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/#PeerAuthentication-MutualTLS-Mode).
 type MTLS uint8
 
@@ -45,8 +45,7 @@ const (
 
 // PeerModes returns the modes that a PeerAuthentication states: the mode for all ports, and the modes for single ports
 // of the workload. ports lacks unset modes, is nil if no port has a mode, and belongs to the caller. For nil, a record
-// of another kind, or a message that does not decode, the results are MTLSUnset and nil. The workloads of a record that
-// does not decode are closed elsewhere.
+// of another kind, or a message that does not decode, the results are MTLSUnset and nil.
 func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
 	if p == nil || p.peer == nil {
 		return MTLSUnset, nil
@@ -92,9 +91,9 @@ func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	return p.authentication
 }
 
-// ClaimPath parses the key request.auth.claims[a][b] of a condition, which means the claim b inside of the claim a, to
-// the path a, b. If the text between the outer brackets has another form, it is one name, which may contain brackets.
-// For other keys it returns nil and false.
+// ClaimPath parses the key request.auth.claims[a][b] of a condition. The key means the claim b inside of the claim a,
+// and the path is a, b. If the text between the outer brackets has another form, the path is this text alone, which may
+// contain brackets. For other keys, and for an empty text, ClaimPath returns nil and false.
 func ClaimPath(key string) (path []string, ok bool) {
 	rest, is := strings.CutPrefix(key, "request.auth.claims[")
 	rest, closed := strings.CutSuffix(rest, "]")
@@ -109,8 +108,9 @@ func ClaimPath(key string) (path []string, ok bool) {
 }
 
 // ConditionHeader parses the keys request.headers[name] and request.experimental.inline.headers[name] of a condition.
-// The name may be that of a pseudo header (:authority). inline is true for the second key: a condition's value is then
-// compared with each of the values that commas separate in the header. For other keys it returns "", false and false.
+// The name keeps its case, and may be that of a pseudo header (:authority). inline is true for the second key. A value
+// of such a condition is compared with each of the values that commas separate in the header. For other keys and
+// malformed names it returns "", false and false.
 func ConditionHeader(key string) (name string, inline, ok bool) {
 	rest, ok := strings.CutPrefix(key, "request.headers[")
 	if !ok {
@@ -124,9 +124,9 @@ func ConditionHeader(key string) (name string, inline, ok bool) {
 	return name, inline, true
 }
 
-// IsPathTemplate reports whether a path of an AuthorizationPolicy is a template: {*} matches one segment, {**} any
-// number of segments. A path with other braces is literal, as in Istio (ContainsPathTemplate in its
-// pkg/config/security).
+// IsPathTemplate reports whether a path of an AuthorizationPolicy is a template. In a template, {*} matches one
+// segment, and {**} any number of segments. A path without {*} and {**} is literal, as in Istio (ContainsPathTemplate
+// in its pkg/config/security).
 func IsPathTemplate(path string) bool {
 	return strings.Contains(path, "{*}") || strings.Contains(path, "{**}")
 }
@@ -134,9 +134,9 @@ func IsPathTemplate(path string) bool {
 // claimHeader is the prefix of header names in matches of VirtualServices that stand for claims of the request's token.
 const claimHeader = "@request.auth.claims"
 
-// RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim:
-// @request.auth.claims.a.b or @request.auth.claims[a][b], the claim b inside of the claim a
-// (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports whether the header has the
+// RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim. The names
+// @request.auth.claims.a.b and @request.auth.claims[a][b] mean the claim b inside of the claim a, and their path is a,
+// b (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports whether the header has the
 // prefix of such names, in upper or lower case. If named is true and path is nil, the name is malformed.
 func RoutedClaim(header string) (path []string, named bool) {
 	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
@@ -164,8 +164,9 @@ func (k Kind) IsPolicy() bool {
 // revoked. Users cannot create an object of this name, because Kubernetes names contain no colon.
 const DeniedName = "navarch:denied-identities"
 
-// DeniedIdentities returns all source principals of a policy as SPIFFE IDs, in order; nil without principals. It is for
-// the policy with DeniedName, and does not read the action. p must not be nil.
+// DeniedIdentities returns all source principals of a policy as SPIFFE IDs, in order. The result is nil without
+// principals, and for a policy that is not an AuthorizationPolicy or does not decode. DeniedIdentities is for the
+// policy with DeniedName, and does not read the action. p must not be nil.
 func DeniedIdentities(p *Policy) (out []string) {
 	for _, rule := range p.authorization.GetRules() {
 		for _, from := range rule.GetFrom() {

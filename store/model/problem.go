@@ -9,15 +9,16 @@ import (
 )
 
 // Problem is one fault of a record, found by a package that uses the record. It is comparable. It is also an error, so
-// that builders can return it; texts are never parsed back into a Problem.
+// that builders can return it.
 type Problem struct {
 	Key      Key              // the record with the fault
 	Field    string           // path in the object as users write it; empty: the whole object
 	Code     problem.Code     // kind of the fault
 	Analyzer problem.Analyzer // the corresponding analyzer code of istioctl; empty: there is no such code
-	Severity problem.Severity
-	Message  string // without the object and the field; names no objects that the record's namespace may not see
-	// Whole is the message with the names of all objects, for readers who see everything; empty: Message (Messages).
+	Severity problem.Severity // effect on the object
+	Message  string           // without the object and the field; names no objects that the record's namespace may not see
+	// Whole is the message with the names of all objects, for readers who see everything (Messages). If it is empty,
+	// Message has all names.
 	Whole string
 }
 
@@ -42,9 +43,9 @@ func (p Problem) Compare(o Problem) int {
 		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer), cmp.Compare(p.Whole, o.Whole))
 }
 
-// Fault returns a Problem of severity Error for an error at a field of a record. The error's own path of fields
-// (problem.At) is appended to field. If err is or wraps a Problem, that Problem is returned unchanged. err must not be
-// nil.
+// Fault returns a Problem of severity Error for an error at a field of a record, without an Analyzer. The error's own
+// path of fields (problem.At) is appended to field. If err is or wraps a Problem, that Problem is returned unchanged.
+// err must not be nil.
 func Fault(key Key, code problem.Code, field string, err error) error {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p
@@ -53,8 +54,8 @@ func Fault(key Key, code problem.Code, field string, err error) error {
 	return Problem{Key: key, Field: path, Code: code, Severity: problem.Error, Message: message}
 }
 
-// ProblemOf returns the Problem that err is or wraps. For any other error it returns a Problem of the record `blame`,
-// with the field spec, the code Invalid and the severity Error. err must not be nil.
+// ProblemOf returns the Problem that err is or wraps. For any other error it returns a Problem of the record with the
+// key blame, with the field spec, the code Invalid and the severity Error. err must not be nil.
 func ProblemOf(err error, blame Key) Problem {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p

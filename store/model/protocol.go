@@ -3,7 +3,8 @@ package model
 import "strings"
 
 // ParseProtocol parses the protocol of a port of a Sidecar or Gateway, in upper or lower case. The empty text is
-// PROTOCOL_AUTO. For an unknown protocol it returns PROTOCOL_AUTO and false. Source:
+// PROTOCOL_AUTO. HTTP_PROXY is PROTOCOL_HTTP, and REDIS and MYSQL are PROTOCOL_TCP. For any other protocol, such as
+// UDP, it returns PROTOCOL_AUTO and false. Source:
 // https://istio.io/latest/docs/reference/config/networking/gateway/#Port.
 func ParseProtocol(name string) (Protocol, bool) {
 	switch strings.ToUpper(name) {

@@ -20,13 +20,14 @@ import (
 // except 0.
 const Schema = 1
 
-// Hash is the first 128 bits of the SHA-256 of a record's canonical bytes. Equal hashes mean equal content.
+// Hash is the first 128 bits of the SHA-256 of a record's canonical bytes (Encode). Equal hashes mean equal content.
+// The key is not part of the content.
 type Hash [16]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// HashOf returns the hash of canonical bytes, which Encode returns.
+// HashOf returns the hash of the canonical bytes of a record (Encode).
 func HashOf(b []byte) Hash {
 	sum := sha256.Sum256(b)
 	return Hash(sum[:16])
@@ -35,16 +36,17 @@ func HashOf(b []byte) Hash {
 // Head is the common part of all records. Records are immutable once New or Decode has returned them.
 type Head struct {
 	Key     Key
-	Hash    Hash  // of the canonical bytes, which do not contain the key
+	Hash    Hash  // of the stored bytes, which do not contain the key
 	Created int64 // creation of the object, in Unix seconds; 0: unknown
 }
 
-// Meta implements Record: it returns h itself.
+// Meta implements Record. It returns h itself.
 func (h *Head) Meta() *Head { return h }
 
-// Older compares records by precedence: creation time, then name, then namespace. This is Istio's rule for conflicts
-// (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin follow. The result is negative if h takes
-// precedence over o.
+// Older compares records by precedence: creation time, then name, then namespace. This order is Istio's rule for
+// conflicts (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin follow. An unknown creation time
+// counts as the oldest. The result is negative if h takes precedence over o, positive in the opposite case, and 0 for
+// equal keys and times.
 func (h *Head) Older(o *Head) int {
 	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name),
 		cmp.Compare(h.Key.Namespace, o.Key.Namespace), h.Key.Compare(o.Key))
@@ -56,14 +58,15 @@ type Record interface {
 	Body() proto.Message // the content; immutable
 }
 
-// Of is a record with a body of one type. The mirror, which holds the records of a replica, keeps one pointer for equal
-// content. So callers may compare pointers instead of contents, and a struct of pointers can be a cache key.
+// Of is a record with a body of one type. A record keeps its pointer in the mirror, which has all records of a replica,
+// while its content stays equal. So callers may compare pointers instead of contents, and a struct of pointers can be a
+// cache key.
 type Of[Spec proto.Message] struct {
 	Head
 	Spec Spec // immutable: shared by all goroutines
 }
 
-// Body implements Record: it returns Spec.
+// Body implements Record. It returns Spec.
 func (o *Of[Spec]) Body() proto.Message { return o.Spec }
 
 // The typed records.
@@ -87,7 +90,8 @@ type (
 	ProxyConfig      = Of[*proxyconfigv1.ProxyConfig]
 )
 
-// Patch is one entry of an EnvoyFilter's configPatches. It is comparable, so that cache keys can contain it.
+// Patch identifies one entry of the configPatches of an EnvoyFilter. It is comparable, so that cache keys can contain
+// it.
 type Patch struct {
 	Filter *EnvoyFilter
 	Index  int // in Filter.Spec.ConfigPatches
@@ -104,8 +108,8 @@ type Member struct {
 	Port     uint32    // 0 for a Unix socket
 }
 
-// SameEndpoint reports whether two endpoints, which must not be nil, have equal fields. Its result is that of
-// proto.Equal, in a tenth of the time.
+// SameEndpoint reports whether two endpoints, which must not be nil, are equal in all fields that this build knows. It
+// needs a tenth of the time of proto.Equal.
 func SameEndpoint(a, b *Endpoint) bool {
 	return a.GetAddress() == b.GetAddress() && a.GetHealth() == b.GetHealth() && a.GetNamespace() == b.GetNamespace() &&
 		a.GetServiceAccount() == b.GetServiceAccount() &&
@@ -115,16 +119,17 @@ func SameEndpoint(a, b *Endpoint) bool {
 		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetPorts(), b.GetPorts())
 }
 
-// ServiceEntryPrefix is the prefix of the names of Endpoints records whose endpoints a ServiceEntry states itself. The
-// ServiceEntry's name follows, then a colon and a further part. No Kubernetes name has a colon, so no EndpointSlice has
-// such a name.
+// ServiceEntryPrefix is the prefix of the names of Endpoints records that are made from a ServiceEntry alone. The name
+// of the ServiceEntry follows. If the ServiceEntry has several such records, a colon and a further part follow. No
+// Kubernetes name has a colon, so no EndpointSlice has such a name.
 const ServiceEntryPrefix = "serviceentry:"
 
 // ConfigMapPrefix is the prefix of the names of Secret records that are ConfigMaps with certificates of authorities.
+// The name of the ConfigMap follows.
 const ConfigMapPrefix = "configmap:"
 
-// WorkloadEntryPrefix is the prefix of the names of Workload records that are WorkloadEntries. No Kubernetes name has a
-// colon, so no Pod has such a name.
+// WorkloadEntryPrefix is the prefix of the names of Workload records that are WorkloadEntries. The name of the
+// WorkloadEntry follows. No Kubernetes name has a colon, so no Pod has such a name.
 const WorkloadEntryPrefix = "workloadentry:"
 
 // FromEntry reports whether the workload is a WorkloadEntry, not a Pod.
@@ -143,8 +148,10 @@ func New(key Key, created int64, body proto.Message) (Record, error) {
 	return record, err
 }
 
-// Encode returns the canonical bytes of a record, which etcd stores and from which Head.Hash is computed. They do not
-// contain the key. For a record of New or Decode, an error means that a string is not UTF-8.
+// Encode returns the canonical bytes of a record, as etcd stores them. They do not contain the key. For a record of
+// New, Head.Hash is their hash. The bytes that another build wrote for a record may differ. Errors: the key is invalid,
+// the body does not belong to its kind, or a string is not UTF-8. None of them occurs for a record of New, or of Decode
+// with a valid key.
 func Encode(r Record) ([]byte, error) {
 	b, _, err := encode(r.Meta().Key, r.Meta().Created, r.Body())
 	return b, err
@@ -185,9 +192,9 @@ func CheckSchema(schema uint32) error {
 	return nil
 }
 
-// Decode decodes the canonical bytes of the record with a key. The key itself is not checked, and b is not retained.
-// Errors: the bytes are invalid, the body does not belong to the key's kind, or the schema is too old or too new
-// (ErrNewer). Callers that have an older value of the record keep that value. Safe for concurrent use.
+// Decode decodes the stored bytes of the record with a key. Head.Hash of the result is the hash of b. The key itself is
+// not checked, and b is not retained. Errors: the bytes are invalid, the body is missing or does not belong to the kind
+// of the key, or the schema is too old or too new (ErrNewer). Decode is safe for concurrent use.
 func Decode(key Key, b []byte) (Record, error) {
 	wire := &RecordValue{}
 	if err := proto.Unmarshal(b, wire); err != nil {

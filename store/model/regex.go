@@ -13,7 +13,7 @@ import (
 // re2.max_program_size.error_level to this number, so Envoy refuses a whole route configuration with a larger program.
 const MostOfRegex = 32768
 
-// CheckRegex returns an error if Envoy, whose RE2 is narrower than Go's regexp, would refuse a regular expression.
+// CheckRegex returns an error if Envoy would refuse a regular expression. Envoy's RE2 accepts less than Go's regexp.
 // Errors: the pattern does not parse, names a character class that RE2 does not know, or has a program of more than
 // MostOfRegex instructions. The size is estimated rather too large, so a pattern near the bound may be refused
 // needlessly.

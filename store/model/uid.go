@@ -6,8 +6,8 @@ import (
 )
 
 // UID returns the form in which records keep the uid of a Kubernetes object. For a UUID in lower case with dashes,
-// which all API servers use, it is the 16 bytes of the UUID. For any other text it is the text itself. The caller owns
-// the result.
+// which all API servers use, the form is the 16 bytes of the UUID. For any other text, the form is the bytes of the
+// text. The caller owns the result.
 func UID(text string) []byte {
 	if len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' {
 		if raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", "")); err == nil && len(raw) == 16 && strings.ToLower(text) == text {

@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// names reports annotations and labels without effect (store/normal/fields).
+// names reports annotations and labels without effect (store/normal/fields), and problems of the annotation
+// proxy.istio.io/config.
 func (r *report) names(obj *object.Object) {
 	if len(obj.Annotations)+len(obj.Labels) == 0 {
 		return
@@ -50,8 +51,8 @@ const proxyConfig = "proxy.istio.io/config"
 // Injection has the same limit.
 const maxProxyConfig = 8192
 
-// proxyConfig reports fields of a ProxyConfig, as YAML, that are invalid or have no effect. All reports are warnings:
-// an existing Pod stays valid, and injection refuses a new one with an invalid ProxyConfig.
+// proxyConfig reports fields of a ProxyConfig, as YAML, that are invalid or have no effect. All reports are warnings,
+// because an existing Pod stays valid. Injection refuses a new Pod with an invalid ProxyConfig.
 func (r *report) proxyConfig(at, text string) {
 	var err error
 	if strings.Contains(text, "*") { // a few lines with aliases can expand to millions of values
@@ -75,16 +76,19 @@ func (r *report) proxyConfig(at, text string) {
 	}
 }
 
-// OfPod returns warnings about annotations and labels of a Pod that Istio does not define, or that this version does
-// not support. It also warns of fields without effect in the ProxyConfig of the annotation proxy.istio.io/config. Both
-// maps may be nil. The result is nil without warnings.
+// OfPod returns warnings about the annotations and labels of a Pod. It warns of annotations and labels that this
+// version does not support. It also warns of annotations of Istio's domains that Istio does not define, or that Istio
+// reads only of other kinds of objects. Further warnings are about invalid fields, and fields without effect, in the
+// ProxyConfig of the annotation proxy.istio.io/config. Both maps may be nil. The result has at most 50 warnings, and is
+// nil without warnings.
 func OfPod(annotations, labels map[string]string) []object.Problem {
 	r := &report{id: object.ID{Kind: "Pod"}}
 	r.names(&object.Object{ID: r.id, Annotations: annotations, Labels: labels})
 	return r.problems
 }
 
-// istioName reports whether an annotation's name is in a domain of Istio, except that of Istio's operator.
+// istioName reports whether the name of an annotation is in a domain of Istio. The domain of Istio's operator does not
+// count.
 func istioName(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")

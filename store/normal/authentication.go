@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// requestAuthenticationRecords returns the record of a RequestAuthentication. The rules in the record contain the key
-// sets of their jwksUri or issuer, which the leader fetches (store/jwks). While a key set is missing, proxies refuse
-// the tokens of its rule.
+// requestAuthenticationRecords returns the record of a RequestAuthentication. Each rule in the record contains its
+// inline key set, or the key set of its jwksUri or issuer, which the leader fetches (store/jwks). While a key set is
+// missing, proxies refuse the tokens of its rule.
 func requestAuthenticationRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.RequestAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -40,7 +40,7 @@ func requestAuthenticationRecords(n *Normalizer, r *report, obj *object.Object, 
 	return r.policyRecord(model.KindRequestAuthentication, obj, spec, p)
 }
 
-// jwtRule validates one rule. It reports errors for values that Istio's webhook or Envoy refuses.
+// jwtRule validates one rule. It reports values that Istio's webhook or Envoy refuses.
 func (r *report) jwtRule(at string, rule *securityv1.JWTRule) {
 	if rule.GetIssuer() == "" && rule.GetJwksUri() == "" {
 		r.requiredf(at+".issuer", "or jwksUri: one of them is needed")
@@ -88,7 +88,8 @@ func (r *report) headerName(at, name string) {
 	}
 }
 
-// keyURL returns the reason why the URI of a key set, or the issuer, cannot be requested; empty: it can be requested.
+// keyURL returns the reason why the URI of a key set, or the issuer, cannot be requested. It returns "" for a valid
+// URI.
 func keyURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -111,8 +112,8 @@ func (n *Normalizer) ofCluster(source KeySource) bool {
 		strings.HasSuffix(strings.TrimSuffix(u.Hostname(), "."), ".svc."+n.Domain))
 }
 
-// KeySourceOf returns the location of a rule's key set: its jwksUri, else its issuer, with the timeout if stated.
-// Inline keys of the rule are ignored. The result for a nil rule is zero.
+// KeySourceOf returns the location of a rule's key set: its jwksUri, else its issuer. The timeout is that of the rule,
+// or 0 if the rule states no timeout. Inline keys of the rule are ignored. The result for a nil rule is zero.
 func KeySourceOf(rule *securityv1.JWTRule) (s KeySource) {
 	if s.URI = rule.GetJwksUri(); s.URI == "" {
 		s.Issuer = rule.GetIssuer()
@@ -123,8 +124,9 @@ func KeySourceOf(rule *securityv1.JWTRule) (s KeySource) {
 	return s
 }
 
-// fetched returns the key set that the leader fetched for a rule without inline keys. The result is empty, and a
-// warning states the reason, if no key set was fetched yet, or if neither URI nor issuer can be requested.
+// fetched returns the key set that the leader fetched for a rule without inline keys. The result is empty if no key set
+// was fetched yet, or if neither URI nor issuer can be requested. A warning then states the reason. There is also a
+// warning if the key set cannot be fetched again.
 func (n *Normalizer) fetched(r *report, at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
 	source, field := KeySourceOf(rule), at+".jwksUri"
 	if source.URI == "" {

@@ -137,7 +137,7 @@ func (r *report) deny(rules []*securityv1.Rule) {
 }
 
 // custom refuses fields that Istio refuses together with action CUSTOM. In existing objects this version enforces these
-// fields, except conditions on tokens: tokens are verified after the provider's decision (see unenforced).
+// fields, except conditions on tokens (see unenforced). Tokens are verified only after the provider's decision.
 func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	const not = "is not taken by Istio with action CUSTOM"
 	if len(p.Rules) == 0 {
@@ -166,13 +166,13 @@ func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth.") }
 
 // whenPrefixes has the prefixes of keys of `when` that Istio accepts in addition to whenKeys. whenMap matches the keys
-// that name an entry of a map.
+// with the name of a map and, in brackets, the name of an entry.
 var (
 	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
 	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
-// schemes warns of identities that are written as SPIFFE IDs, since policies compare only the part after spiffe://.
+// schemes warns of identities that are written as SPIFFE IDs, because policies compare only the part after spiffe://.
 func (r *report) schemes(at string, all []list) {
 	const scheme = "spiffe://"
 	for _, of := range all {
@@ -242,8 +242,8 @@ func (r *report) each(at string, values []string, check func(string) string) {
 	}
 }
 
-// paths refuses path templates that Envoy refuses. Other braces are refused as by Istio's webhook; where such an object
-// exists, they match literally.
+// paths reports an error for path templates that Envoy refuses. It refuses other braces like Istio's webhook. In an
+// existing object such braces match literally.
 func (r *report) paths(at string, values []string) {
 	r.each(at, values, pathTemplate)
 	for i, v := range values {
@@ -253,7 +253,7 @@ func (r *report) paths(at string, values []string) {
 	}
 }
 
-// ipBlock returns the reason why a text is neither an IP address nor a CIDR; empty if it is valid.
+// ipBlock returns the reason why a text is neither an IP address nor a CIDR. It returns "" for a valid text.
 func ipBlock(v string) string {
 	if _, err := netip.ParsePrefix(v); err == nil {
 		return ""
@@ -264,7 +264,7 @@ func ipBlock(v string) string {
 	return "want an IP address or a CIDR"
 }
 
-// portNumber returns the reason why a text is not a port; empty if it is valid.
+// portNumber returns the reason why a text is not a port. It returns "" for a valid port.
 func portNumber(v string) string {
 	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // Istio and Envoy accept port 0, which no connection has
 		return "want a port, 0 to 65535"
@@ -272,9 +272,10 @@ func portNumber(v string) string {
 	return ""
 }
 
-// pathTemplate returns the reason why a path template is invalid; empty if it is valid, or if the path has no template.
-// {*} stands for one segment. {**} stands for any number of segments, and must be the last operator. Both must be whole
-// segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
+// pathTemplate returns the reason why a path template is invalid. It returns "" for a valid template, and for a path
+// without a template. {*} stands for one segment. {**} stands for any number of segments, and must be the last
+// operator. Both must be whole segments
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func pathTemplate(v string) string {
 	if !model.IsPathTemplate(v) {
 		return ""
@@ -303,7 +304,7 @@ var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 // tokenLater is the reason for which conditions on tokens cannot be enforced with action CUSTOM.
 const tokenLater = "tokens are verified after a provider was asked"
 
-// unenforced returns the path of the first field that this version cannot enforce, with the reason; both are empty if
+// unenforced returns the path of the first field that this version cannot enforce, with the reason. Both are empty if
 // all fields can be enforced.
 func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM

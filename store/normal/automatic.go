@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Automatic addresses: each host of a ServiceEntry that states no address gets addresses, which appear in the status of
-// the object (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation).
-// Hosts need addresses by the rules of istiod (pilot/pkg/networking/serviceentry, pilot/pkg/controllers/ipallocate).
-// store/allocate assigns the addresses.
+// Automatic addresses are for hosts of ServiceEntries without addresses in the spec. They appear in the status of the
+// object (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation). The
+// rules of istiod decide which hosts need addresses (pilot/pkg/networking/serviceentry,
+// pilot/pkg/controllers/ipallocate). store/allocate assigns the addresses.
 
 // automaticLabel with value "false" excludes a ServiceEntry from automatic addresses.
 const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
@@ -30,8 +30,8 @@ func AutomaticID(namespace, name string) object.ID {
 		Name: name}
 }
 
-// AutomaticAtID returns an ID that represents the owner of an automatic address in the Refs (lookups) of an object. No
-// object has this ID. The address must not be IPv4-mapped.
+// AutomaticAtID returns the ID that stands for the owner of an automatic address in the Refs (lookups) of an object. No
+// object has this ID. The address must not be an IPv4-mapped IPv6 address.
 func AutomaticAtID(address netip.Addr) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }
@@ -42,7 +42,7 @@ type automaticObject struct {
 }
 
 // NewAutomatic returns the object with the automatic addresses of a ServiceEntry. hosts has the IP addresses by host,
-// IPv4 before IPv6; it is not kept and not validated. The error is that of encoding JSON.
+// IPv4 before IPv6. NewAutomatic copies and does not validate hosts. The error is that of encoding JSON.
 func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
 	raw, err := json.Marshal(automaticObject{hosts})
 	if err != nil {
@@ -51,7 +51,8 @@ func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Ob
 	return &object.Object{ID: AutomaticID(namespace, name), Version: "v1", JSON: raw, Location: "automatic addresses"}, nil
 }
 
-// ParseAutomatic returns the addresses by host of an object that NewAutomatic made; nil if its JSON cannot be decoded.
+// ParseAutomatic returns the addresses by host of an object that NewAutomatic made. The result is nil if the JSON
+// cannot be decoded, or if NewAutomatic got nil.
 func ParseAutomatic(obj *object.Object) map[string][]string {
 	var content automaticObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -62,13 +63,16 @@ func ParseAutomatic(obj *object.Object) map[string][]string {
 
 // EntryAddresses has the properties of a ServiceEntry on which automatic addresses depend.
 type EntryAddresses struct {
-	Hosts  []string                // hosts that need automatic addresses, lower case, sorted; may be nil
-	Given  map[string][]netip.Addr // addresses in the status of an object in Kubernetes, by host in Hosts, sorted
-	Stated []netip.Addr            // single IP addresses in the spec, which must not be assigned to other hosts
+	Hosts []string // hosts that need automatic addresses, lower case, sorted, each once; nil: no host
+	// Given has the addresses in the status of the object, by host in Hosts. It is nil if the object is not from
+	// Kubernetes, if its status cannot be decoded, or if Hosts is empty. Each host has at most 8 addresses, sorted,
+	// with IPv4-mapped addresses as IPv4.
+	Given  map[string][]netip.Addr
+	Stated []netip.Addr // IP addresses (not CIDRs) in the spec, in its order
 }
 
-// EntryAddressesOf returns the properties of a ServiceEntry. It returns false for an invalid object, whose previous
-// state remains in effect.
+// EntryAddressesOf returns the properties of a ServiceEntry. It returns false if the spec cannot be decoded, or if a
+// host or an address in the spec is invalid. It does not validate other fields.
 func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -89,7 +93,7 @@ func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	return c, true
 }
 
-// automaticHosts returns the hosts of a ServiceEntry that need automatic addresses, sorted.
+// automaticHosts returns the hosts of a ServiceEntry that need automatic addresses, sorted, each once.
 func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts []string) {
 	if len(entry.Addresses) > 0 || entry.Resolution == networkingv1.ServiceEntry_NONE ||
 		strings.EqualFold(obj.Labels[automaticLabel], "false") {
@@ -104,7 +108,7 @@ func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts
 }
 
 // givenAddresses returns the addresses in status.addresses of an object, by host, sorted. As in istiod, invalid
-// addresses and other hosts are omitted.
+// addresses and addresses of other hosts are omitted.
 func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr {
 	var whole struct {
 		Status struct {
@@ -132,7 +136,7 @@ func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr 
 	return given
 }
 
-// mostGiven is the largest number of addresses read from a status for one host; istiod writes two.
+// mostGiven is the largest number of addresses that are read from a status for one host. istiod writes two.
 const mostGiven = 8
 
 // automatic returns the automatic addresses of the hosts of a ServiceEntry, for its record.
@@ -156,7 +160,7 @@ func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv
 }
 
 // stated returns the addresses in the spec of a ServiceEntry, sorted. It omits and reports an address that is the
-// automatic address of another ServiceEntry, and a network within the ranges of automatic addresses.
+// automatic address of another ServiceEntry. It also omits and reports a network within a range of automatic addresses.
 func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []string) {
 	own := AutomaticID(obj.ID.Namespace, obj.ID.Name)
 	for i, text := range entry.Addresses {

@@ -12,7 +12,7 @@ import (
 // configuration reports whether an object configures the mesh, and is therefore read from the config cluster only
 // (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The ConfigMap of the mesh
 // configuration is such an object; other ConfigMaps are not. Workloads, and the permissions to read Secrets, are read
-// from every cluster. Workloads include Istio's kind WorkloadEntry (istio:
+// from every cluster. Istio's kind WorkloadEntry counts as a workload (istio:
 // pilot/pkg/serviceregistry/kube/controller/multicluster.go).
 func (n *Normalizer) configuration(id object.ID) bool {
 	_, read := kinds[kindKey{id.Group, id.Kind}]

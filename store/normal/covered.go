@@ -2,10 +2,10 @@ package normal
 
 import "strings"
 
-// hostIndex finds the hosts of a list that are equal to a name, or are wildcards that cover the name, without comparing
-// each host.
+// hostIndex finds the hosts of a list that are equal to a name, or are wildcards that cover the name. It does not
+// compare each host.
 type hostIndex struct {
-	first   map[string]int // index of the first occurrence of each host, by hostOf
+	first   map[string]int // index of the first occurrence of each host, by the result of hostOf
 	endings map[int]bool   // lengths of the wildcards in the list, without their star
 }
 
@@ -24,7 +24,7 @@ func indexHosts(hosts []string) hostIndex {
 	return x
 }
 
-// wildcards returns the indices of the wildcards that cover a name, except the name itself.
+// wildcards returns the indices of the wildcards that cover a name, in no order. The name itself does not count.
 func (x hostIndex) wildcards(name string) (all []int) {
 	name = hostOf(name)
 	rest := strings.TrimPrefix(name, "*")

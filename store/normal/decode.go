@@ -24,7 +24,7 @@ import (
 )
 
 // spec decodes the spec of an object into an Istio message. Unknown fields are ignored with a warning, as in istiod.
-// Any other mismatch is an error at its path. False: the message must not be used.
+// Any other mismatch is an error at its path. If spec returns false, the message must not be used.
 func (r *report) spec(obj *object.Object, into proto.Message) bool {
 	var whole struct {
 		Spec json.RawMessage `json:"spec"`
@@ -40,7 +40,7 @@ func (r *report) spec(obj *object.Object, into proto.Message) bool {
 }
 
 // message decodes JSON into a protobuf message. The paths of problems begin with path. Fields without effect are
-// warnings (store/normal/fields). False: the message must not be used.
+// warnings (store/normal/fields). If message returns false, the argument into must not be used.
 func (r *report) message(raw []byte, path string, into proto.Message) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -76,7 +76,7 @@ var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{
 func decodeMessage(err error) string { return protoPrefix.ReplaceAllString(err.Error(), "") }
 
 // walkMessage validates a JSON tree against a message type, and returns it with durations in the form of protojson. In
-// objects, as in Istio, durations have the form of time.ParseDuration.
+// objects, as in Istio, durations have the form of time.ParseDuration. Unknown fields are removed.
 func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescriptor) any {
 	switch md.FullName() {
 	case "google.protobuf.Duration":
@@ -135,13 +135,14 @@ var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true,
 // once lists the fields of one message that are set. Messages have few fields, so a list is faster than a map.
 type once []setField
 
-// setField is a field that is set. The fields of a oneof have one descriptor here, that of the oneof.
+// setField is a field that is set. All fields of a oneof have the descriptor of the oneof.
 type setField struct {
 	of   protoreflect.Descriptor
 	name string // in JSON
 }
 
-// beside adds a field, and returns the name of a conflicting field that is set already; empty: no conflict.
+// beside records a field, and returns the name of a conflicting field that is set already. It returns "" without a
+// conflict.
 func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	var of protoreflect.Descriptor = fd
 	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
@@ -267,7 +268,8 @@ var (
 	}
 )
 
-// has reports whether a text is a whole number within the bounds. JSON has several forms of one number: 5, 5.0, 5e0.
+// has reports whether a text is a whole number within the bounds. In JSON one number has several forms, such as 5, 5.0
+// and 5e0.
 func (b bounds) has(text string) bool {
 	n, err := strconv.ParseFloat(text, 64)
 	return err == nil && n == math.Trunc(n) && n >= b.least && n <= b.most && !strings.ContainsAny(text, "xX_+ ")
@@ -327,8 +329,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// kubernetes decodes a whole object into its Kubernetes type. Unknown fields are warnings. False: the object cannot be
-// decoded, and an error was reported.
+// kubernetes decodes a whole object into its Kubernetes type. Unknown fields are warnings. If the object cannot be
+// decoded, kubernetes reports an error and returns false.
 func (r *report) kubernetes(obj *object.Object, into any) bool {
 	strict, err := kjson.UnmarshalStrict(obj.JSON, into)
 	for _, s := range strict {

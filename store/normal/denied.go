@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// DeniedID is the ID of the object with the identities that the CA has revoked. Only the keyring emits this object: no
-// Kubernetes object can have the name, because the name contains a colon. It must not be modified.
+// DeniedID is the ID of the object with the identities that the CA has revoked. Only the keyring emits this object. No
+// Kubernetes object can have the name, because the name contains a colon. DeniedID must not be modified.
 var DeniedID = object.ID{Group: object.OwnGroup, Kind: "DeniedIdentities", Name: model.DeniedName}
 
 const deniedVersion = "v1"
@@ -22,8 +22,9 @@ type deniedObject struct {
 	Identities []string `json:"identities"` // SPIFFE IDs
 }
 
-// NewDenied returns the object DeniedID with a sorted copy of the given SPIFFE IDs. It does not validate the IDs:
-// normalisation reports invalid ones as an error of the object. The error is that of encoding JSON.
+// NewDenied returns the object DeniedID with a sorted copy of the given SPIFFE IDs. It neither validates the IDs nor
+// removes duplicates. Normalisation reports an invalid ID as an error of the object. The error of NewDenied is that of
+// encoding JSON.
 func NewDenied(identities []string) (*object.Object, error) {
 	content := deniedObject{slices.Sorted(slices.Values(identities))}
 	raw, err := json.Marshal(content)

@@ -172,8 +172,8 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 // largestTable is the largest Maglev table that Envoy accepts (MaglevLbConfig.table_size).
 const largestTable = 5000011
 
-// checkZones validates a zone-aware setting: failoverPriority must not name labels of zones and regions, which the
-// setting considers anyway
+// checkZones validates a zone-aware setting. failoverPriority must not name labels of zones and regions, because the
+// setting considers zones and regions anyway
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
 	checkFailover(r, at, s.GetFailover())
@@ -228,8 +228,8 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	checkFailover(r, at, s.Failover)
 }
 
-// overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities); empty if the
-// list is valid. A part must not be empty, "*" must be at the end, and no locality may cover another one.
+// overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities). It returns ""
+// for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one.
 func overlapping(localities []string) string {
 	for i, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {

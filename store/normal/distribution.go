@@ -12,15 +12,15 @@ import (
 // services of a Namespace (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
 const DistributionAnnotation = "networking.istio.io/traffic-distribution"
 
-// distributions are the values of spec.trafficDistribution and of the annotation, in lower case; they are
-// case-insensitive.
+// distributions has the preferences by the values of spec.trafficDistribution and of the annotation. The values are in
+// lower case here, and are case-insensitive in objects.
 var distributions = map[string]model.Distribution{
 	"preferclose": model.Distribution_DISTRIBUTION_SAME_ZONE, "prefersamezone": model.Distribution_DISTRIBUTION_SAME_ZONE,
 	"prefersamenode": model.Distribution_DISTRIBUTION_SAME_NODE,
 }
 
-// distribution returns the preference of a Service or ServiceEntry: that of its field, otherwise of its annotation,
-// otherwise of its Namespace in the same source and cluster.
+// distribution returns the preference of a Service or ServiceEntry. The first of these counts: its field, its
+// annotation, the annotation of its Namespace in the same source and cluster.
 func distribution(r *report, field string, obj *object.Object, ctx Lookup) model.Distribution {
 	if d, known := distributions[strings.ToLower(field)]; known {
 		return d
@@ -34,8 +34,8 @@ func distribution(r *report, field string, obj *object.Object, ctx Lookup) model
 	return model.Distribution_DISTRIBUTION_ANY
 }
 
-// annotatedDistribution returns the preference in the annotation of an object; false if the annotation is missing or
-// empty. An unknown value causes a warning.
+// annotatedDistribution returns the preference in the annotation of an object. It returns false if the annotation is
+// missing or empty. An unknown value causes a warning.
 func annotatedDistribution(r *report, obj *object.Object) (d model.Distribution, stated bool) {
 	text := obj.Annotations[DistributionAnnotation]
 	d, known := distributions[strings.ToLower(text)]

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// endpointSliceRecords returns the records of an EndpointSlice: one, or several if it is large (split). Slices without
-// a Service and slices of FQDNs are ignored with a warning.
+// endpointSliceRecords returns the records of an EndpointSlice: one record, or several for a large slice (split).
+// Slices without a Service and slices of FQDNs are ignored with a warning.
 func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	slice := &discoveryv1.EndpointSlice{}
 	if !r.kubernetes(obj, slice) {
@@ -53,9 +53,9 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 // maxEndpoints is the size in bytes above which a list of endpoints is split into several records.
 const maxEndpoints = 64 << 10
 
-// split returns the records of one list of endpoints: one, or a power of two of them if the list is too large. The hash
-// of an endpoint's address selects its record, so an endpoint stays in its record while others change. Each record is
-// valid on its own.
+// split returns the records of one list of endpoints. A list that is too large becomes a power of two of records. The
+// hash of an endpoint's address selects its record, so an endpoint stays in its record while others change. Each record
+// is valid on its own.
 func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpec) []model.Record {
 	parts := 1
 	for size := proto.Size(spec); size > maxEndpoints*parts*3/4 && size > maxEndpoints; {
@@ -83,7 +83,7 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 
 // endpoints returns the endpoints of one entry of a slice, with the labels of its Pod and Node. If the entry names no
 // Pod, the Pod with its address in its namespace is used, as in istiod (getPod of its endpoint slices). So the
-// endpoints of a manually written slice have identity and mTLS, too. Their readiness is then that of the slice alone.
+// endpoints of a manually written slice have identity and mTLS, too. Only the slice then decides about readiness.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
@@ -141,8 +141,8 @@ func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 	}
 }
 
-// health converts the conditions of a slice. A missing condition counts as true; a missing ready condition has the
-// value of the Pod's own condition, if the Pod is known
+// health converts the conditions of an endpoint in a slice. A missing ready condition has the value of the Pod's own
+// condition, or true if the Pod is unknown. A missing serving condition has the value of ready
 // (https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditions).
 func health(c discoveryv1.EndpointConditions, pod *Pod) model.Health {
 	ready := pod == nil || !pod.NotReady

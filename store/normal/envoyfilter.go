@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// envoyFilterRecords returns the record of an EnvoyFilter after validating its structure. Values of patches are not
-// validated here, since they are messages of Envoy: push validates them when it applies the patches.
+// envoyFilterRecords returns the record of an EnvoyFilter after validating its structure. The values of patches are
+// messages of Envoy, so this package does not validate them. push validates the values when it applies the patches.
 func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	filter := &networkingv1.EnvoyFilter{}
 	if !r.spec(obj, filter) {
@@ -67,8 +67,8 @@ var (
 )
 
 // operations maps each applyTo to the operations that have an effect. All other operations are ignored, as by istiod.
-// The table follows the code of istiod (pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go) where the
-// API documentation differs: the latter says that ADD and REMOVE are ignored for HTTP_ROUTE, and that REPLACE is for
+// The table follows the code of istiod (pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go). The API
+// documentation differs from this code: it says that ADD and REMOVE are ignored for HTTP_ROUTE, and that REPLACE is for
 // two kinds of filters only.
 var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter_Patch_Operation{
 	networkingv1.EnvoyFilter_LISTENER:            unordered,
@@ -84,8 +84,8 @@ var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    {networkingv1.EnvoyFilter_Patch_ADD},
 }
 
-// checkOperation warns of a patch without effect: its operation has no effect for its applyTo, or the operation applies
-// to a filter and the match does not name one.
+// checkOperation warns of a patch without effect. Either its operation has no effect for its applyTo, or REMOVE or
+// REPLACE of a filter has a match that does not name a filter.
 func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	op, known := p.Patch.Operation, operations[p.ApplyTo]
 	if known == nil || op == networkingv1.EnvoyFilter_Patch_INVALID {
@@ -189,8 +189,8 @@ func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_App
 }
 
 // RelativePatch reports whether the effect of a patch depends on an existing element, which another patch may add or
-// remove. These are INSERT_BEFORE and INSERT_AFTER, REPLACE of an HTTP or network filter, and REMOVE except of HTTP
-// routes and route configurations. It is false for nil.
+// remove. Such patches are INSERT_BEFORE, INSERT_AFTER, REPLACE of an HTTP or network filter, and REMOVE of anything
+// except HTTP routes and route configurations. The result is false for nil.
 func RelativePatch(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
 	switch p.GetPatch().GetOperation() {
 	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER:

@@ -60,7 +60,8 @@ func checkGatewaySelector(r *report, labels map[string]string) {
 	}
 }
 
-// checkServerPort checks port and bind of a server. names holds the names of the ports of the Gateway so far.
+// checkServerPort checks port and bind of a server. names has the port names of the previous servers; checkServerPort
+// adds to names.
 func checkServerPort(r *report, at string, s *networkingv1.Server, names map[string]bool) {
 	p := s.GetPort()
 	if p == nil {
@@ -131,8 +132,8 @@ func checkServerHost(r *report, at, text string) {
 	}
 }
 
-// checkServerTLS checks tls of a server. Contradictory certificates make the Gateway invalid, so that no certificate is
-// served that the author may not intend.
+// checkServerTLS checks tls of a server. Contradictory certificates make the Gateway invalid, because the author might
+// not intend the certificate that would be served.
 func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 	tls, protocol := s.GetTls(), strings.ToLower(s.GetPort().GetProtocol())
 	mode := tls.GetMode()
@@ -170,8 +171,8 @@ func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 }
 
 // keepWhatEnvoyTakes removes cipher suites and curves for which Envoy would refuse a listener, and warns of them.
-// Invalid pins of client certificates stay: without them, a server would accept further clients, while an invalid pin
-// matches no client.
+// Invalid pins of client certificates stay, because an invalid pin matches no client. Without the pins, a server would
+// accept further clients.
 func keepWhatEnvoyTakes(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	if tls == nil {
 		return

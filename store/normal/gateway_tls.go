@@ -19,6 +19,7 @@ type certificateField struct {
 	set  bool
 }
 
+// certificateFields returns the fields of tls that name certificates, keys or authorities.
 func certificateFields(tls *networkingv1.ServerTLSSettings) []certificateField {
 	return []certificateField{
 		{"serverCertificate", tls.ServerCertificate != ""}, {"privateKey", tls.PrivateKey != ""}, {"caCertificates", tls.CaCertificates != ""},
@@ -49,7 +50,7 @@ func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// certificateSources returns the fields that name the certificate of a server; several such fields contradict each
+// certificateSources returns the fields that name the certificate of a server. Several such fields contradict each
 // other. The file of a certificate counts only together with the file of its key.
 func certificateSources(tls *networkingv1.ServerTLSSettings) (sources []string) {
 	for _, f := range certificateFields(tls) {
@@ -105,8 +106,8 @@ func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSe
 	}
 }
 
-// checkCredential warns of the name of a credential that this version does not serve. own reports that the credential
-// is a certificate with a private key; otherwise it has the certificates of authorities.
+// checkCredential warns of the name of a credential that this version does not serve. If own is true, the credential is
+// a certificate with a private key. Otherwise it has the certificates of authorities.
 func checkCredential(r *report, at, name string, own bool) {
 	const closed = "; connections are closed"
 	_, short, isMap := model.ConfigMapOf(name)

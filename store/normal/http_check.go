@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkString validates a StringMatch; nil and a match without a type are valid. An empty prefix is valid for paths
-// only (checkPath), since Envoy refuses it elsewhere.
+// checkString validates a StringMatch. nil and a match without a type are valid. An empty prefix is refused, as by
+// Envoy; only checkPath permits it.
 func checkString(r *report, at string, m *networkingv1.StringMatch) {
 	if p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix); is && p.Prefix == "" {
 		r.refusef(problem.Required, at+".prefix", "must not be empty")
@@ -47,8 +47,8 @@ func checkRegex(r *report, at, expr string) {
 	}
 }
 
-// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. If zero is true, 0 is
-// valid, too; it means "no limit" or "off".
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If the argument zero is true,
+// a duration of 0 is valid too, and means "no limit" or "off".
 func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	if d == nil {
 		return
@@ -88,8 +88,9 @@ func checkHeaderName(r *report, at, name string) {
 	}
 }
 
-// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration, or that reads
-// the environment of proxies. If such an object exists already, its rule is omitted when the routes are built.
+// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration. It also refuses a
+// value that reads the environment of proxies. In an existing object, the rule with such a value is omitted from the
+// routes.
 func checkHeaderValue(r *report, at, value string) {
 	if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		r.refusef(problem.Invalid, at, "%q has control characters", value)
@@ -109,8 +110,9 @@ func checkMatchedHeader(r *report, at, name string) {
 	}
 }
 
-// checkHeaders validates operations on headers. allowed lists the names of the host that may be set on requests.
-// Operations on other headers that Envoy alone sets are refused, and have no effect in existing objects.
+// checkHeaders validates operations on headers. allowed lists the header names for the host that may be set on
+// requests. Operations on other headers that Envoy alone sets are refused. In existing objects such operations have no
+// effect.
 func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...string) {
 	for _, of := range []struct {
 		field string
@@ -302,8 +304,8 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
-// checkRequestLine refuses a path or host that would change the request line. If such an object exists already, its
-// rule is omitted when the routes are built.
+// checkRequestLine refuses a path or host that would change the request line. In an existing object, the rule with such
+// a text is omitted from the routes.
 func checkRequestLine(r *report, at, text string) {
 	if !model.FitsRequestLine(text) {
 		r.refusef(problem.Invalid, at, "%q has spaces or control characters; the rule is left out", text)

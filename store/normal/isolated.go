@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Isolation configures the rules by which tenants cannot claim hosts and addresses of each other. The zero value
-// reports breaches, and applies all objects.
+// Isolation configures the rules of package isolation, by which tenants cannot claim hosts and addresses of each other.
+// The zero value reports breaches as warnings, and applies all objects.
 type Isolation struct {
-	On     bool              // true: objects that break a rule are ignored and reported; false: they are only reported
+	On     bool              // true: objects that break a rule are left out, with an error; false: they are applied, with a warning
 	Ranges []netip.Prefix    // address ranges of Services and Pods of the clusters
-	Given  map[string]string // host or wildcard -> the only tenant that may own it
+	Given  map[string]string // host or wildcard in lower case -> the only tenant (isolation.TenantOf) that may export it
 }
 
-// The functions below return IDs that represent lookups by the isolation rules in the Refs of an object: if the result
+// The functions below return IDs that represent lookups by the isolation rules in the Refs of an object. If the result
 // of the lookup changes, the object is normalised again. No source emits objects with these IDs.
 
 // isolationID returns the ID of one lookup.
@@ -29,7 +29,8 @@ func isolationID(kind, name string) object.ID {
 // HostID returns the ID of the lookup of all Services and ServiceEntries with a host.
 func HostID(host string) object.ID { return isolationID("Host", host) }
 
-// BelowID returns the ID of the lookup of all ServiceEntries with a host that a wildcard covers.
+// BelowID returns the ID of the lookup of all ServiceEntries with a host that a wildcard covers. The wildcard does not
+// cover itself.
 func BelowID(wildcard string) object.ID { return isolationID("HostsBelow", wildcard) }
 
 // AddressID returns the ID of the lookup of all Services and Pods with an address.
@@ -44,7 +45,7 @@ func AsksAddress(id object.ID) bool {
 	return id.Group == object.OwnGroup && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
 }
 
-// NetworkOf returns the network of an ID from NetworkID; false for any other ID.
+// NetworkOf returns the masked network of an ID from NetworkID; the zero Prefix and false for any other ID.
 func NetworkOf(id object.ID) (netip.Prefix, bool) {
 	if id.Kind != "NetworkOwner" || id.Group != object.OwnGroup {
 		return netip.Prefix{}, false
@@ -56,20 +57,22 @@ func NetworkOf(id object.ID) (netip.Prefix, bool) {
 // TenantID returns the ID of the lookup of a namespace's tenant.
 func TenantID(namespace string) object.ID { return isolationID("TenantOf", namespace) }
 
-// Owners finds the owners of hosts and addresses, for the rules of package isolation. Results are read-only; lists may
-// be nil.
+// Owners finds the owners of hosts and addresses, for the rules of package isolation. Results are read-only. Lists may
+// be nil, and have no particular order.
 type Owners interface {
-	// Tenant returns the tenant of a namespace; known is false while it cannot be determined.
+	// Tenant returns the tenant of a namespace. While the tenant cannot be determined, known is false, and name is the
+	// namespace itself.
 	Tenant(namespace string) (name string, known bool)
 	// Services returns the Services and ServiceEntries with exactly this host.
 	Services(host string) []*model.Service
-	// Below returns the ServiceEntries with a host that a wildcard covers (model.Covers: not the wildcard itself).
+	// Below returns the ServiceEntries with a host that a wildcard covers (model.Covers). A host equal to the wildcard
+	// does not count. An entry may be repeated.
 	Below(wildcard string) []*model.Service
 	// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
 	// OwnPod reports whether a Pod in the namespace of an object has an address.
 	OwnPod(of object.ID, address netip.Addr) bool
-	// Within returns the address of a Service or a Pod in a network; the zero Addr if no such address exists.
+	// Within returns one address of a Service or a Pod in a network; the zero Addr if no such address is found.
 	Within(network netip.Prefix) netip.Addr
 }
 
@@ -110,8 +113,9 @@ func (a asked) OwnPod(address netip.Addr) bool {
 	return a.Owners.OwnPod(a.r.id, address)
 }
 
-// Within reports whether a Service or a Pod has an address in a network. It records only the address that was found, if
-// any, since other owners in the network do not change the result.
+// Within reports whether a Service or a Pod has an address in a network. It records the lookup of the address that was
+// found, since other addresses in the network do not change the result. Without such an address, it records the lookup
+// of the network.
 func (a asked) Within(network netip.Prefix) bool {
 	found := a.Owners.Within(network)
 	if found.IsValid() {
@@ -123,8 +127,8 @@ func (a asked) Within(network netip.Prefix) bool {
 }
 
 // isolated reports the isolation rules that the records of an object break, and returns the remaining records. If
-// isolation is on, a record that breaks a rule removes all records of the object. A record of NetworkGateways that does
-// so removes only itself.
+// isolation is on, one record that breaks a rule removes all records of the object. A NetworkGateways record that
+// breaks a rule is removed alone.
 func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Record, ctx Lookup) []model.Record {
 	for i, record := range records {
 		switch _, alone := record.(*model.NetworkGateways); {
@@ -167,7 +171,7 @@ func (n *Normalizer) rules(r *report, ctx Lookup) *isolation.Rules {
 		Ranges: n.Isolation.Ranges, Given: n.Isolation.Given}
 }
 
-// breached reports breaches, and returns true if the records are to be removed.
+// breached reports breaches, and returns true if isolation is on and a breach is certain (not Unsure).
 func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool) {
 	for _, b := range breaches {
 		if n.Isolation.On && !b.Unsure {
@@ -184,7 +188,7 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 	return out
 }
 
-// breach returns the problem of a breach. what follows its reason.
+// breach returns the problem of a breach. The text what is appended to the reason.
 func (r *report) breach(severity problem.Severity, b isolation.Breach, what string) object.Problem {
 	p := r.problem(problem.NotAllowed, severity, b.Field, "%s", b.Message+what)
 	if b.Whole != "" {
@@ -193,7 +197,7 @@ func (r *report) breach(severity problem.Severity, b isolation.Breach, what stri
 	return p
 }
 
-// Nobody is an Owners without objects: tenants are not known, and hosts and addresses have no owners.
+// Nobody implements Owners without objects. Tenants are not known, and hosts and addresses have no owners.
 type Nobody struct{}
 
 // Tenant returns the namespace and false.

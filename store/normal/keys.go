@@ -20,7 +20,7 @@ import (
 
 // KeySource is the location of the key set for a rule of a RequestAuthentication. It is comparable.
 type KeySource struct {
-	URI     string        // URI of the key set; empty: found by OIDC discovery of the issuer
+	URI     string        // URI of the key set; empty: OIDC discovery of the issuer finds the URI
 	Issuer  string        // issuer for OIDC discovery; empty if URI is set
 	Timeout time.Duration // timeout of one request, as the rule states it; 0: not stated
 }
@@ -41,8 +41,8 @@ func (s KeySource) String() string {
 	return out
 }
 
-// ParseKeySource returns the KeySource whose text form (KeySource.String) is the argument. It fails if the timeout is
-// invalid.
+// ParseKeySource returns the KeySource whose text form (KeySource.String) is the argument. It returns the zero
+// KeySource and an error if the text after " within " is not a duration. URIs and issuers are not validated.
 func ParseKeySource(name string) (s KeySource, err error) {
 	where, within, timed := strings.Cut(name, withinInfix)
 	if timed {
@@ -68,7 +68,7 @@ func KeysID(namespace string, s KeySource) object.ID {
 // Keys is the result of requesting a key source.
 type Keys struct {
 	Set    string `json:"set,omitempty"`    // JSON Web Key Set; empty: not fetched yet
-	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: the request succeeded
+	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: it succeeded, or was not made yet
 }
 
 // NewKeys returns the object with the keys of a source; set and reason are the fields of Keys. id is a result of
@@ -116,8 +116,10 @@ func usable(key jose.JSONWebKey) error {
 }
 
 // ParseKeySet parses a JSON Web Key Set (RFC 7517). compact is the set as JSON, without unusable keys, private parts of
-// asymmetric keys, and certificates. private reports whether an asymmetric key in raw had a private part. It fails if
-// raw is not a key set, or no key in raw is usable.
+// asymmetric keys, and certificates. Symmetric keys remain in compact with their secrets. private reports whether an
+// asymmetric key in raw had a private part.
+//
+// It fails if raw is not a key set, if raw has no usable key, or if the result cannot be encoded.
 func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// irrelevant lists kinds of Kubernetes' own groups that do not affect a mesh: files often contain them beside other
-// objects. Kinds that are neither here nor in kinds are reported. Ingress and Endpoints are missing on purpose: users
-// may expect them to affect the mesh.
+// irrelevant lists, by API group, kinds that do not affect a mesh. Files often contain objects of these kinds. Objects
+// of a kind that is neither here nor in the map kinds are reported. Ingress and Endpoints are not listed here, because
+// users may expect them to affect the mesh.
 var irrelevant = map[string]string{
 	"": "Binding Event LimitRange PersistentVolume PersistentVolumeClaim PodTemplate ReplicationController ResourceQuota",
 	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration " +

@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin: istio, or istio-REVISION, in
-// the system namespace.
+// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin. Its name is istio for revision
+// "" or "default", and otherwise istio-REVISION. Its namespace is the system namespace.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {
@@ -38,8 +38,8 @@ const (
 	networksKey = "meshNetworks"
 )
 
-// configMapRecords returns the record of a ConfigMap with certificates of authorities. It warns of a mesh
-// configuration in the wrong namespace. It skips the mesh configuration in effect, which ParseMesh parses.
+// configMapRecords returns the record of a ConfigMap of the config cluster with certificates of authorities. It warns
+// of a mesh configuration in the wrong namespace. It skips the mesh configuration in effect, which ParseMesh parses.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
 	if n.named(obj.ID) {
@@ -48,24 +48,26 @@ func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []
 	if obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
 		r.warnf(problem.NoEffect, "metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
 	}
-	if obj.ID.Origin.Cluster() != "" { // as Istio reads them from the config cluster alone
+	if obj.ID.Origin.Cluster() != "" { // like Istio, which reads authorities from the config cluster alone
 		return nil
 	}
 	return authorityRecords(r, obj)
 }
 
-// Mesh is a parsed mesh configuration. Config or Networks is nil if this part is invalid; its previous version remains
-// in effect then. Networks is empty, not nil, if key meshNetworks is missing.
+// Mesh is a parsed mesh configuration. Config or Networks is nil if this part is invalid, and both are nil if the
+// ConfigMap cannot be decoded. The previous version of such a part remains in effect. Networks is empty, not nil, if
+// key meshNetworks is missing.
 type Mesh struct {
 	Config   *meshv1.MeshConfig
 	Networks *meshv1.MeshNetworks
 	Problems []object.Problem
-	// Unsaid reports that key mesh is missing. Config then has the defaults, for callers without a previous version.
+	// Unsaid reports that key mesh is missing in a decoded ConfigMap. Config then has the defaults, for callers without
+	// a previous version.
 	Unsaid bool
 }
 
-// ParseMesh parses the keys mesh and meshNetworks of the ConfigMap, and applies the defaults. Invalid content becomes
-// Problems. The result belongs to the caller.
+// ParseMesh parses the keys mesh and meshNetworks of the ConfigMap, and applies the defaults. Invalid content is
+// reported as Problems, and not as an error. The result belongs to the caller.
 func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -135,8 +137,9 @@ func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.Fie
 	return stated, true
 }
 
-// overlay returns the defaults, with the stated top-level fields replaced by the user's fields. A field is replaced
-// as a whole, even by false or 0.
+// overlay returns the defaults, with the stated top-level fields replaced by the user's fields. A field is replaced as
+// a whole, even by false or 0. Namespace, trust domain, timeout and ports have no empty values: their defaults replace
+// such values.
 func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
 	config := model.MeshDefaults()
 	to, from := config.ProtoReflect(), user.ProtoReflect()
@@ -203,8 +206,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	}
 }
 
-// checkUnknown validates the TLS settings for connections to unknown destinations. Secrets cannot be used there, since
-// the setting selects no workloads.
+// checkUnknown validates the TLS settings for connections to unknown destinations.
 func checkUnknown(r *report, policy *meshv1.MeshConfig_OutboundTrafficPolicy) {
 	at, tls := "data.mesh.outboundTrafficPolicy.tls", policy.GetTls()
 	if tls == nil {
@@ -216,7 +218,7 @@ func checkUnknown(r *report, policy *meshv1.MeshConfig_OutboundTrafficPolicy) {
 	checkTLS(r, at, tls)
 }
 
-// checkProxyConfig warns of fields of a ProxyConfig that proxies do not receive, since they would refuse them.
+// checkProxyConfig warns of invalid fields of a ProxyConfig. Proxies do not receive these fields.
 func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 	_, faults := proxyconfig.Of(config)
 	for _, fault := range faults {
@@ -224,7 +226,7 @@ func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 	}
 }
 
-// checkCACertificate warns of fields of a CA certificate without effect. Agents receive its PEM (push/trust).
+// checkCACertificate warns of a CA certificate whose PEM is invalid, and of certSigners without effect.
 func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
 	alone := &meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}}
 	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(alone)) == 0 {
@@ -236,8 +238,9 @@ func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_Certificat
 	}
 }
 
-// CACertificates returns the certificates of further CAs in a mesh configuration (caCertificates), as PEM texts.
-// Entries with anything but certificates are omitted. The result is nil without entries, or for a nil config.
+// CACertificates returns the certificates of further CAs in a mesh configuration (caCertificates), as PEM texts. Each
+// text has at least one certificate, and other entries are omitted. The texts have the order of the configuration, and
+// may be repeated. The result is nil if no entry remains, or for a nil config.
 func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
@@ -247,7 +250,8 @@ func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	return texts
 }
 
-// SignerCertificates returns the elements of CACertificates whose certSigners contain a signer of Kubernetes.
+// SignerCertificates returns the elements of CACertificates whose certSigners contain signer, the name of a signer of
+// Kubernetes. The result is nil without such elements.
 func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if slices.Contains(ca.GetCertSigners(), signer) && certificatesAlone([]byte(ca.GetPem())) {
@@ -257,7 +261,8 @@ func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []strin
 	return texts
 }
 
-// certificatesAlone reports whether a PEM text contains certificates only, and at least one.
+// certificatesAlone reports whether all PEM blocks of a text are certificates, with at least one block and no text
+// after the last block.
 func certificatesAlone(text []byte) bool {
 	for n := 0; ; n++ {
 		block, rest := pem.Decode(text)

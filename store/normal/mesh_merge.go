@@ -14,11 +14,12 @@ import (
 // share (shared). Both are YAML, and may be empty. The result is JSON.
 //
 // A field of the revision replaces the same field of the shared configuration, with these exceptions (istio:
-// pkg/config/mesh/mesh.go, ApplyMeshConfig). defaultConfig and defaultProviders are merged by field, and
-// defaultConfig.proxyMetadata by key. extensionProviders are merged by name. trustDomainAliases of both are combined,
-// without duplicates.
+// pkg/config/mesh/mesh.go, ApplyMeshConfig). defaultConfig and defaultProviders are merged by field, and proxyMetadata
+// in them by key. A provider in extensionProviders replaces the shared provider of the same name. trustDomainAliases of
+// both are combined, sorted, without duplicates. A value of an unexpected type, such as null, is not merged but
+// replaces the shared value.
 //
-// It fails if a text is neither empty nor a YAML object.
+// It fails if a text is neither empty nor a valid YAML object. A repeated key makes YAML invalid.
 func MergeMesh(shared, own string) (string, error) {
 	under, err := meshFields(shared)
 	if err != nil {
@@ -79,8 +80,8 @@ func camelKeys(fields map[string]any) map[string]any {
 	return out
 }
 
-// mergeFields merges two messages by field; the second message has priority. If either value is not an object, the
-// result is the second value; a wrong type is reported when the result is parsed.
+// mergeFields merges two messages by field, and their proxyMetadata by key. The second message has priority. If either
+// value is not an object, the result is the second value; a wrong type is reported when the result is parsed.
 func mergeFields(under, over any) any {
 	a, isA := under.(map[string]any)
 	b, isB := over.(map[string]any)
@@ -100,8 +101,9 @@ func mergeFields(under, over any) any {
 	return a
 }
 
-// mergeProviders merges lists of providers by name: a provider in the second list replaces the provider with the same
-// name in the first list, at the same index.
+// mergeProviders merges lists of providers by name. A provider in the second list replaces the provider with its name
+// in the first list, at the same index. Further providers are appended. If either value is not a list, the result is
+// the second value.
 func mergeProviders(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)
@@ -123,7 +125,8 @@ func mergeProviders(under, over any) any {
 	return all
 }
 
-// mergeTexts returns the union of two lists of texts, sorted.
+// mergeTexts returns the union of two lists of texts, sorted. If either value is not a list of texts, the result is the
+// second value.
 func mergeTexts(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)

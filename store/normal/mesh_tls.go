@@ -28,8 +28,9 @@ var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", 
 	"X25519MLKEM768": ""}
 
 // checkMeshTLS validates meshMTLS and tlsDefaults as Istio's validation does (pkg/config/validation/agent,
-// ValidateMeshTLSConfig and ValidateMeshTLSDefaults). Unknown values are reported and removed, since proxies would
-// refuse all clusters with them.
+// ValidateMeshTLSConfig and ValidateMeshTLSDefaults). Unknown and repeated cipher suites and curves are reported and
+// removed, since proxies would refuse all clusters with them. An unknown minimum version is an error, and so are curves
+// in meshMTLS.
 func checkMeshTLS(r *report, config *meshv1.MeshConfig) {
 	const servers, defaults = "data.mesh.meshMTLS", "data.mesh.tlsDefaults"
 	if tls := config.GetMeshMTLS(); tls != nil {
@@ -54,7 +55,8 @@ func checkMinVersion(r *report, at string, tls *meshv1.MeshConfig_TLSConfig) {
 }
 
 // knownCiphers returns the entries of a list that are valid cipher suites; unknown and repeated entries are reported
-// and omitted. An entry is a suite, a group of equal preference ([A|B]), ALL, or an operation on ALL (+A, -A, !A).
+// and omitted. An entry is a suite, a group of equal preference ([A|B]), ALL, or an operation on ALL (+A, -A, !A). An
+// operation is valid only if ALL is the first valid entry.
 func knownCiphers(r *report, at string, stated, suites []string) (known []string) {
 	inSuites := func(name string) bool { return slices.Contains(suites, name) }
 	for i, name := range stated {
@@ -97,7 +99,7 @@ func knownCurves(r *report, at string, stated []string) (accepted []string) {
 	return accepted
 }
 
-// curveOf returns the curve for one of its names.
+// curveOf returns the curve for one of its names; known is false for any other name.
 func curveOf(name string) (curve string, known bool) {
 	for curve, other := range ecdhCurves {
 		if name != "" && (name == curve || name == other) {

@@ -13,8 +13,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// fqdn returns the host that a name in an object of a namespace refers to: a name without dots refers to a service of
-// that namespace (https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts).
+// fqdn returns the host, in lower case, that a name in an object of a namespace refers to. A name without dots refers
+// to a service of that namespace
+// (https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts).
 func (n *Normalizer) fqdn(host, namespace string) string {
 	if host == "" || strings.ContainsAny(host, ".*:/") {
 		return hostOf(host)
@@ -25,8 +26,9 @@ func (n *Normalizer) fqdn(host, namespace string) string {
 // hostOf returns a host in lower case, without the final dot of an absolute name (RFC 1034, 3.1).
 func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
 
-// checkExportTo refuses lists of namespaces that Istio's webhook refuses beyond exportTo (validateExportTo in Istio's
-// pkg/config/validation): a repeated namespace, further entries beside "*", and "~" unless nobody is true.
+// checkExportTo refuses lists of namespaces that exportTo accepts and Istio's webhook refuses (validateExportTo in
+// Istio's pkg/config/validation). These lists have a repeated namespace, further entries beside "*", or "~" while
+// nobody is false.
 func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}
@@ -48,7 +50,7 @@ func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 }
 
 // exportTo resolves a list of namespaces to ["*"], ["~"], or sorted names. An empty list is replaced by fallback, the
-// mesh's default, and an empty fallback by ["*"].
+// mesh's default, and an empty fallback by ["*"]. Invalid entries are reported and omitted.
 func (r *report) exportTo(path string, stated, fallback []string, namespace string) []string {
 	if len(stated) == 0 {
 		stated, path = fallback, "meshConfig"
@@ -78,8 +80,8 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 	return sortedSet(out)
 }
 
-// gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. A deprecated form is
-// name.namespace, possibly with a suffix.
+// gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. An empty name stays empty. A
+// deprecated form is name.namespace, possibly with a suffix.
 func gateway(name, namespace string) string {
 	if name == "mesh" || name == "" {
 		return name
@@ -131,8 +133,9 @@ func plainHost(host string) string {
 	return ""
 }
 
-// hostname refuses valid hosts that Istio's webhook refuses: those with a label of more than 63 characters, or with a
-// numeric last label, as in an address (ValidateWildcardDomain in Istio's pkg/config/validation/agent).
+// hostname refuses some valid hosts, as Istio's webhook does (ValidateWildcardDomain in Istio's
+// pkg/config/validation/agent). These hosts have a label of more than 63 characters, or a numeric last label as in an
+// address.
 func (r *report) hostname(at, host string) {
 	labels := strings.Split(hostOf(host), ".")
 	for _, label := range labels {
@@ -198,15 +201,15 @@ var (
 	nameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 )
 
-// name refuses a name that is not a DNS label.
+// name refuses a name that is not a DNS label in upper or lower case, of at most 63 characters.
 func (r *report) name(path, name string) {
 	if len(name) > validation.DNS1123LabelMaxLength || !nameLabel.MatchString(name) {
 		r.refusef(problem.Invalid, path, "%q is no valid name: want letters, digits and dashes, at most 63", name)
 	}
 }
 
-// selector reports invalid labels in a selector of workloads. A label that no workload can have is a warning: the
-// selector matches no workload. A wildcard is an error, since the author expects that it matches (Istio:
+// selector reports invalid labels in a selector of workloads. A label that no workload can have is a warning, since the
+// selector then matches no workload. A wildcard is an error, since its author expects a match (istio:
 // validateWorkloadSelector).
 func (r *report) selector(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Networks: the network of an endpoint, and the gateways through which other networks reach it. The rules are those of
-// istiod (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
+// This file determines the network of an endpoint, and the gateways through which other networks reach that network.
+// The rules are those of istiod (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
 
 const (
 	gatewayPortLabel       = "networking.istio.io/gatewayPort"
@@ -26,8 +26,9 @@ const (
 	gatewayPort            = 15443 // port of gateways that do not state a port
 )
 
-// network returns the network of one endpoint of an object. Sources by priority: the label of its Pod, the label of the
-// system namespace, meshNetworks (by cluster, then by address), Options.Network.
+// network returns the network of one endpoint of an object. The label of the endpoint's Pod has priority, followed by
+// the label of the system namespace in the object's cluster. Then come meshNetworks (by cluster, then by address), and
+// at last Options.Network.
 func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
 	if pod != nil && pod.Labels[model.NetworkLabel] != "" {
 		return pod.Labels[model.NetworkLabel]
@@ -43,8 +44,8 @@ func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, 
 	return cmp.Or(networkFromCIDR(ctx.Networks(), address), n.Network)
 }
 
-// networkFromCluster returns the network that contains all endpoints of a cluster (fromRegistry): the alphabetically
-// first such network; empty if there is no such network.
+// networkFromCluster returns the alphabetically first network that contains all endpoints of a cluster (fromRegistry);
+// empty if there is no such network.
 func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		for _, e := range networks.Networks[name].GetEndpoints() {
@@ -56,8 +57,8 @@ func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	return ""
 }
 
-// networkFromCIDR returns the network that contains an address (fromCidr): the alphabetically first such network; empty
-// if there is no such network.
+// networkFromCIDR returns the alphabetically first network that contains an address (fromCidr); empty if there is no
+// such network.
 func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -110,9 +111,12 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 	}
 }
 
-// MeshGateways returns the record of the gateways that meshNetworks defines by address, sorted; nil without such
-// gateways. The function resolved returns the addresses of a host name by its ID (ResolvedID). refs has the IDs of
-// all names that were looked up, in any order. networks may be nil. Errors are those of model.New.
+// MeshGateways returns the record of the gateways that meshNetworks defines by address, sorted without duplicates. The
+// record is nil without any such gateway, or if all their host names are unresolved. networks may be nil.
+//
+// The function resolved returns the addresses of a host name by its ID (ResolvedID). MeshGateways calls it only for
+// valid names, and only with Options.ResolveGateways. refs has the IDs of all names that were looked up, in any order
+// and possibly repeated; nil without lookups. Errors are those of model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
 	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
@@ -137,9 +141,9 @@ func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(o
 	return record, refs, err
 }
 
-// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks; nil
-// for other Services. The gateways in the record have the addresses at which the Service is reachable from outside of
-// its cluster.
+// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks. It
+// returns nil for other Services, and for a Service without such addresses. The gateways in the record have the
+// addresses at which the Service is reachable from outside of its cluster.
 func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) []model.Record {
 	gateways := n.gatewaysOf(r, obj, ctx)
 	if len(gateways) == 0 {
@@ -168,8 +172,8 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 	return r.record(model.KindNetworkGateways, obj, obj.ID.Name, spec)
 }
 
-// gatewaysOf returns the networks and ports for which a Service is a gateway, without addresses. The label of the
-// Service has priority over meshNetworks.
+// gatewaysOf returns the networks and ports for which a Service is a gateway, without addresses, in any order. The
+// label of the Service has priority over meshNetworks.
 func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out []*model.NetworkGateway) {
 	if network := obj.Labels[model.NetworkLabel]; network != "" {
 		port := uint32(gatewayPort)
@@ -218,8 +222,8 @@ func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodeAddresses returns the external addresses of the Nodes that the annotation selects; `{}` selects all. The
-// Service's external IPs are not used then: they serve its ports, not its node ports (istio:
+// nodeAddresses returns the external addresses of the Nodes that the annotation selects; {} selects all. With the
+// annotation, the Service's external IPs are not used, because they serve its ports and not its node ports (istio:
 // pilot/pkg/serviceregistry/kube/controller/network.go, updateServiceNodePortAddresses).
 func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) (out []string) {
 	at := fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation)

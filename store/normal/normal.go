@@ -1,16 +1,14 @@
 // Package normal turns raw API objects into records: it validates them, resolves names, applies defaults, and reports
 // problems. A record is the form of an object in the store and in the plan.
 //
-// Owns: nothing; all functions are pure.
-// Reads: store/object, store/model.
-// Never: uses sockets, files, clocks or types of Envoy.
+// Owns: nothing; all functions are pure. Reads: API objects (store/object), and the objects that they depend on
+// (Lookup). Never: uses sockets, files, clocks or types of Envoy.
 //
 // Fetched key sets are part of the record of their RequestAuthentication, and resolved addresses are part of
-// NetworkGateways. A change of keys is therefore a change of the policies that use the keys, and affects only the
-// listeners of these policies. Planning does not wait for any server.
+// NetworkGateways. A change of keys is therefore a change of the policies that use the keys.
 //
-// A private key is not part of a record. Object returns the key beside the record (Result.Private). The record is
-// written once the key is sealed. If a key cannot be sealed, only its own record waits.
+// A private key is not part of a record. Object returns the key beside the record (Result.Private). The record may be
+// stored only after the key is sealed.
 package normal
 
 import (
@@ -37,7 +35,7 @@ type Options struct {
 	Domain          string // DNS suffix of the cluster; default cluster.local
 	Cluster         string // name of the config cluster (CLUSTER_ID of the cluster's proxies); default Kubernetes
 	Network         string // network of endpoints to which no other rule assigns one; usually empty
-	Revision        string // the mesh configuration is ConfigMap istio-<Revision>; empty: istio
+	Revision        string // the mesh configuration is ConfigMap istio-<Revision>; empty or "default": istio
 	SystemNamespace string // namespace of this ConfigMap; default istio-system
 	// Signers reports whether Kubernetes signers sign workload certificates. If so, the signers' roots are in the
 	// mesh configuration (caCertificates, certSigners).
@@ -45,23 +43,26 @@ type Options struct {
 	// Automatic has the ranges of the automatic addresses for hosts of ServiceEntries that state no address
 	// (PILOT_ENABLE_IP_AUTOALLOCATE); empty: such hosts get no addresses.
 	Automatic []netip.Prefix
-	// KeysOfCluster permits key sets of RequestAuthentications at Services and Pods of the clusters (--jwks-cluster).
+	// KeysOfCluster reports whether key sets of RequestAuthentications are fetched from Services and Pods of the
+	// clusters (--jwks-cluster). Here it affects only the text of warnings.
 	KeysOfCluster bool
 	// ResolveGateways enables the resolution of network gateways whose address is a host name
 	// (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
 	// MergedListeners configures one listener for each TCP port of every headless Service
 	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER). If it is false, only headless Services with the annotation
-	// navarch.io/headless-listeners get such listeners. LocalNames limits names of headless Services to endpoints in
-	// the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
+	// navarch.io/headless-listeners=merged get such listeners. LocalNames limits names of headless Services to
+	// endpoints in the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
 	MergedListeners, LocalNames bool
 	Isolation                   Isolation // isolation of tenants
 }
 
-// Normalizer turns objects into records with given Options. It is immutable and safe for concurrent use.
+// Normalizer turns objects into records with given Options. Its Options must not be changed. It is safe for concurrent
+// use.
 type Normalizer struct{ Options }
 
-// New returns a Normalizer. Domain, Cluster and SystemNamespace have defaults; the domain is lower-cased.
+// New returns a Normalizer. It sets the defaults of Domain, Cluster and SystemNamespace, and converts Domain to lower
+// case.
 func New(o Options) *Normalizer {
 	o.Domain = cmp.Or(strings.ToLower(o.Domain), "cluster.local")
 	o.Cluster = cmp.Or(o.Cluster, "Kubernetes")
@@ -70,7 +71,7 @@ func New(o Options) *Normalizer {
 }
 
 // Lookup finds the objects that one object depends on, each in the origin of that object. Results must not be changed.
-// nil or zero stands for a missing object.
+// A nil or zero result stands for a missing object.
 type Lookup interface {
 	Pod(id object.ID) *Pod
 	PodAt(id object.ID) *Pod // by address (PodAtID)
@@ -94,29 +95,31 @@ type Lookup interface {
 type Result struct {
 	Records  []model.Record
 	Problems []object.Problem
-	// Spoiled reports that the object has an error. Records is then empty, and the previous records remain in effect. A
-	// configuration object of a cluster other than the config cluster has an error without being spoiled: its previous
-	// records are removed.
+	// Spoiled reports that the object is invalid. Records is then empty, and the previous records remain in effect. An
+	// object that breaks an isolation rule (Isolation.On) has an error without being spoiled, and so has configuration
+	// outside of the config cluster. Records then lacks the records that are left out.
 	Spoiled bool
 	// Refused lists the problems for which the webhook refuses a new object, although a stored object with the same
 	// problems is applied. istiod has the same difference, since it does not validate stored objects again. Problems
-	// contains these problems too, as warnings.
+	// contains these problems too, as warnings, unless it is full. Each of the two lists has at most 50 problems.
 	Refused []object.Problem
-	// Closed is set for a spoiled policy: the record to use until a valid version exists. It refuses all requests to
-	// the workloads that the policy selects.
+	// Closed is the record to use for a spoiled policy until a valid version exists. It refuses all requests to the
+	// workloads that the policy selects. It is nil for other objects, and if Normalizer.Closed returns nil.
 	Closed model.Record
-	// Refs identifies the objects that were looked up, also those that do not exist: Pods, Pods by address (PodAtID),
-	// Nodes or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners (HostID). After a
-	// change of any of these objects, this object has to be normalised again.
+	// Refs identifies the objects that were looked up, including objects that do not exist. These are Pods, Pods by
+	// address (PodAtID), Nodes or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners
+	// (such as HostID). After a change of any of these objects, this object has to be normalised again. IDs may be
+	// repeated.
 	Refs []object.ID
 	// Private is the private key, or the registry credentials, of a Secret; Records then has one record. The record
 	// does not contain Private, and may be stored only after Private is sealed. nil: the object has no such value.
 	Private model.PrivateKey
 	// Until is the end of validity of the certificate that belongs to Private. UntilAt is the path of the field with
-	// this certificate. Both are empty without a certificate.
+	// this certificate. Both are zero without such a certificate.
 	Until   time.Time
 	UntilAt string
-	// UsesMesh reports whether the result depends on the mesh configuration.
+	// UsesMesh reports whether the result depends on the mesh configuration (Lookup.Mesh). It does not cover
+	// Lookup.Networks, on which the results for EndpointSlices, Pods and Services may depend.
 	UsesMesh bool
 }
 
@@ -131,9 +134,9 @@ var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
-// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own; records of other
-// kinds depend on them (ParseNode, ParseRole). Kubernetes' kinds are read from every cluster, Istio's from the config
-// cluster (see configuration).
+// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, on which records of
+// other kinds depend (ParseNode, ParseRole). Kubernetes' kinds and WorkloadEntries are read from every cluster. Istio's
+// other kinds are read from the config cluster alone (configuration).
 var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
@@ -175,8 +178,8 @@ func Served(obj *object.Object) bool {
 
 // Object returns the normal form of one object, and does not change the object. For Nodes, Roles and ClusterRoles,
 // which only other objects depend on, the Result is zero (ParseNode, ParseRole). For a kind that is not read, the
-// Result has no records. It then has a warning, unless the kind is irrelevant to a mesh. A version that is not served
-// spoils the object.
+// Result has no records. It has a warning unless the kind is irrelevant to a mesh. A version that is not served spoils
+// the object of any other kind.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
@@ -210,8 +213,8 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	return result
 }
 
-// SourceObject returns the ID of the object that a record was made from. It returns the zero ID for the Mesh record and
-// for the gateways of meshNetworks.
+// SourceObject returns the ID of the object that a record was made from, given the key of the record. It returns the
+// zero ID for the Mesh record and for the gateways of meshNetworks.
 func SourceObject(key model.Key) object.ID {
 	id := object.ID{Origin: key.Origin, Namespace: key.Namespace, Name: key.Name}
 	id.Group, id.Kind = key.Kind.Object()
@@ -254,8 +257,8 @@ func SourceObject(key model.Key) object.ID {
 }
 
 // externalNamePrefix begins the name of the Endpoints record of a Service of type ExternalName.
-// model.ServiceEntryPrefix is the same for a ServiceEntry. If an object has several such records, a suffix after a
-// second colon distinguishes them. Names of Kubernetes objects contain no colon.
+// model.ServiceEntryPrefix is the corresponding prefix for a ServiceEntry. If a ServiceEntry has several such records,
+// a suffix after a second colon distinguishes them. Names of Services and ServiceEntries contain no colon.
 const externalNamePrefix = "externalname:"
 
 // report collects the problems of one object, and the other fields of its Result.
@@ -275,7 +278,7 @@ type report struct {
 // maxProblems bounds the problems reported for one object.
 const maxProblems = 50
 
-// errorf reports an invalid field, and spoils the object. The next three methods do the same with different codes.
+// errorf reports an invalid field, and spoils the object. The next three methods do so with different codes.
 func (r *report) errorf(field, format string, args ...any) {
 	r.spoil(problem.Invalid, field, format, args...)
 }
@@ -292,6 +295,7 @@ func (r *report) unsupportedf(field, format string, args ...any) {
 	r.spoil(problem.NotSupported, field, format, args...)
 }
 
+// spoil reports an error with a code, and spoils the object.
 func (r *report) spoil(code problem.Code, field, format string, args ...any) {
 	r.spoiled = true
 	r.add(r.problem(code, problem.Error, field, format, args...))
@@ -318,7 +322,7 @@ func (r *report) refusef(code problem.Code, field, format string, args ...any) {
 	}
 }
 
-// add appends a problem. In a full list an error replaces the last warning.
+// add appends a problem. In a full list an error replaces the last warning, and other problems are dropped.
 func (r *report) add(one object.Problem) {
 	if len(r.problems) < maxProblems {
 		r.problems = append(r.problems, one)
@@ -337,7 +341,7 @@ func (r *report) problem(code problem.Code, severity problem.Severity, field, fo
 	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
-// ref records a lookup. Repeated IDs are harmless, so ref compares only the last few.
+// ref records a lookup. Repeated IDs are harmless, so ref compares only the last four.
 func (r *report) ref(id object.ID) {
 	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) {
 		r.refs = append(r.refs, id)
@@ -358,7 +362,7 @@ func (r *report) unacted(at string, row *fields.Row) {
 	r.warnf(problem.NotSupported, at, "is not acted on by this version: %s", row.Text)
 }
 
-// record returns one record in a list. A body that cannot be encoded, because of invalid UTF-8, spoils the object.
+// record returns one record in a list. A key or body that model.New refuses spoils the object, and the result is nil.
 func (r *report) record(kind model.Kind, obj *object.Object, name string, body proto.Message) []model.Record {
 	created := int64(0)
 	if !obj.Created.IsZero() {
@@ -372,7 +376,8 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 	return []model.Record{record}
 }
 
-// CompareProblems orders problems by object (namespace, kind, name, group, origin), then location, field and message.
+// CompareProblems orders problems by object (namespace, kind, name, group, origin), then by location, field and
+// message. It ignores other fields.
 func CompareProblems(a, b object.Problem) int {
 	if a.ID != b.ID {
 		return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),

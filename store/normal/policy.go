@@ -18,18 +18,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// IsPolicy reports whether an object is a security policy. Omitting a security policy would permit requests that the
-// policy refuses.
+// IsPolicy reports whether an object is a security policy: a PeerAuthentication, AuthorizationPolicy or
+// RequestAuthentication. Omitting a security policy would permit requests that the policy refuses.
 func IsPolicy(id object.ID) bool {
 	kind, _ := model.ParseKind(id.Kind)
 	return id.Group == model.GroupSecurity && kind.IsPolicy()
 }
 
-// Closed returns the record to use for a policy without any valid version: it refuses all requests to the selected
-// workloads. root is the mesh's root namespace. If the JSON of obj is nil, or its selector is invalid, the record
-// selects all workloads in the policy's scope: the policy's namespace, or the mesh for a policy in the root
-// namespace. A policy with targetRefs selects the proxies of the Gateways among the targets. The result is nil for an
-// object that is not a policy, has no name, is not in the config cluster, or has targetRefs without a Gateway.
+// Closed returns the record to use for a policy without any valid version. The record refuses all requests to the
+// selected workloads. root is the mesh's root namespace.
+//
+// If the JSON of obj is nil or invalid, or a label of its selector is invalid, the record selects all workloads in the
+// policy's scope. The scope is the policy's namespace, or the mesh for a policy in the root namespace. A policy with
+// targetRef or targetRefs selects the proxies of the Gateways among the targets.
+//
+// The result is nil for an object that is not a policy, has no name, is not in the config cluster, or has targets
+// without a Gateway. It is also nil if no record can be made for the object's ID (model.New).
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
@@ -53,7 +57,8 @@ func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 }
 
 // readableSelector returns the labels of a policy's selector, and the policy's targets. If one label is invalid, it
-// returns no labels: an empty selector selects all workloads.
+// returns no labels, because an empty selector selects all workloads. Both results are nil if the JSON cannot be
+// decoded.
 func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.PolicyTargetReference) {
 	type target struct{ Group, Kind, Name string }
 	var whole struct {
@@ -166,7 +171,7 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 
 // authorizationPolicyRecords returns the record of an AuthorizationPolicy. If the policy has a field that cannot be
 // enforced and that might refuse requests, the record refuses all requests. A dry run is stored with action AUDIT,
-// which refuses nothing; PolicySpec.dry_run holds the original action.
+// which refuses nothing, and with the original action in PolicySpec.dry_run.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -220,7 +225,7 @@ func (r *report) dryRun(obj *object.Object, action securityv1.AuthorizationPolic
 	return is
 }
 
-// harmless reports whether the policy certainly refuses no request.
+// harmless reports whether the policy certainly permits every request.
 func harmless(p *securityv1.AuthorizationPolicy) bool {
 	switch p.Action {
 	case securityv1.AuthorizationPolicy_ALLOW:
@@ -238,8 +243,8 @@ func harmless(p *securityv1.AuthorizationPolicy) bool {
 	return false
 }
 
-// peerAuthenticationRecords returns the record of a PeerAuthentication. With an unknown mode the record refuses all
-// requests.
+// peerAuthenticationRecords returns the record of a PeerAuthentication. With an unknown mode, of the workload or of a
+// port, the record refuses all requests.
 func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.PeerAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -267,7 +272,7 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 	return r.policyRecord(model.KindPeerAuthentication, obj, spec, p)
 }
 
-// policyRecord returns the record of a policy.
+// policyRecord returns the record of a policy, and stores the encoded policy p in spec.
 func (r *report) policyRecord(kind model.Kind, obj *object.Object, spec *model.PolicySpec, p proto.Message) []model.Record {
 	raw, err := deterministic.Marshal(p)
 	if err != nil {

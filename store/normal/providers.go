@@ -12,10 +12,10 @@ import (
 
 //lint:file-ignore SA1019 users' YAML still uses deprecated fields
 
-// checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and
-// of Envoy. An invalid provider is removed, as if the provider's name were unknown. Policies that use the provider
-// refuse requests, and telemetry that uses it sends nothing. The rest of the mesh configuration applies. istiod
-// warns, and omits the resources of that provider (validateExtensionProvider in pkg/config/validation/agent).
+// checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and of
+// Envoy. An invalid provider is removed with an error, so policies and telemetry do not find its name. The rest of the
+// mesh configuration applies. istiod warns, and omits the resources of that provider (validateExtensionProvider in
+// pkg/config/validation/agent).
 func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	spoiled, seen, good := r.spoiled, map[string]bool{}, []*meshv1.MeshConfig_ExtensionProvider(nil)
 	for i, p := range config.GetExtensionProviders() {

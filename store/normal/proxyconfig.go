@@ -11,13 +11,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// imageType matches a suffix of the tag of an image
+// imageType matches a suffix of an image tag, of at most 100 characters
 // (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests).
 var imageType = regexp.MustCompile(`^[\w.-]{0,100}$`)
 
 // proxyConfigRecords returns the record of a ProxyConfig
 // (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Like Istio it refuses a negative
-// concurrency, and values of variables that are longer than maxValue. It also refuses names of variables, and image
+// concurrency, and values of variables with more than maxValue bytes. It also refuses names of variables, and image
 // types, with which no Pod could be created.
 func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	c := &proxyconfigv1.ProxyConfig{}

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ResolvedID returns the ID of the object with the addresses of a host name. Only the leader emits such objects
-// (store/hostnames).
+// ResolvedID returns the ID of the object with the addresses of a host name. The name must be in lower case, without a
+// final dot. Only the leader emits such objects (store/hostnames).
 func ResolvedID(name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.DNS), Group: object.OwnGroup, Kind: "ResolvedName", Name: name}
 }
@@ -20,8 +20,8 @@ type resolvedObject struct {
 	Addresses []string `json:"addresses"`
 }
 
-// NewResolved returns the object with the IP addresses of a host name. It fails if the addresses cannot be encoded as
-// JSON.
+// NewResolved returns the object with the IP addresses of a host name. The name must be in lower case, without a final
+// dot. The addresses are copied and not validated. The error is that of encoding JSON.
 func NewResolved(name string, addresses []string) (*object.Object, error) {
 	raw, err := json.Marshal(resolvedObject{addresses})
 	if err != nil {
@@ -30,8 +30,8 @@ func NewResolved(name string, addresses []string) (*object.Object, error) {
 	return &object.Object{ID: ResolvedID(name), Version: "v1", JSON: raw, Location: "DNS"}, nil
 }
 
-// ParseResolved returns the addresses in an object that NewResolved made. It returns nil if the object has no
-// addresses or is a different object.
+// ParseResolved returns the addresses in an object that NewResolved made. It returns nil if the JSON cannot be decoded
+// or has no list of addresses. The list may be empty.
 func ParseResolved(obj *object.Object) []string {
 	var content resolvedObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -43,7 +43,7 @@ func ParseResolved(obj *object.Object) []string {
 // absolute returns a host name in the form in which it is resolved: lower case, without a final dot.
 func absolute(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// gatewayName returns the addresses of a gateway whose address is a host name.
+// gatewayName returns the addresses of a gateway whose address is a host name. It warns if no address is known.
 func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []string {
 	if n.checkGatewayName(r, field, name) {
 		id := ResolvedID(absolute(name))
@@ -57,7 +57,8 @@ func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []st
 	return nil
 }
 
-// checkGatewayName reports whether the host name of a gateway is resolved; otherwise it warns.
+// checkGatewayName reports whether the host name of a gateway is valid, and names are resolved
+// (Options.ResolveGateways). Otherwise it warns.
 func (n *Normalizer) checkGatewayName(r *report, field, name string) bool {
 	switch wrong := plainHost(absolute(name)); {
 	case wrong != "":

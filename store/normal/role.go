@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Role is the part of a Role or ClusterRole that is read: whether the role grants the verb list on Secrets. As in
-// istiod, this right is required of proxies that receive private keys (istio: pilot/pkg/credentials/kube/secrets.go,
-// Authorize).
+// Role is the part of a Role or ClusterRole that is read. ListsSecrets reports whether the role grants the verb list on
+// all Secrets in its scope. As in istiod, proxies that receive private keys need this right (istio:
+// pilot/pkg/credentials/kube/secrets.go, Authorize).
 type Role struct{ ListsSecrets bool }
 
 // IsRole reports whether an object is a Role or a ClusterRole.
@@ -24,10 +24,10 @@ func (o *Role) Equal(other *Role) bool {
 	return o != nil && other != nil && *o == *other || o == nil && other == nil
 }
 
-// ParseRole parses a Role or ClusterRole. A rule for Secrets with resourceNames does not grant list
-// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). For an aggregated
-// ClusterRole, only the rules in the object itself count. If the object cannot be parsed, the Role is nil, there is a
-// problem, and the previous Role remains in effect.
+// ParseRole parses a Role or ClusterRole. The wildcard * grants the right too. A rule for Secrets with resourceNames
+// does not grant list (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). For an
+// aggregated ClusterRole, only the rules in the object itself count. If the object cannot be parsed, the Role is nil,
+// and there is one problem. Otherwise the problems are nil.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -50,7 +50,7 @@ func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 }
 
 // bindingRecords returns the record of the accounts to which a RoleBinding or a ClusterRoleBinding grants list on
-// Secrets; without that right there is no record.
+// Secrets. Without that right, or without accounts, there is no record.
 func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	var whole struct {
 		RoleRef  struct{ APIGroup, Kind, Name string }
@@ -85,8 +85,8 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return r.record(model.KindSecretReader, obj, obj.ID.Name, spec)
 }
 
-// serviceAccounts returns the service accounts of a subject, in the form of SecretReaderSpec; empty: no account.
-// Service accounts can be stated as users and as groups too
+// serviceAccounts returns the service accounts of a subject, in the form of SecretReaderSpec; empty: no account. A
+// subject of kind User or Group can stand for service accounts too
 // (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects).
 func serviceAccounts(kind, namespace, name string) string {
 	const users, groups = "system:serviceaccount:", "system:serviceaccounts"

@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// ReadsOfSecrets reports whether this package reads the value of a key of a Secret. Sources may drop the values of
-// all remaining keys.
+// ReadsOfSecrets reports whether this package reads the value of a key of a Secret. Sources may drop the values of all
+// other keys.
 func ReadsOfSecrets(key string) bool { return key == pullsecret.Key || credential.Reads(key) }
 
 // ReadsOfConfigMaps reports whether this package reads the value of a key of a ConfigMap. Sources may drop the values
-// of all remaining keys.
+// of all other keys.
 func ReadsOfConfigMaps(key string) bool {
 	return key == meshKey || key == networksKey || credential.Public(key)
 }
@@ -76,8 +76,8 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 		&model.SecretSpec{Chain: content.Chain, Ocsp: content.Ocsp, Trust: content.Trust, Crl: content.Crl})
 }
 
-// credential returns the TLS content of a Secret's or ConfigMap's values, and reports faults of the content. usable
-// is false after an error.
+// credential returns the TLS content of a Secret's or ConfigMap's values, and reports faults of the content. usable is
+// false if the object has an error.
 func (r *report) credential(data map[string][]byte) (content credential.Content, usable bool) {
 	content, faults := credential.Parse(data)
 	for _, f := range faults {

@@ -21,8 +21,8 @@ const untranslatedLabel = "experimental.istio.io/disable-gateway-port-translatio
 // exportToAnnotation lists the namespaces that see a Service.
 const exportToAnnotation = "networking.istio.io/exportTo"
 
-// wellKnownPorts are the ports of SMTP, DNS, MySQL and MongoDB. Without a stated protocol such a port is TCP, since
-// the server sends first.
+// wellKnownPorts are the ports of SMTP, DNS, MySQL and MongoDB. Without a known protocol such a port is TCP, since the
+// server sends first.
 var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 
 // protocolNames maps the prefix of a port's name, an appProtocol or a ServiceEntry's protocol to a protocol. MySQL
@@ -35,8 +35,9 @@ var protocolNames = map[string]model.Protocol{
 	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
-// protocolOf returns the protocol of a Service's port. It uses, in this order, appProtocol, the prefix of the port's
-// name, a well-known port, and detection by the proxy
+// protocolOf returns the protocol of a Service's port. UDP stays UDP. Otherwise the prefix of appProtocol decides, or
+// of the port's name if appProtocol is not set. Without a known prefix, a well-known port is TCP, and proxies detect
+// the protocol of any other port
 // (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
 func protocolOf(p corev1.ServicePort) model.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
@@ -69,7 +70,7 @@ func protocolOf(p corev1.ServicePort) model.Protocol {
 }
 
 // serviceRecords returns the records of a Service: the service itself, its endpoint if it is of type ExternalName, and
-// its gateways of networks.
+// the network gateways that it provides.
 func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	svc := &corev1.Service{}
 	if !r.kubernetes(obj, svc) {
@@ -155,7 +156,7 @@ func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *mode
 		r.record(model.KindEndpoints, obj, externalNamePrefix+obj.ID.Name, endpoints)...)
 }
 
-// servicePorts returns the ports of a Service, sorted.
+// servicePorts returns the ports of a Service, sorted. SCTP ports are omitted with a warning.
 func servicePorts(r *report, svc *corev1.Service) []*model.ServicePort {
 	var ports []*model.ServicePort
 	names, numbers := map[string]bool{}, map[string]bool{}
@@ -204,8 +205,8 @@ func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	return out
 }
 
-// visible converts an exportTo list into the form of ServiceSpec. There an empty list means that no namespace sees
-// the service.
+// visible converts an exportTo list into the form of ServiceSpec. In ServiceSpec an empty list means that no namespace
+// sees the service.
 func visible(exportTo []string) []string {
 	if len(exportTo) == 1 && exportTo[0] == "~" {
 		return nil

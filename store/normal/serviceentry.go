@@ -13,7 +13,7 @@ import (
 )
 
 // serviceEntryRecords returns the records of a ServiceEntry: the service, and the endpoints that the ServiceEntry
-// states.
+// states. If the entry states addresses and no address is usable, there are no records.
 func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	entry := &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -54,7 +54,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	if r.spoiled {
 		return nil
 	}
-	// Without its stated addresses, the service would accept all connections to its ports, whatever their destination.
+	// Without its stated addresses, the service would accept connections to its ports for any destination.
 	if len(entry.Addresses) > 0 && len(spec.Addresses) == 0 {
 		return nil
 	}
@@ -77,8 +77,8 @@ func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *netwo
 	}
 }
 
-// inlineEndpoints returns the Endpoints records of a ServiceEntry: one for all hosts, or, if the hosts themselves are
-// resolved, one for each host.
+// inlineEndpoints returns the Endpoints records of a ServiceEntry. Stated endpoints are in records for all hosts,
+// several if the list is long. If the hosts themselves are resolved, each host has one record.
 func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec,
 	ctx Lookup) []model.Record {
 	byName := model.ServiceEntryPrefix + obj.ID.Name

@@ -92,10 +92,10 @@ func checkExcluded(r *report, at string, hosts []string) {
 
 // egressHost validates one "namespace/host" of an egress listener, and returns it with the host as FQDN.
 //
-// "." is the namespace of the proxy. This is the namespace of the Sidecar, or any namespace for the Sidecar of the
-// root namespace. "*" is any namespace. "~" before the namespace excludes the host; "~" alone stands for "~*"
-// (IstioEgressListener.hosts in sidecar.proto). The result has "~*" in place of "~", since older versions of Navarch
-// read "~" as no namespace and imported nothing. "~/*" is returned unchanged.
+// "." is the namespace of the proxy. For a Sidecar of the root namespace, this can be any namespace. Otherwise it is
+// the namespace of the Sidecar. "*" is any namespace. "~" before the namespace excludes the host. "~" alone stands for
+// "~*" (IstioEgressListener.hosts in sidecar.proto). The result has "~*" in place of "~", since older versions of
+// Navarch import nothing for "~". "~/*" is returned unchanged.
 func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	ns, host, ok := strings.Cut(text, "/")
 	if !ok || strings.Contains(host, "/") {
@@ -183,8 +183,8 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 	}
 }
 
-// checkSidecarPort validates the port of a listener; seen contains the ports of the previous listeners. Two listeners
-// with the same port and different binds are refused by Istio's webhook, although istiod applies both.
+// checkSidecarPort validates the port of a listener, and adds the port to seen, the ports of the previous listeners.
+// Istio's webhook refuses two listeners with the same port and different binds, although istiod applies both.
 func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {
 	unix := strings.HasPrefix(bind, "unix://")
 	if !unix {

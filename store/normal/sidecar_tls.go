@@ -68,8 +68,8 @@ func reversedVersions(tls *networkingv1.ServerTLSSettings) bool {
 	return tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion
 }
 
-// checkServerVersions validates versions of TLS, and removes cipher suites that are unknown or stated twice. A minimum
-// above the maximum is an error, as in Envoy.
+// checkServerVersions validates versions of TLS, and removes cipher suites that are unknown or stated twice. It does
+// not compare the minimum with the maximum (reversedVersions).
 func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	known := func(field string, v networkingv1.ServerTLSSettings_TLSProtocol) {
 		if _, ok := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(v)]; !ok {

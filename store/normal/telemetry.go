@@ -55,7 +55,7 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	return r.record(model.KindTelemetry, obj, obj.ID.Name, t)
 }
 
-// checkProviders warns of unknown providers.
+// checkProviders warns of unknown providers, and reports an error for an empty name.
 func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh *meshv1.MeshConfig) {
 	for i, ref := range refs {
 		name := fmt.Sprintf("%s.providers[%d].name", at, i)
@@ -68,8 +68,8 @@ func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh 
 	}
 }
 
-// hasProvider reports whether a provider with a name exists; upper and lower case are not distinguished. Istio's
-// default providers always exist (push/build/telemetry).
+// hasProvider reports whether a provider with a name exists, in upper or lower case. Istio's default providers always
+// exist (push/build/telemetry).
 func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	for _, p := range mesh.GetExtensionProviders() {
 		if strings.EqualFold(p.GetName(), name) {
@@ -79,7 +79,7 @@ func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	return strings.EqualFold(name, "envoy") || strings.EqualFold(name, "prometheus")
 }
 
-// checkTracing validates tracing settings, and removes tags without a value and those with a format that Envoy refuses.
+// checkTracing validates tracing settings. It removes tags without a type, and tags with a format that Envoy refuses.
 func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, t.Providers, mesh)
 	if len(t.Providers) > 1 {

@@ -12,8 +12,8 @@ import (
 )
 
 // A match has no effect if an earlier rule covers the match. A rule has no effect if all its matches are covered. An
-// earlier http match covers a later one that is equal or narrower; an earlier tls or tcp match covers equal ones
-// only. Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
+// earlier http match covers equal and narrower matches. An earlier tls or tcp match covers only equal matches. Istio
+// has the same checks (analyzeUnreachableHTTPRules in pkg/config/validation).
 
 // maxCovering is the largest number of earlier matches with which a later match is compared. It bounds the quadratic
 // cost, and applies separately to the http, tls and tcp matches of a VirtualService. A match of everything does not
@@ -77,8 +77,8 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 }
 
 // unused warns of each match of a rule that an earlier match covers. If all matches of the rule are covered, it warns
-// of the rule too. A match that only a match of everything covers gets no warning of its own: then the whole rule is
-// covered, and the warning of the rule suffices.
+// of the rule too. A match that only a match of everything covers gets no warning of its own, because the whole rule is
+// then covered.
 func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
 	var everything M
 	by := func(m M) int {
@@ -113,8 +113,8 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 	}
 }
 
-// httpCovers reports whether the earlier match matches every request that the later match matches. False may also
-// mean that the comparison is not possible.
+// httpCovers reports whether the earlier match a matches every request that the later match b matches. It also returns
+// false if it cannot compare the matches.
 func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 	switch {
 	case a.GetIgnoreUriCase() != b.GetIgnoreUriCase() && a.GetUri() != nil && !every(a.GetUri()):
@@ -148,7 +148,7 @@ func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 }
 
 // withoutCovers reports whether the second map has all conditions of the first map. The conditions are on excluded
-// headers. A condition that is narrower, not equal, is not recognised.
+// headers. Only equal conditions are recognised, not narrower ones.
 func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !sameText(m, other) {
@@ -173,8 +173,8 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 		strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
 }
 
-// sameText reports whether two matches are equal. It is used instead of proto.Equal, which takes ten times as long: a
-// VirtualService of 300 routes has 45,000 pairs to compare.
+// sameText reports whether two matches are equal. It replaces proto.Equal, which takes ten times as long. A
+// VirtualService of 300 routes needs 45,000 comparisons.
 func sameText(a, b *networkingv1.StringMatch) bool {
 	switch m := a.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:

@@ -69,7 +69,7 @@ func gateways(names []string, namespace string) []string {
 }
 
 // Destinations calls fn with each destination of a VirtualService and with its path, such as spec.http[0].mirror, in
-// the order http, tls, tcp. Missing destinations are skipped. fn may change the destination.
+// the order http, tls, tcp. Missing destinations are skipped. fn may change the destination. vs must not be nil.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, format string, args ...any) {
 		if d != nil {

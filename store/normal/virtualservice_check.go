@@ -91,9 +91,9 @@ func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostInde
 	}
 }
 
-// checkClaims warns of matches on token claims that apply to sidecars: a sidecar has not verified a token when it
-// routes a request. As in Istio's webhook, the object is refused if it is for sidecars only. A delegate is not
-// refused: the VirtualService that uses the delegate states the gateways.
+// checkClaims warns of matches on token claims that apply to sidecars, because a sidecar has not verified a token when
+// it routes a request. As in Istio's webhook, the object is refused if it is for sidecars only. A delegate is not
+// refused, because the VirtualService that uses the delegate states the gateways.
 func checkClaims(r *report, vs *networkingv1.VirtualService) {
 	forMesh := func(gateways []string) bool { return len(gateways) == 0 || slices.Contains(gateways, "mesh") }
 	if !forMesh(vs.Gateways) {
@@ -195,7 +195,7 @@ func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 	checkTotalWeight(r, at, len(h.Route), total)
 }
 
-// checkWeight validates a weight, and returns it.
+// checkWeight validates a weight, and returns the weight as an int.
 func checkWeight(r *report, path string, weight int32) int {
 	if weight < 0 {
 		r.errorf(path+".weight", "must not be negative")

@@ -20,19 +20,21 @@ import (
 
 // Pod has the fields of a Pod that the Pod's endpoints and Workload record depend on.
 type Pod struct {
-	UID            string // empty: unknown, from a file
-	Labels         map[string]string
-	Node           string
-	ServiceAccount string
-	Workload       string   // name of its Deployment, StatefulSet or other owner; without an owner, name of the Pod
-	NotReady       bool     // the Pod's Ready condition is False
-	Address        string   // first address; empty: no address is assigned yet
-	More           []string // further addresses, of the other family; usually none
-	Terminating    bool     // the Pod is being deleted
-	Ended          bool     // the Pod has succeeded or failed
+	UID            string            // metadata.uid; empty: unknown
+	Labels         map[string]string // shared with the object
+	Node           string            // spec.nodeName; empty: not scheduled yet
+	ServiceAccount string            // spec.serviceAccountName, or "default"
+	// Workload is the value of the label service.istio.io/workload-name. Without the label it is the name of the
+	// Deployment, StatefulSet or other owner. Without an owner it is the name of the Pod.
+	Workload    string
+	NotReady    bool     // the Pod's Ready condition is False
+	Address     string   // status.podIP; empty: no address is assigned yet
+	More        []string // further addresses of status.podIPs; nil: there are no others
+	Terminating bool     // the Pod is being deleted
+	Ended       bool     // the Pod has succeeded or failed
 }
 
-// Equal reports whether two Pods are equal for endpoints and Workloads; nil stands for a missing Pod.
+// Equal reports whether two Pods are equal for endpoints and Workloads. nil stands for a missing Pod.
 func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -44,12 +46,12 @@ func (p *Pod) Equal(o *Pod) bool {
 
 // Node has the fields of a Node that endpoints, and gateways at node ports, depend on.
 type Node struct {
-	Locality string            // region/zone/subzone, as far as stated
+	Locality string            // region/zone/subzone, without empty parts at the end; empty: unknown
 	External string            // first address of type ExternalIP; empty: it has no such address
 	Labels   map[string]string // for the selectors of gateways; nil without an external address
 }
 
-// Equal reports whether two Nodes are equal for endpoints and for gateways at node ports; nil stands for a missing
+// Equal reports whether two Nodes are equal for endpoints and for gateways at node ports. nil stands for a missing
 // Node.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
@@ -58,7 +60,7 @@ func (n *Node) Equal(o *Node) bool {
 	return n.Locality == o.Locality && n.SameGateway(o)
 }
 
-// SameGateway reports whether two Nodes are equal for gateways at node ports; nil stands for a missing Node, which
+// SameGateway reports whether two Nodes are equal for gateways at node ports. nil stands for a missing Node, which
 // equals a Node without an external address.
 func (n *Node) SameGateway(o *Node) bool {
 	if n == nil || o == nil {
@@ -85,12 +87,12 @@ func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "
 
 // Namespace has the fields of a Namespace that endpoints, Services and ServiceEntries in the Namespace depend on.
 type Namespace struct {
-	Network      string
-	Distribution model.Distribution // distribution of services that state none themselves
-	Labels       map[string]string
+	Network      string             // label topology.istio.io/network; empty: no label
+	Distribution model.Distribution // default for services in the Namespace; zero: any endpoint
+	Labels       map[string]string  // labels of the Namespace, shared with the object
 }
 
-// Equal reports whether two Namespaces are equal; nil stands for a missing Namespace.
+// Equal reports whether two Namespaces are equal. nil stands for a missing Namespace.
 func (n *Namespace) Equal(o *Namespace) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -108,8 +110,9 @@ type owned struct {
 	} `json:"ownerReferences"`
 }
 
-// ParsePod parses a Pod. If the object cannot be parsed, the result is nil, and one of the problems is an error. In
-// this case the caller keeps the previous Pod. All further problems are warnings.
+// ParsePod parses a Pod. If the JSON of the object cannot be decoded, the result is nil, and one of the problems is an
+// error. All other problems are warnings about containers whose traffic is not redirected. The Pod shares the labels of
+// the object.
 func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -170,9 +173,10 @@ var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 // workloadNameLabel states the workload of a Pod or WorkloadEntry.
 const workloadNameLabel = "service.istio.io/workload-name"
 
-// workloadName returns the name of a Pod's workload: the name of the Pod's controlling owner. Instead of a
-// ReplicaSet's name it returns that of the Deployment or Argo Rollout (without the pod-template-hash). Instead of the
-// name of a CronJob's Job it returns that of the CronJob.
+// workloadName returns the name of a Pod's workload. The label service.istio.io/workload-name has precedence, then the
+// name of the Pod's controlling owner, then the Pod's own name. Instead of a ReplicaSet's name the result is that of
+// the Deployment or Argo Rollout (without the pod-template-hash). Instead of the name of a CronJob's Job it is that of
+// the CronJob.
 func workloadName(obj *object.Object, meta owned) string {
 	if name := obj.Labels[workloadNameLabel]; name != "" {
 		return name
@@ -196,8 +200,8 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode parses a Node; the result is never nil. If the Node's status is invalid, the result has no external
-// address.
+// ParseNode parses a Node; the result is never nil. If the JSON of the object cannot be decoded, the result has no
+// external address. Otherwise the result shares the labels of the object if it has an external address.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -224,15 +228,16 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace parses a Namespace; the result is never nil. All problems are warnings.
+// ParseNamespace parses a Namespace; the result is never nil. All problems are warnings about the annotation
+// networking.istio.io/traffic-distribution.
 func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	preferred, _ := annotatedDistribution(r, obj)
 	return &Namespace{Network: obj.Labels[model.NetworkLabel], Distribution: preferred, Labels: obj.Labels}, r.problems
 }
 
-// namespace returns the Namespace of an object, in the object's own source and cluster; nil: the Namespace does not
-// exist.
+// namespace returns the Namespace of an object, in the object's own source and cluster. The result is nil if the
+// Namespace does not exist.
 func (r *report) namespace(of *object.Object, ctx Lookup) *Namespace {
 	id := of.ID.SameOrigin(object.ID{Kind: "Namespace", Name: of.ID.Namespace})
 	r.ref(id)

@@ -1,7 +1,7 @@
 // Package object defines the output of sources: raw API objects, and events about their changes.
 //
-// Owns: nothing; values are immutable. Reads: store/origin. Never: a schema, defaults, validation (normal does that),
-// sockets.
+// Owns: nothing; values are immutable. Reads: store/origin. Never: applies a schema or defaults; validates objects
+// (store/normal does); uses sockets.
 package object
 
 import (
@@ -18,20 +18,21 @@ import (
 // Op is the kind of an Event.
 type Op uint8
 
+// The kinds of an Event.
 const (
 	Put    Op = iota + 1 // the object exists and has this content
-	Delete               // the object is gone; only its ID is set
-	Broken               // the object exists and cannot be read (Problem); the last good content stays in effect
-	// Synced concerns no object: the source has emitted all objects that existed when it started, or when it began to
-	// read again. ID has the source's origin; for files ID is zero.
+	Delete               // the object is gone (Why); the Event has no Object
+	Broken               // the object exists, but cannot be read (Problem); the last good content stays in effect
+	// Synced concerns no object. It means that the source has emitted all objects that existed when it started, or when
+	// it began to read again. ID has the source's origin; for files ID is zero.
 	Synced
-	// Forget concerns no object: all events so far from the source of the ID's origin are void. The source then emits
-	// all objects again, and Synced.
+	// Forget concerns no object. It means that all events so far from the source of the ID's origin are void. The
+	// source then emits all objects again, and Synced.
 	Forget
 )
 
-// ID identifies an object as its API does, with its origin. Group is empty for the core API. The version is left out,
-// because one object is served in several versions.
+// ID identifies an object as its API does, with its origin. Group is empty for the core API, and Namespace for objects
+// without a namespace. The version is left out, because one object is served in several versions.
 type ID struct {
 	Origin    origin.Origin
 	Group     string
@@ -82,6 +83,7 @@ func (id ID) Compare(o ID) int {
 // Why is the reason for which a source considers an object gone.
 type Why uint8
 
+// The reasons.
 const (
 	Deleted   Why = iota // a DELETE event, or missing in a complete list that is not older than the last state
 	Undefined            // the definition of the object's kind was removed, or is being removed
@@ -101,14 +103,14 @@ var whys = [...]struct{ word, clause string }{
 	Missing:   {"missing", "are missing in the folder"},
 }
 
-// String returns the reason as a clause about several objects, for messages.
+// String returns the reason as a clause about several objects, for messages. It panics if w is not one of the reasons.
 func (w Why) String() string { return whys[w].clause }
 
-// MarshalText implements encoding.TextMarshaler.
+// MarshalText implements encoding.TextMarshaler. It panics if w is not one of the reasons, and never returns an error.
 func (w Why) MarshalText() ([]byte, error) { return []byte(whys[w].word), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It fails for an unknown word, for example the word of a newer
-// version of Navarch.
+// version of Navarch, and then leaves w unchanged.
 func (w *Why) UnmarshalText(text []byte) error {
 	for i, one := range whys {
 		if one.word == string(text) {
@@ -122,17 +124,18 @@ func (w *Why) UnmarshalText(text []byte) error {
 // Object is one API object as it was read. Goroutines share it, so it must not be changed.
 type Object struct {
 	ID          ID
-	Version     string // of the API: v1, v1alpha3, ...
-	Created     time.Time
+	Version     string    // of the API: v1, v1alpha3, ...
+	Created     time.Time // metadata.creationTimestamp; zero: unknown
 	Labels      map[string]string
 	Annotations map[string]string
 	// JSON is the whole object as JSON. A source may leave out parts that no record needs.
 	JSON []byte
-	// UID and Generation are the object's metadata.uid and metadata.generation, if the source has them; in files the
-	// author may have written any value. Of these, records contain only the UIDs of Pods and ServiceAccounts.
+	// UID and Generation are the object's metadata.uid and metadata.generation, if the source has them. In files the
+	// author may have written any value.
 	UID        string
 	Generation int64
-	// Location is the place of the object for messages: a path relative to the folder, and a document number.
+	// Location is the place of the object for messages. For a file it is a path relative to the folder, and a document
+	// number.
 	Location string
 }
 
@@ -144,8 +147,8 @@ type Event struct {
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	// Kinds is set for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely,
-	// sorted. For every other source Kinds is nil, which means all kinds.
+	// Kinds is set for Synced of a Kubernetes cluster. It then has Group and Kind of all kinds that were listed
+	// completely, sorted; empty: no kind was. For every other source Kinds is nil, which means all kinds.
 	Kinds []ID
 }
 
@@ -155,10 +158,10 @@ type Reference struct{ To, By ID }
 // Problem is one fault of one object. It affects only that object or a part of it.
 type Problem struct {
 	ID       ID
-	Location string
+	Location string // as Object.Location
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // empty: no such code
+	Analyzer problem.Analyzer // empty: the problem has no such code
 	Severity problem.Severity
 	Message  string // names no objects that the namespace of the object may not see
 	// Whole is the message with the names of all objects, for readers who see everything; empty: Message.
@@ -168,8 +171,8 @@ type Problem struct {
 // Full returns the message for readers who see all objects.
 func (p Problem) Full() string { return cmp.Or(p.Whole, p.Message) }
 
-// String returns "Kind namespace/name: field: message [IST0101]", for readers who see all objects. If the object has no
-// name, the text contains the location.
+// String returns "Kind namespace/name: field: message [IST0101]", for readers who see all objects, without the parts
+// that are empty. If the object has no name, the text contains the location.
 func (p Problem) String() string {
 	parts := []string{p.ID.String(), p.Field, p.Full() + p.Analyzer.Suffix()}
 	if p.ID.Name == "" {

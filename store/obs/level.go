@@ -12,11 +12,13 @@ import (
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
 	"error": slog.LevelError, "fatal": fatal, "none": none}
 
-// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level):
-// one level, or several SCOPE:LEVEL with commas between them. It is for programs with one scope. The level of the
-// scope "all" takes precedence, then that of the scope "default". A level without a scope counts as one of "default";
-// of several, the last counts. If the text states neither, the level is info. scopes lists the remaining scopes in
-// the text, sorted; their levels have no effect. The error names the part that is not a level.
+// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level). The
+// form is one level, or several SCOPE:LEVEL with commas between them. Level is for programs with one scope.
+//
+// The level of the scope "all" takes precedence, then that of the scope "default". A level without a scope counts as
+// one of "default". If a scope occurs several times, its last level counts. If the text states neither "all" nor
+// "default", the level is info. scopes lists the remaining scopes in the text, sorted; their levels have no effect. The
+// error names the part that is not a level, such as an empty text.
 func Level(text string) (level slog.Level, scopes []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -47,6 +49,7 @@ func (s saidLevels) level(scope string) slog.Level {
 	return slog.LevelInfo
 }
 
+// parseLevels parses a text in the form of Level.
 func parseLevels(text string) (saidLevels, error) {
 	said := saidLevels{}
 	for part := range strings.SplitSeq(text, ",") {

@@ -1,7 +1,7 @@
 // Package obs defines the keys of log lines, and the metrics with their labels, in one place. It also samples log
 // lines that clients can cause, and parses log levels.
 //
-// Owns: the metrics registry. Reads: nothing of ours. Never: a label per proxy, key material.
+// Owns: the metrics registry. Reads: no other package of Navarch. Never: has a label per proxy; contains key material.
 package obs
 
 import (
@@ -16,16 +16,16 @@ import (
 
 // Keys of structured log lines.
 const (
-	KeyRevision = "revision"
-	KeyEpoch    = "epoch"
-	KeyProxy    = "proxy"
-	KeyType     = "type"
-	KeyObject   = "object"
-	KeyField    = "field"
-	KeyLocation = "location"
-	KeyError    = "error"
-	KeyAddress  = "address"
-	KeyName     = "name"
+	KeyRevision = "revision" // revision of the store
+	KeyEpoch    = "epoch"    // revision of the store that identifies a term of leadership
+	KeyProxy    = "proxy"    // id of the Envoy node of a proxy
+	KeyType     = "type"     // type of resources
+	KeyObject   = "object"   // object of the configuration
+	KeyField    = "field"    // path of a field in the object
+	KeyLocation = "location" // place of the object, such as a file
+	KeyError    = "error"    // an error, or its text
+	KeyAddress  = "address"  // network address of this or another process
+	KeyName     = "name"     // name of the thing that the line is about
 	KeyPeer     = "peer"     // network address of a client
 	KeyNode     = "node"     // id of an Envoy node
 	KeyIdentity = "identity" // SPIFFE ID
@@ -33,8 +33,8 @@ const (
 	keyCause = "cause"
 	// keySuppressed is the number of lines of the same cause that were not written.
 	keySuppressed = "suppressed"
-	KeyObjects    = "objects" // the objects of a change; the objects that a resource was made from, the likeliest cause first
-	KeyTook       = "took"
+	KeyObjects    = "objects" // objects of a change or resource, the likeliest cause first; or their number
+	KeyTook       = "took"    // a duration
 
 	KeyChanges      = "changes"      // changes of configuration, all in one line
 	KeyBuilt        = "built"        // number of built resources, by type
@@ -42,45 +42,45 @@ const (
 	KeyAcknowledged = "acknowledged" // number of proxies that have acknowledged the change
 	KeyResponses    = "responses"    // number of acknowledged responses, by type
 
-	KeyProblem  = "problem"
-	KeyCode     = "code"
+	KeyProblem  = "problem"  // text of the problem
+	KeyCode     = "code"     // class of the problem (problem.Code)
 	KeyAnalyzer = "analyzer" // second code of the problem (problem.Analyzer)
 	KeyApplies  = "applies"  // the object applies in spite of its problem
-	KeyLines    = "lines"
-	KeyRemoval  = "removal" // the ID of the removal
-	KeyRecords  = "records" // number of records
-	KeyKind     = "kind"    // kind of the records
-	KeyKinds    = "kinds"
-	KeySaid     = "said"  // number of records according to the head
-	KeyKnown    = "known" // whether this build knows the kind
-	KeyNames    = "names" // names of the first records
+	KeyLines    = "lines"    // number of lines that were not written
+	KeyRemoval  = "removal"  // the ID of the removal
+	KeyRecords  = "records"  // number of records
+	KeyKind     = "kind"     // kind of the records
+	KeyKinds    = "kinds"    // kinds of objects or records, or their number
+	KeySaid     = "said"     // number of records according to the head
+	KeyKnown    = "known"    // whether this build knows the kind
+	KeyNames    = "names"    // names of the first records
 
-	KeyReason = "reason"
-	KeyUser   = "user" // user of a process on this machine, from the kernel
-	KeyPID    = "pid"
+	KeyReason = "reason" // a text
+	KeyUser   = "user"   // user of a process on this machine, from the kernel; or an operator
+	KeyPID    = "pid"    // id of a process on this machine
 
 	KeyPlace = "place" // function and line of our code
-	KeyStack = "stack"
+	KeyStack = "stack" // stack of the goroutine
 
-	keyScope    = "scope" // scope of log lines (Scoped)
-	KeyLeast    = "least" // level of a scope
-	KeyRoles    = "roles"
-	KeyMesh     = "mesh"
-	KeyVersion  = "version" // version of this program, or of a resource
-	KeyStore    = "store"
-	KeyListener = "listener"
-	KeyAtMost   = "at_most" // a duration
+	keyScope    = "scope"    // scope of log lines (Scoped)
+	KeyLeast    = "least"    // level of a scope
+	KeyRoles    = "roles"    // roles of this process
+	KeyMesh     = "mesh"     // name of the mesh
+	KeyVersion  = "version"  // version of this program, or of a resource
+	KeyStore    = "store"    // the store of this process
+	KeyListener = "listener" // name or address of a listener of this process
+	KeyAtMost   = "at_most"  // a duration
 )
 
 // Keys of the lines about versions that are withheld from views.
 const (
-	KeyView       = "view"
-	KeyEnvoys     = "envoy"      // versions of Envoy that the version is withheld from
-	KeyIdentities = "identities" // number of distinct identities that refused the version
-	KeyFirst      = "first_refusal"
-	KeyLast       = "last_refusal"
-	KeyRetry      = "retry" // the time of the next retry
-	KeyBecause    = "because"
+	KeyView       = "view"          // the version is withheld from the proxies of this view
+	KeyEnvoys     = "envoy"         // versions of Envoy that the version is withheld from
+	KeyIdentities = "identities"    // number of distinct identities that refused the version
+	KeyFirst      = "first_refusal" // time of the first refusal
+	KeyLast       = "last_refusal"  // time of the last refusal
+	KeyRetry      = "retry"         // the time of the next retry
+	KeyBecause    = "because"       // reason of a decision
 )
 
 // Version is the version in /version and pilot_info, set by the linker.
@@ -88,7 +88,7 @@ var Version = "dev"
 
 var registry = prometheus.NewRegistry()
 
-// Buckets of durations, in seconds: from a push in memory to a fleet that lags.
+// seconds has the buckets of durations: from a push in memory to a fleet that lags.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // The metrics under the names that dashboards and alerts of Istio use
@@ -324,12 +324,12 @@ func init() {
 // Metrics returns the gatherer of all metrics of this process.
 func Metrics() prometheus.Gatherer { return registry }
 
-// Handler serves the metrics in Prometheus' format.
+// Handler returns a handler that serves the metrics in Prometheus' format.
 func Handler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// Platform returns the operating system and architecture, for /version.
+// Platform returns the operating system and architecture, such as "linux/amd64", for /version.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 func counter(name, help string) prometheus.Counter {

@@ -6,15 +6,15 @@ import (
 )
 
 // RunQueue measures how long runnable goroutines wait for a processor (runtime/metrics, /sched/latencies). Long waits
-// mean that the machine is full, whichever process fills it. The zero value is ready for use, by one goroutine.
+// mean that the machine is busy, with this or other processes. The zero value is ready for use by one goroutine.
 type RunQueue struct {
 	sample [1]metrics.Sample
 	before []uint64
 }
 
-// Since returns a quantile of the waits since the previous call; the first call counts from the start of the process.
-// share is the quantile: .99 leaves out the slowest hundredth of the waits. The result is the lower bound of the
-// histogram's bucket; 0 if nothing waited or the metric is missing.
+// Since returns a quantile of the waits since the previous call. The first call counts from the start of the process.
+// share is the quantile, above 0 and at most 1: .99 leaves out the slowest hundredth of the waits. The result is the
+// lower bound of the histogram's bucket. It is 0 if nothing waited, or if the metric is missing.
 func (q *RunQueue) Since(share float64) time.Duration {
 	q.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(q.sample[:])

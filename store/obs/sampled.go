@@ -8,28 +8,31 @@ import (
 	"time"
 )
 
-// Sampled writes warnings that clients can cause, so that no number of clients fills the log. The first line of a
-// cause is written immediately. After each written line an interval of SampleInterval begins. At the end of the
-// interval the first line within it is written, with the number of the suppressed lines (keySuppressed). The written
-// lines of a cause and their numbers add up to the events. Lines of one cause do not suppress lines of another. It is
-// safe for concurrent use.
+// Sampled writes warnings that clients can cause, so that no number of clients fills the log. A cause is a pair of a
+// message and a text. The first line of a cause is written immediately. After each written line an interval of
+// SampleInterval begins. At the end of the interval the first line within it is written, if there was one, with the
+// number of the suppressed lines (keySuppressed). The written lines of a cause and their numbers add up to the events.
+//
+// Lines of one cause do not suppress lines of another. Beyond 64 causes, though, all further causes count as a single
+// cause, whose lines have a different message. A Sampled is safe for concurrent use.
 type Sampled struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // a leaf
+	mu     sync.Mutex // leaf mutex; guards causes
 	causes map[sampledCause]*sample
 }
 
 // SampleInterval is the least time between two written lines of one cause.
 const SampleInterval = 30 * time.Second
 
-// maxSampled bounds the causes that are distinguished; all further causes count as a single cause.
+// maxSampled bounds the causes that are distinguished. All further causes count as a single cause.
 const maxSampled = 64
 
 // maxSampledText is the largest number of bytes of a text that are written. A bound is needed because clients choose
 // the texts.
 const maxSampledText = 512
 
+// sampledCause identifies a cause.
 type sampledCause struct{ message, cause string }
 
 // sample contains the events of one cause that wait for the end of the interval.
@@ -38,13 +41,14 @@ type sample struct {
 	count int
 }
 
-// NewSampled returns a Sampled that writes to log.
+// NewSampled returns a Sampled that writes to log, which must not be nil.
 func NewSampled(log *slog.Logger) *Sampled {
 	return &Sampled{log: log, causes: map[sampledCause]*sample{}}
 }
 
 // Warn writes or counts a line. message and cause must be constants, or values of a set that clients cannot enlarge.
-// Texts of clients belong into args, which are keys and values in the form of slog. Long texts in args are cut.
+// Texts of clients belong into args, which are keys and values in the form of slog. Errors and texts in args are cut to
+// 512 bytes. An empty cause is not written.
 func (s *Sampled) Warn(message, cause string, args ...any) {
 	key := sampledCause{message, cause}
 	s.mu.Lock()
@@ -81,6 +85,7 @@ func (s *Sampled) flush(key sampledCause) {
 	s.write(key, waiting.args, waiting.count-1)
 }
 
+// write writes one line of a cause.
 func (s *Sampled) write(key sampledCause, args []any, suppressed int) {
 	if key.cause != "" {
 		args = append(args, keyCause, key.cause)

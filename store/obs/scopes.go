@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Scopes of navarchd's log lines. Each scope has a level of its own, which changes while the process runs.
+// Scopes of navarchd's log lines. Each scope has a level of its own, which may change while the process runs.
 const (
 	ScopeADS     = "ads" // Istio's name
 	ScopeAdmit   = "admit"
@@ -20,10 +20,11 @@ const (
 	ScopeIngest  = "ingest"
 )
 
-// Levels contains the least level of the log lines of each scope. Its methods may be called from any goroutine.
+// Levels contains the least level of the log lines of each scope. Its methods are safe for concurrent use.
 type Levels struct{ scopes []*Scope }
 
-// Scope is a part of a process's log lines. Its methods may be called from any goroutine.
+// Scope is a part of a process's log lines. About describes the part for operators. Name and About must not be changed.
+// The methods are safe for concurrent use.
 type Scope struct {
 	Name, About string
 	level       slog.LevelVar
@@ -31,8 +32,9 @@ type Scope struct {
 }
 
 // NewLevels parses the initial levels in the form of Level. A scope without a level of its own has the level of the
-// scope "default". A level for the scope "all" takes precedence over every other level. unknown lists the scopes that
-// do not exist, sorted; their levels have no effect. The error names the part that is not a level.
+// scope "default", or info if the text does not state that level. A level for the scope "all" takes precedence over
+// every other level. unknown lists the scopes that do not exist, sorted; their levels have no effect. The error names
+// the part that is not a level, such as an empty text.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -62,7 +64,7 @@ func NewLevels(text string) (l *Levels, unknown []string, err error) {
 // All returns the scopes, sorted by name. The caller must not change the slice.
 func (l *Levels) All() []*Scope { return l.scopes }
 
-// Find returns the scope of a name; nil if there is no such scope.
+// Find returns the scope of a name. The result is nil if there is no such scope.
 func (l *Levels) Find(name string) *Scope {
 	if i := slices.IndexFunc(l.scopes, func(s *Scope) bool { return s.Name == name }); i >= 0 {
 		return l.scopes[i]
@@ -70,8 +72,8 @@ func (l *Levels) Find(name string) *Scope {
 	return nil
 }
 
-// Handler returns a handler that passes lines of the scope "default" to another handler. From the result, Scoped
-// derives the handlers of all other scopes.
+// Handler returns a handler that passes lines of the scope "default" to another handler, and drops lines below the
+// level of the scope. From the result, Scoped derives the handlers of all other scopes.
 func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }
@@ -81,7 +83,8 @@ func (s *Scope) Level() string {
 	return cmp.Or(levelWords[s.level.Level()], "none")
 }
 
-// Set changes the level of the scope. If word is not a level, the error names it, and the level stays.
+// Set changes the level of the scope. word is a word of Level, in upper or lower case. For another word, the error
+// names the word, and the level stays.
 func (s *Scope) Set(word string) error {
 	level, known := levels[strings.ToLower(word)]
 	if !known {
@@ -94,8 +97,8 @@ func (s *Scope) Set(word string) error {
 // Reset restores the level that the scope had at the start.
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
-// Scoped returns a logger whose lines belong to a scope and end with the scope's name. If the handler of log is not
-// from Levels, or the scope does not exist, Scoped returns log itself.
+// Scoped returns a logger whose lines belong to a scope. Its lines end with the name of the scope, except for the scope
+// "default". If the handler of log is not from Levels, or the scope does not exist, Scoped returns log itself.
 func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	h, is := log.Handler().(scoped)
 	if !is {

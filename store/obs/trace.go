@@ -16,18 +16,18 @@ import (
 )
 
 // Tracer writes spans about one revision of the store, from the event that caused it to the ACKs of proxies. All
-// processes write into one trace without communication: the ids of the trace and of its first span are hashes of the
-// mesh, the etcd cluster and the revision. On a nil Tracer the methods that write spans do nothing; Begin and Close
-// panic. It is safe for concurrent use.
+// processes write into one trace without communication, because the ids of the trace and of its first span are hashes
+// of the mesh, the etcd cluster and the revision. On a nil Tracer the methods that write spans do nothing; Begin and
+// Close panic. It is safe for concurrent use.
 type Tracer struct {
 	mesh     string
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	cluster  atomic.Uint64 // id of the etcd cluster; 0: unknown, and nothing is traced
 
-	mu     sync.Mutex // a leaf
-	pushes map[int64]int
-	order  []int64
+	mu     sync.Mutex    // leaf mutex; guards the fields below
+	pushes map[int64]int // by revision: number of responses with a span
+	order  []int64       // the revisions in pushes, the oldest entry first
 }
 
 // Bounds of the spans of single responses. For each revision, the first maxPushes responses get a span. The Tracer
@@ -37,8 +37,8 @@ const (
 	maxRevisions = 256
 )
 
-// NewTracer returns a Tracer that passes its spans to a processor. The Tracer writes nothing before Begin. name is
-// the name of this process.
+// NewTracer returns a Tracer that passes its spans to a processor. The Tracer writes nothing before Begin. mesh is the
+// name of the mesh, and name is the name of this process.
 func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
@@ -48,14 +48,16 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	return t
 }
 
-// Begin sets the etcd cluster whose revisions are traced; 0: nothing is traced. Events before the call of Begin are
-// not traced.
+// Begin sets the id of the etcd cluster whose revisions are traced; 0: nothing is traced. Events before the call of
+// Begin are not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
-// Close flushes the waiting spans. It returns an error if the exporter has not accepted the spans before ctx ended.
+// Close flushes the waiting spans, and ends the Tracer. The error is that of the processor, for instance if ctx ends
+// before the exporter has accepted the spans.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Committed writes the trace's first span, from the event to the commit, and below it the span of the commit.
+// Committed writes the trace's first span, from event to done, and below it the span of the commit, from began to done.
+// puts and deletes are the numbers of written and deleted records.
 func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, deletes int) {
 	if !t.on() {
 		return
@@ -69,14 +71,15 @@ func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, d
 	span.End(trace.WithTimestamp(done))
 }
 
-// Mirrored writes the span from the commit to this replica's snapshot.
+// Mirrored writes the span from the commit to this replica's snapshot. edits is the number of changed records.
 func (t *Tracer) Mirrored(revision int64, committed, done time.Time, edits int) {
 	if t.on() {
 		t.span("mirror", revision, committed, done, attribute.Int("edits", edits))
 	}
 }
 
-// Planned writes the span of one plan over all changes up to this revision.
+// Planned writes the span of one plan over all changes up to this revision. edits is the number of changed records, and
+// moved is the number of affected proxies.
 func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edits, moved int) {
 	if t.on() {
 		t.span("plan", revision, began, done, attribute.String("lane", lane), attribute.Int("edits", edits), attribute.Int("proxies", moved))
@@ -84,12 +87,14 @@ func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edi
 }
 
 // Acknowledged writes the span of one response, from sending it to its ACK, for the first 64 responses of a revision.
+// typ is the type of the resources. If the counts of more than 256 revisions are needed, the oldest count starts again.
 func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
 	if t.on() && t.counts(revision) {
 		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))
 	}
 }
 
+// on reports whether spans are written.
 func (t *Tracer) on() bool { return t != nil && t.cluster.Load() != 0 }
 
 // counts reports whether one more response of a revision is written.
@@ -108,6 +113,7 @@ func (t *Tracer) counts(revision int64) bool {
 	return n < maxPushes
 }
 
+// span writes one span below the first span of a revision.
 func (t *Tracer) span(name string, revision int64, began, done time.Time, attributes ...attribute.KeyValue) {
 	_, traceID, spanID := t.root(revision)
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessorTime returns the processor time of this process so far, in user and system mode (getrusage(2)).
+// ProcessorTime returns the processor time of this process so far: the sum of user and system mode (getrusage(2)).
 func ProcessorTime() time.Duration {
 	var usage unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {

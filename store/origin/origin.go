@@ -1,7 +1,7 @@
 // Package origin identifies the cluster of an object and the source that read it.
 //
-// Owns: nothing; values are immutable. Reads: nothing of ours. Never: knows which cluster is the config cluster (a
-// flag, --cluster-id).
+// Owns: nothing; values are immutable. Reads: no other package of Navarch. Never: knows which cluster is the config
+// cluster (a flag, --cluster-id).
 package origin
 
 import (
@@ -11,9 +11,9 @@ import (
 	"unique"
 )
 
-// Origin is a part of the identity of every object and record: Service shop/web of two clusters are two objects.
-// Origin is comparable, and only one word in size, since every key contains an Origin. The zero Origin is the origin
-// of data of the whole mesh, which are not in any object.
+// Origin is a part of the identity of every object and record. So the Services shop/web of two clusters are two
+// objects. Origin is comparable. It has only the size of one word, because every key contains an Origin. The zero
+// Origin is the origin of data of the whole mesh, which are not in any object.
 type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
@@ -33,10 +33,10 @@ const (
 	JWKS = "jwks"
 )
 
-// New returns the origin of objects that a source of this kind reads from a cluster. The config cluster is the only
-// cluster from which configuration kinds are read. Its name here is "", independent of --cluster-id. The config
-// cluster therefore sorts first, and its records stay when it is renamed. For every other cluster, the name is the
-// CLUSTER_ID in the metadata of its proxies (CheckCluster).
+// New returns the origin of objects that a source of this kind reads from a cluster. For the config cluster, the name
+// is "", independent of --cluster-id. The config cluster therefore sorts first, and its records stay when it is
+// renamed. For every other cluster, the name is the CLUSTER_ID in the metadata of its proxies (CheckCluster). New does
+// not validate its arguments. For two empty arguments the result is zero.
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -54,15 +54,15 @@ func (o Origin) value() pair {
 // Cluster returns the cluster's name. It is empty for the config cluster and for data of the mesh.
 func (o Origin) Cluster() string { return o.value().cluster }
 
-// Source returns the kind of source; empty for data that are not in any object.
+// Source returns the kind of source. It is empty for data that are not in any object.
 func (o Origin) Source() string { return o.value().source }
 
 // before maps a kind of source to the kind that takes precedence over it.
 var before = map[string]string{Files: Kube, Machines: Files}
 
-// Before returns the origin that takes precedence over o: its object replaces an object of the same name in o. A
-// cluster's API server takes precedence over a file, and a file over the entry of a machine. False means that no
-// origin takes precedence.
+// Before returns the origin that takes precedence over o. An object of that origin replaces an object of the same name
+// in o. A cluster's API server takes precedence over a file, and a file over the entry of a machine. False means that
+// no origin takes precedence.
 func (o Origin) Before() (Origin, bool) {
 	source, is := before[o.Source()]
 	if !is {
@@ -71,7 +71,7 @@ func (o Origin) Before() (Origin, bool) {
 	return New(o.Cluster(), source), true
 }
 
-// After is the inverse of Before: it returns the origin over which o takes precedence. False means that there is no
+// After is the inverse of Before, and returns the origin over which o takes precedence. False means that there is no
 // such origin.
 func (o Origin) After() (Origin, bool) {
 	for after, source := range before {
@@ -82,7 +82,7 @@ func (o Origin) After() (Origin, bool) {
 	return Origin{}, false
 }
 
-// Suffix returns " in cluster NAME", for messages; empty for the config cluster.
+// Suffix returns " in cluster NAME", for messages. It is empty for the config cluster and for data of the mesh.
 func (o Origin) Suffix() string {
 	if cluster := o.Cluster(); cluster != "" {
 		return " in cluster " + cluster
@@ -99,12 +99,12 @@ func (o Origin) Compare(other Origin) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.source, b.source))
 }
 
-// longestCluster is the maximum length of a cluster's name. It is that of a key of a Secret, because Istio uses such
-// a key as the name of a remote cluster (istioctl create-remote-secret).
+// longestCluster is the maximum length of a cluster's name in bytes. It is that of a key of a Secret, because Istio
+// uses such a key as the name of a remote cluster (istioctl create-remote-secret).
 const longestCluster = 253
 
-// CheckCluster returns an error for an invalid name of a cluster. Valid are letters, digits, "-", "_" and ".", as in a
-// key of a Secret.
+// CheckCluster returns an error for an invalid name of a cluster, else nil. A valid name has 1 to 253 letters, digits,
+// "-", "_" and ".", as a key of a Secret, and is neither "." nor "..".
 func CheckCluster(name string) error {
 	if name == "" || len(name) > longestCluster || name == "." || name == ".." || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))

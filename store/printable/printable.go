@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are escaped
-// as in Go: a terminal of 8 bits reads the byte 0x9b as the start of a command. If it escapes any, it doubles
-// backslashes, too. A text without such characters and bytes is returned unchanged.
+// Line returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are escaped as
+// in Go. The byte 0x9b is an example: terminals of 8 bits read it as the start of a command. If Line escapes anything,
+// it doubles backslashes, too. A text without such characters and bytes is returned unchanged.
 func Line(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
@@ -25,7 +25,8 @@ func Line(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// Lines returns text with its line ends and tabs. The rest of each line is that of Line.
+// Lines returns text with its line ends and tabs. The parts between them are as by Line. A text that Line would not
+// have to escape, except for line ends and tabs, is returned unchanged.
 func Lines(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }) {
 		return text
@@ -46,8 +47,8 @@ func Lines(text string) string {
 	return b.String()
 }
 
-// Writer returns a writer that writes Lines of each text to w. A text has to be written as a whole: a character in
-// two writes is not UTF-8. Errors are those of w.
+// Writer returns a writer that writes Lines of each text to w. Each text must be one call of Write, because a character
+// that is split between two calls is not UTF-8. Errors are those of w.
 func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }

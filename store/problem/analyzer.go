@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Analyzer is a second code of a problem, in addition to its Code. It is a code of Istio's analyzers (istioctl
-// analyze), or a code of Navarch that begins with NAV1. It is empty if the problem has neither.
-// deploy/docs/analysis.md explains each code and its remedy
-// (https://istio.io/latest/docs/reference/config/analysis/).
+// Analyzer is a second code of a problem, in addition to its Code. It is a code of Istio's analyzers (istioctl analyze,
+// https://istio.io/latest/docs/reference/config/analysis/), or a code of Navarch that begins with NAV1. It is empty if
+// the problem has no such code. deploy/docs/analysis.md explains each code and its remedy.
 type Analyzer string
 
 // The codes, by Istio's names.
@@ -76,16 +75,16 @@ const (
 
 // The codes that Istio does not have.
 const (
-	RouteWithoutEndpoints Analyzer = "NAV1001"
-	CertificateEnds       Analyzer = "NAV1002"
-	PolicyCloses          Analyzer = "NAV1003"
-	ImportedHostNotFound  Analyzer = "NAV1004"
-	RefusedByProxies      Analyzer = "NAV1005"
-	VersionWithheld       Analyzer = "NAV1006"
-	TenantNearBudget      Analyzer = "NAV1007"
-	AuthorityEnds         Analyzer = "NAV1008"
-	ClusterStale          Analyzer = "NAV1009"
-	PlaintextToStrict     Analyzer = "NAV1010"
+	RouteWithoutEndpoints Analyzer = "NAV1001" // a route leads to a service without a ready endpoint
+	CertificateEnds       Analyzer = "NAV1002" // a certificate in a Secret ends soon, or has ended
+	PolicyCloses          Analyzer = "NAV1003" // a policy refuses all requests, because it is invalid or not supported
+	ImportedHostNotFound  Analyzer = "NAV1004" // a Sidecar imports a host that does not exist
+	RefusedByProxies      Analyzer = "NAV1005" // proxies refuse a version of a resource
+	VersionWithheld       Analyzer = "NAV1006" // a version is withheld, because several proxies refused it
+	TenantNearBudget      Analyzer = "NAV1007" // a tenant uses most of a budget
+	AuthorityEnds         Analyzer = "NAV1008" // the certificate of an authority ends soon, or has ended
+	ClusterStale          Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
+	PlaintextToStrict     Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
 )
 
 // analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
@@ -164,20 +163,20 @@ var analyzers = map[Analyzer]struct {
 	PlaintextToStrict:                                {"PlaintextToStrict", Error},
 }
 
-// Analyzers returns every code, in order.
+// Analyzers returns every code of this build, sorted. The caller owns the result.
 func Analyzers() []Analyzer { return slices.Sorted(maps.Keys(analyzers)) }
 
-// Name returns the name of the code; empty if this build does not know the code.
+// Name returns Istio's or Navarch's name of the code. It is empty if this build does not know the code.
 func (a Analyzer) Name() string { return analyzers[a].name }
 
-// Severity returns the severity of the code in navarchctl analyze; empty if this build does not know the code.
+// Severity returns the severity of the code in navarchctl analyze. It is empty if this build does not know the code.
 // Outside of navarchctl analyze, each problem states its own severity.
 func (a Analyzer) Severity() Severity { return analyzers[a].severity }
 
-// Own reports whether the code is not one of Istio's.
+// Own reports whether the code is one of Navarch's.
 func (a Analyzer) Own() bool { return strings.HasPrefix(string(a), "NAV") }
 
-// Suffix returns the code as the end of a message, " [IST0101]"; empty without a code.
+// Suffix returns the code as the end of a message, " [IST0101]". It is empty without a code.
 func (a Analyzer) Suffix() string {
 	if a == "" {
 		return ""

@@ -1,7 +1,8 @@
 // Package problem defines the common properties of all faults of objects: the class of the problem (Code), and its
 // effect on the object (Severity). object.Problem and model.Problem add field and message.
 //
-// Owns: nothing; values are immutable. Reads: nothing of ours. Never: parses a code, a field or an object from a text.
+// Owns: nothing; values are immutable. Reads: no other package of Navarch. Never: parses a code, a field or an object
+// from a text.
 package problem
 
 import (
@@ -10,7 +11,7 @@ import (
 	"strings"
 )
 
-// Code is the class of a problem, for programs: messages may change, codes do not change. The codes follow
+// Code is the class of a problem, for programs. Messages may change, codes do not change. The codes follow
 // field.ErrorType (https://pkg.go.dev/k8s.io/apimachinery/pkg/util/validation/field#ErrorType).
 type Code string
 
@@ -19,13 +20,13 @@ const (
 	Invalid      Code = "Invalid"      // the API does not allow the value or the object
 	Required     Code = "Required"     // a required value is missing
 	NotFound     Code = "NotFound"     // a referenced object or value does not exist
-	Duplicate    Code = "Duplicate"    // another object has the same name, host or port, and takes precedence
+	Duplicate    Code = "Duplicate"    // another object or value has the same name, host, port or purpose
 	NotSupported Code = "NotSupported" // valid, but this version does not act on it
 	NoEffect     Code = "NoEffect"     // valid, but without effect as it is written
 	Costly       Code = "Costly"       // valid and acted on, but expensive for every proxy
 	NotAllowed   Code = "NotAllowed"   // valid, but not allowed in its place, or beyond the bounds of its tenant
 	Unreadable   Code = "Unreadable"   // a file, a document or a stored value cannot be read
-	Held         Code = "Held"         // the last good version, or a removed object, is kept until somebody decides
+	Held         Code = "Held"         // the last good version, or a removed object, is kept for now
 	Pending      Code = "Pending"      // takes effect after another event
 	Refused      Code = "Refused"      // proxies refused the resulting configuration
 	Internal     Code = "Internal"     // a fault of this program
@@ -41,10 +42,10 @@ const (
 	Info    Severity = "info"    // the object applies, and may be meant as it is; only navarchctl analyze reports these
 )
 
-// At is an error at a path of fields. The paths of nested errors are joined.
+// At is an error at a path of fields. Split joins the paths of nested errors.
 type At struct {
-	Field string // headers[x-user], match[0]
-	Err   error
+	Field string // such as headers[x-user] or match[0]
+	Err   error  // not nil
 }
 
 // Error returns "field: message".
@@ -53,12 +54,12 @@ func (a *At) Error() string { return a.Field + ": " + a.Err.Error() }
 // Unwrap returns the inner error.
 func (a *At) Unwrap() error { return a.Err }
 
-// Atf returns an error at a field. format may contain %w.
+// Atf returns an error at a field, with a message as by fmt.Errorf. format may contain %w.
 func Atf(field, format string, args ...any) error {
 	return &At{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Within returns an error below a field; nil stays nil.
+// Within returns err as an error at a field. It returns nil if err is nil.
 func Within(field string, err error) error {
 	if err == nil {
 		return nil
@@ -67,8 +68,9 @@ func Within(field string, err error) error {
 }
 
 // Split separates the path of fields of an error from its message, and prefixes the path with field. err must not be
-// nil. If the error is not an At, or adds a text of its own to an At that it wraps, the result is field and the
-// error's text.
+// nil. The path joins the fields of nested At errors, with a dot before each field that does not begin with a bracket.
+// If the error is not an At, or adds a text of its own to an At that it wraps, path is field and message is the error's
+// text.
 func Split(field string, err error) (path, message string) {
 	for {
 		var at *At

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// ErrNoHistory means that the tree has no git history back to the previous version.
+// ErrNoHistory means that git cannot export the previous version from the history of the tree.
 var ErrNoHistory = errors.New("no history")
 
 // Before returns the folder with navarchd and navarch-agent of the previous version (the commit in
-// deploy/upgrade-from). The two programs are built once, from the history of the repository, and report this commit
-// as their version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails, or a
-// file cannot be read or written.
+// deploy/upgrade-from). The two programs are built once, from the history of the repository, and report this commit as
+// their version. The error wraps ErrNoHistory if git cannot export the commit, as in a shallow clone. Other errors:
+// there is no go.mod above the working directory, deploy/upgrade-from names no commit, the build fails, or a file
+// cannot be read or written.
 func Before() (dir string, err error) {
 	top, err := root()
 	if err != nil {
@@ -55,7 +56,7 @@ func Before() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "done"), nil, 0o644)
 }
 
-// before returns the commit that a file states in its only line that is not a comment.
+// before returns the commit that a file states in its first line that is neither empty nor a comment.
 func before(file string) (commit string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -69,7 +70,7 @@ func before(file string) (commit string, err error) {
 	return "", fmt.Errorf("programs for tests: %s names no commit", file)
 }
 
-// run runs a program in a folder, with the environment of `make build`, and returns its output.
+// run runs a program in a folder, with the environment of `make build`, and returns its output and error output.
 func run(dir, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asMade...)

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// Etcd returns the path of a stock etcd of the version in go.mod. The program is built once for all test binaries,
-// and again when go.sum changes. Errors: go.sum cannot be read, or the build fails.
+// Etcd returns the path of a stock etcd of the version in go.mod. The program is built once for all test binaries, and
+// again when go.sum changes. Errors: there is no go.mod above the working directory, a file cannot be read or written,
+// or the build fails. Later calls in a process return the result of the first call.
 var Etcd = sync.OnceValues(func() (string, error) {
 	top, err := root()
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package programs builds the project's programs, and a stock etcd, for tests. The programs are built from this tree
-// into out/programs, once for all test binaries of a run: the go command skips programs that are up to date.
+// into out/programs. All test binaries of a run share the programs, because the go command skips programs that are up
+// to date.
 package programs
 
 import (
@@ -20,9 +21,8 @@ type failer interface {
 	Fatal(args ...any)
 }
 
-// For returns the path of a program (navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's
-// application). The program is built as by `make build`, but without symbols; this saves a third of the link time.
-// The test ends if the build fails.
+// For returns the path of a program: navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's application.
+// All programs are built on the first call, as by `make build`, but without symbols. The test ends if the build fails.
 func For(t failer, name string) string {
 	t.Helper()
 	return path(t, plain, name)
@@ -35,6 +35,7 @@ func Raced(t failer) string {
 	return path(t, raced, "navarchd")
 }
 
+// path returns the path of a program in the folder that the function of returns. The test ends if that function fails.
 func path(t failer, of func() (string, error), name string) string {
 	t.Helper()
 	dir, err := of()
@@ -44,7 +45,7 @@ func path(t failer, of func() (string, error), name string) string {
 	return filepath.Join(dir, name)
 }
 
-// LinkFlags omit symbols from programs. Builds with the same flags elsewhere share the linked program.
+// LinkFlags is the flag of the go command that omits symbols from programs.
 const LinkFlags = "-ldflags=-s -w"
 
 // asMade is the environment of `make build`.
@@ -59,21 +60,23 @@ var (
 	})
 )
 
+// module is the prefix of the packages in this tree.
 const module = "navarch.io/navarch/"
 
-// Edit is a replacement in a file: By replaces the first occurrence of Text. File is relative to the top of the tree.
-// With an empty Text, By is inserted at the start of the file.
+// Edit is a replacement in a file. By replaces the first occurrence of Text. File is relative to the top of the tree.
+// With an empty Text, By is inserted at the start of the file, which may be missing.
 type Edit struct{ File, Text, By string }
 
 // Changed returns the path of a navarchd that is built from edited files, to simulate another version. name is the
-// version that this navarchd reports, and the name of the build. The test ends if a file lacks the text to replace,
-// or the build fails.
+// version that this navarchd reports, and the name of the build's folder. The test ends if a file lacks the text to
+// replace or cannot be read or written, or if the build fails.
 func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
 	return ChangedProgram(t, "navarchd", name, edits...)
 }
 
-// ChangedProgram does for any program what Changed does for navarchd. Two programs of one version need two names.
+// ChangedProgram does for any program in the folder cmd what Changed does for navarchd. Each program needs a name of
+// its own.
 func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	t.Helper()
 	dir, err := changed(program, name, edits)
@@ -83,6 +86,7 @@ func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	return filepath.Join(dir, program)
 }
 
+// changed builds a program from edited files into the folder of a name.
 func changed(program, name string, edits []Edit) (dir string, err error) {
 	dir, unlock, err := folder(name)
 	if err != nil {
@@ -97,9 +101,10 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 		module+"cmd/"+program)
 }
 
-// Overlay writes the edited files into a folder, and returns the file for the flag -overlay of the go command. An
-// edit with an empty Text inserts By at the start of its file; this file may be missing. Errors: a file lacks the
-// text to replace, or cannot be read or written.
+// Overlay writes the edited files into the folder dir, which must exist. It returns the path of the file for the flag
+// -overlay of the go command. Several edits of one file apply in their order. An edit with an empty Text inserts By at
+// the start of its file; this file may be missing. Errors: there is no go.mod above the working directory, or a file
+// lacks the text to replace, or cannot be read or written.
 func Overlay(dir string, edits []Edit) (overlay string, err error) {
 	root, err := root()
 	if err != nil {
@@ -159,7 +164,7 @@ func compile(dir string, env []string, args ...string) error {
 }
 
 // depend makes the cached result of a test depend on every file of the tree. The go command reuses a result if the
-// test's packages and the files that it opened are unchanged; it does not know the programs that the test builds.
+// test's packages and the files that the test opened are unchanged. It does not know the programs that the test builds.
 var depend = sync.OnceValue(func() error {
 	top, err := root()
 	if err != nil {

@@ -1,10 +1,8 @@
 // Package protowalk reads encoded protobuf messages field by field, without decoding them into objects. It suits
-// messages that are long or untrusted, or of which only one field is needed.
+// messages that are long or untrusted, or of which only one field is needed. It needs the whole message in one slice.
 //
-// It needs the whole message in one slice. Two packages have their own readers for other input: shard/relay for gRPC's
-// lists of buffers, and loadtest/proxy for fields of which only a part has arrived.
-//
-// Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: a schema.
+// Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: uses a
+// schema.
 //
 // The main user is push/delta, which reads the names and versions in requests of proxies without an allocation.
 package protowalk
@@ -15,14 +13,14 @@ import "google.golang.org/protobuf/encoding/protowire"
 type Field struct {
 	Number protowire.Number
 	Type   protowire.Type
-	Bytes  []byte // content of a length-delimited field: a part of the message, not nil; nil for other types
+	Bytes  []byte // content of a length-delimited field, not nil, shared with the message; nil for other types
 	Varint uint64 // value of a varint; 0 for other types
 }
 
-// Short reads the first field of b if the field has the common form: length-delimited, with a tag of one byte and less
-// than 16 KB. It returns the field's number; the content is b[from:end], and the next field begins at end. end is 0 for
-// all other fields, and for malformed or empty b; use Next for these. Short is small, so that the compiler inlines it
-// into loops.
+// Short reads the first field of b if the field has a common form. The field must be length-delimited, with a tag of
+// one byte, and have less than 16 KiB with its tag and length. Short returns the field's number. The content is
+// b[from:end], and the next field begins at end. end is 0 for all other fields, for malformed b, and for b of less than
+// three bytes; use Next for these. Short is small, so that the compiler inlines it into loops.
 func Short(b []byte) (number protowire.Number, from, end int) {
 	if len(b) < 3 || b[0]&0x87 != byte(protowire.BytesType) || b[0] < 8 {
 		return 0, 0, 0
@@ -38,7 +36,8 @@ func Short(b []byte) (number protowire.Number, from, end int) {
 }
 
 // Next reads the first field of b. n is the length of the field including its tag, so the next field is at b[n:]. A
-// negative n is a code for protowire.ParseError: b is empty, or does not begin with a whole field.
+// negative n is a code for protowire.ParseError, and means that b is empty or does not begin with a whole, valid field.
+// f then has no content.
 func Next(b []byte) (f Field, n int) {
 	if number, from, end := Short(b); end > 0 {
 		return Field{Number: number, Type: protowire.BytesType, Bytes: b[from:end:end]}, end
@@ -63,9 +62,9 @@ func Next(b []byte) (f Field, n int) {
 	return f, tag + n
 }
 
-// Each calls the function for every field of a message, in the order of the wire; for an empty message it does
-// nothing. It stops at the first error: that of the function, or one of protowire if the message is malformed. The
-// input may be untrusted.
+// Each calls the function do for every field of a message, in the order of the wire. For an empty message it does
+// nothing. It stops at the first error, and returns the error. The error is that of do, or one of protowire if the
+// message is malformed. The input may be untrusted.
 func Each(b []byte, do func(Field) error) error {
 	for len(b) > 0 {
 		f, n := Next(b)

@@ -11,10 +11,11 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Fault is a field of a ProxyConfig that is left out of the Settings because Envoy would refuse its value.
+// Fault is a value of a ProxyConfig that is left out of the Settings, in most cases because Envoy would refuse the
+// value.
 type Fault struct {
-	Field   string // path below the ProxyConfig
-	Message string // the value that was found, and the values that are accepted
+	Field   string // path below the ProxyConfig, such as "tracing.sampling"
+	Message string // text for users, with the accepted values
 }
 
 // Bounds of HTTP/2 in Envoy (config.core.v3.Http2ProtocolOptions).
@@ -29,6 +30,7 @@ const longestServer = 256
 // reading collects faults.
 type reading struct{ faults []Fault }
 
+// fault adds a fault.
 func (r *reading) fault(field, format string, args ...any) {
 	r.faults = append(r.faults, Fault{field, fmt.Sprintf(format, args...)})
 }
@@ -37,6 +39,7 @@ func (r *reading) fault(field, format string, args ...any) {
 // strict).
 func plain(text string) bool { return !strings.ContainsAny(text, "\x00\n\r") }
 
+// headers checks the server header, and removes an invalid one.
 func (r *reading) headers(h *meshv1.ProxyConfig_ProxyHeaders) {
 	if value := h.GetServer().GetValue(); !plain(value) || len(value) > longestServer {
 		r.fault("proxyHeaders.server.value", "%.40q is no value of a header of %d bytes at most; left out", value, longestServer)
@@ -44,6 +47,7 @@ func (r *reading) headers(h *meshv1.ProxyConfig_ProxyHeaders) {
 	}
 }
 
+// connections checks the settings of connections, and removes invalid ones.
 func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 	for _, of := range []struct {
 		name string
@@ -76,7 +80,7 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 	}
 }
 
-// topology reads the settings for the proxies in front of a gateway; nil: no settings.
+// topology reads the settings for the proxies in front of a gateway. t may be nil.
 func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 	out.TrustedProxies, out.ProxyProtocol = t.GetNumTrustedProxies(), t.GetProxyProtocol() != nil
 	if _, known := meshv1.ForwardClientCertDetails_name[int32(t.GetForwardClientCertDetails())]; !known {
@@ -86,6 +90,7 @@ func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 	out.ClientCertificates = t.GetForwardClientCertDetails()
 }
 
+// tracing checks the settings of tracing, and removes invalid ones.
 func (r *reading) tracing(t *meshv1.Tracing) {
 	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // nor NaN
 		r.fault("tracing.sampling", "%v is not in 0-100; left out", t.GetSampling())

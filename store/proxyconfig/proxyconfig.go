@@ -1,20 +1,20 @@
-// Package proxyconfig reads the fields of a ProxyConfig that the control plane itself applies. There is a ProxyConfig
-// of the mesh (defaultConfig), and proxies send one each (PROXY_CONFIG in their node's metadata). All other fields are
-// for agents and for injection.
+// Package proxyconfig reads the fields of a ProxyConfig that the control plane itself applies. All other fields are for
+// agents and for injection. There is a ProxyConfig of the mesh (defaultConfig), and a proxy may send its own
+// (PROXY_CONFIG in the metadata of its node).
 //
 // Owns: nothing. Reads: nothing of ours. Never: Envoy's protobuf.
 //
-// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig
-// of that time into the PROXY_CONFIG, so a later edit of defaultConfig reaches only those running proxies that send
-// no PROXY_CONFIG.
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig of
+// that time into the PROXY_CONFIG, so a later edit of defaultConfig reaches only those running proxies that send no
+// PROXY_CONFIG.
 //
-// Settings of headers and connections affect only listeners (view.Inputs.Listeners, view.Workload.Listeners); settings
-// of spans affect only listeners that send spans (view.Self.Tracing). Proxies with equal settings share such listeners,
-// and proxies whose settings equal the mesh's use the listeners of the mesh. Settings that affect routes and clusters
-// are part of the scope, the group of proxies with the same outbound configuration. They are three booleans
+// Most settings of headers and connections affect only listeners (view.Inputs.Listeners, view.Workload.Listeners).
+// Settings of spans affect only listeners that send spans (view.Self.Tracing). Proxies with equal settings share such
+// listeners, and proxies whose settings equal the mesh's use the listeners of the mesh. Settings that affect routes and
+// clusters are part of the scope, the group of proxies with the same outbound configuration. They are three booleans
 // (view.Scope.Routes, HeaderCase), so that no text or number of a client creates a scope. Therefore
-// clusterPerConnectionBufferLimitBytes is reported, not applied. Settings that Envoy would refuse are left out. A node
-// with more than 16 KB of these settings is refused.
+// clusterPerConnectionBufferLimitBytes is reported and not applied. Settings that Envoy would refuse are left out. A
+// node with more than 16 KB of these settings is refused.
 package proxyconfig
 
 import (
@@ -32,11 +32,11 @@ import (
 // Settings are the settings that the control plane applies, grouped by the resources that they affect. Equal
 // ProxyConfigs have equal (==) Settings. The zero Settings are Istio's defaults.
 type Settings struct {
-	Routes Routes
+	Routes Routes // affect virtual hosts and their routes
 	// HeaderCase preserves the case of HTTP/1 header names (proxyHeaders.preserveHttp1HeaderCase). It affects clusters
 	// and listeners.
 	HeaderCase bool
-	Listeners  Listeners
+	Listeners  Listeners // affect only listeners
 	// Tracing is the proxy's configuration of spans (tracing, without tracer and tlsSettings); empty: tracing is not
 	// stated.
 	Tracing Part
@@ -48,7 +48,7 @@ type Routes struct {
 	ForwardedHost bool // requests are sent with the host before a rewrite (proxyHeaders.xForwardedHost.enabled)
 }
 
-// String names the fields that are set; empty without such fields.
+// String returns the names of the fields that are set, separated by commas; empty without such fields.
 func (r Routes) String() string {
 	var fields []string
 	if r.NoAttempts {
@@ -62,17 +62,17 @@ func (r Routes) String() string {
 
 // Listeners are the settings that affect listeners. It is comparable.
 type Listeners struct {
-	Headers     Part // proxyHeaders, without the fields in Routes and HeaderCase
-	Connections Part // connectionSettings, without the profile and unsupported fields; empty: not stated
-	Gateway     Gateway
+	Headers     Part    // proxyHeaders, without the fields in Routes and HeaderCase
+	Connections Part    // connectionSettings, without the profile and unsupported fields; empty: not stated
+	Gateway     Gateway // affect only listeners of gateways
 }
 
 // Gateway are the settings that affect only listeners of gateways. It is comparable. The zero Gateway has Istio's
 // defaults.
 type Gateway struct {
 	Edge           bool   // connectionSettings.profile is EDGE: limits for clients outside of the mesh
-	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: hops before the gateway whose X-Forwarded-For counts
-	// ClientCertificates is gatewayTopology.forwardClientCertDetails.
+	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: number of hops before the gateway whose X-Forwarded-For counts
+	// ClientCertificates is gatewayTopology.forwardClientCertDetails; 0: not stated.
 	ClientCertificates meshv1.ForwardClientCertDetails
 	ProxyProtocol      bool // gatewayTopology.proxyProtocol: each connection begins with a PROXY header
 }
@@ -93,8 +93,8 @@ var edge = &meshv1.ProxyConfig_ConnectionSettings{
 	HttpPathWithEscapedSlashesAction:      meshv1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT,
 }
 
-// OfGateway returns the settings for the listeners of a gateway: with the profile EDGE, the profile's values are filled
-// in for connection settings that l does not state. Otherwise it returns l.
+// OfGateway returns the settings for the listeners of a gateway. With the profile EDGE, connection settings that l does
+// not state get the values of the profile. Otherwise it returns l.
 func (l Listeners) OfGateway() Listeners {
 	if l.Gateway.Edge {
 		s := proto.CloneOf(edge)
@@ -108,7 +108,7 @@ func (l Listeners) OfGateway() Listeners {
 	return l
 }
 
-// String names the fields that are set; empty without such fields.
+// String returns the names of the fields that are set, separated by commas; empty without such fields.
 func (l Listeners) String() string {
 	var fields []string
 	name := func(within string, m protoreflect.Message) {
@@ -144,8 +144,8 @@ func (p Part) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(p)), nil
 }
 
-// UnmarshalText is the inverse of MarshalText. The error is that of base64. The decoded bytes are not checked: only
-// text of MarshalText may be used.
+// UnmarshalText is the inverse of MarshalText. The error is that of base64; p then has the bytes before the fault. The
+// decoded bytes are not checked, so only text of MarshalText may be used.
 func (p *Part) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, text)
 	*p = Part(raw)
@@ -155,14 +155,14 @@ func (p *Part) UnmarshalText(text []byte) error {
 // partOf returns the Part of a ProxyConfig that has no other fields.
 func partOf(c *meshv1.ProxyConfig) Part {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
-	if err != nil { // of text that is not UTF-8, which no decoder accepts
+	if err != nil { // the error means text that is not UTF-8, which no decoder accepts
 		return ""
 	}
 	return Part(raw)
 }
 
-// Config returns a ProxyConfig with only this part, owned by the caller. It panics if the Part is not an encoded
-// ProxyConfig.
+// Config returns a ProxyConfig with only this part, owned by the caller. For an empty Part it is empty. Config panics
+// if the Part is not an encoded ProxyConfig.
 func (p Part) Config() *meshv1.ProxyConfig {
 	c := &meshv1.ProxyConfig{}
 	if err := proto.Unmarshal([]byte(p), c); err != nil {
@@ -195,7 +195,7 @@ func (o Own[T]) Or(mesh T) T {
 }
 
 // Of returns the Settings of a ProxyConfig, which it does not change; nil yields the zero Settings. Values that Envoy
-// would refuse are left out of the Settings, and reported as faults.
+// would refuse are left out of the Settings, and returned as faults. Without such values the faults are nil.
 func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	r := &reading{}
 	var out Settings

@@ -20,7 +20,7 @@ const (
 	Key  = ".dockerconfigjson"              // key of the credentials in its data
 )
 
-// Bounds of a Secret. A proxy gets the credentials of one registry only (For), so maxEntry bounds their size.
+// Bounds of a Secret. A proxy gets the credentials of only one registry (For), so maxEntry bounds their size.
 const (
 	maxRegistries = 256
 	maxEntry      = 16 << 10 // bytes
@@ -29,15 +29,15 @@ const (
 // dockerHub is the registry of references that name no registry.
 const dockerHub = "index.docker.io"
 
-// file is Docker's configuration. Other fields, such as programs that return credentials (credHelpers, credsStore), are
-// not read, because they must not be run.
+// file is Docker's configuration. Other fields are not read. For example, credHelpers and credsStore name programs that
+// return credentials, and such programs must not be run.
 type file struct {
 	Auths map[string]json.RawMessage `json:"auths"`
 }
 
-// Registries returns the hosts (with port, if any) for which a configuration, the value of Key, has credentials,
-// sorted. Errors: the configuration is invalid, has credentials of no registry or of more than 256, or has an entry of
-// more than 16 KiB.
+// Registries returns the hosts (with port, if any) for which a configuration has credentials, sorted and without
+// duplicates. raw is the configuration, which is the value of Key. Errors: the configuration is invalid, has no entry
+// or more than 256 entries, or has an entry of more than 16 KiB. Errors contain no credential.
 func Registries(raw []byte) ([]string, error) {
 	f, err := parse(raw)
 	if err != nil {
@@ -53,8 +53,8 @@ func Registries(raw []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(hosts)), nil
 }
 
-// For returns the configuration with only the credentials of one registry (a host as in Registries), in a deterministic
-// form. nil: there are no such credentials, or the configuration is invalid. The caller owns the result.
+// For returns the configuration with only the entries of one registry (a host as in Registries), in a deterministic
+// form. It returns nil if there are no such entries, or if the configuration is invalid. The caller owns the result.
 func For(raw []byte, registry string) []byte {
 	f, err := parse(raw)
 	if err != nil {
@@ -85,17 +85,17 @@ func parse(raw []byte) (f file, err error) {
 	return f, nil
 }
 
-// hostOf returns the host, with its port, of a configuration's address: a host or a URL (github.com/docker/cli,
-// ConvertToHostname).
+// hostOf returns the host, with its port, of an address in a configuration. The address is a host or a URL
+// (github.com/docker/cli, ConvertToHostname).
 func hostOf(address string) string {
 	address = strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://")
 	host, _, _ := strings.Cut(address, "/")
 	return host
 }
 
-// Registry returns the registry (host and port) of the image that a Wasm module's URL, oci://..., names; empty for
-// other URLs. A reference whose first part is not a host, or is docker.io, belongs to Docker Hub
-// (github.com/google/go-containerregistry, pkg/name).
+// Registry returns the registry (host and port) of the image in the URL of a Wasm module, oci://REFERENCE. It returns
+// an empty text for other URLs. If the first part of the reference is not a host, or is docker.io, the image belongs to
+// Docker Hub, and the result is index.docker.io (github.com/google/go-containerregistry, pkg/name).
 func Registry(module string) string {
 	u, err := url.Parse(module)
 	if err != nil || !strings.EqualFold(u.Scheme, "oci") {

@@ -14,21 +14,21 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Hold is one held removal, in the form in which it is shown to operators and stored: objects of a Scope vanished from
-// their source, but their records stay.
+// Hold is one held removal, in the form in which it is shown to operators and stored. The objects of a Scope vanished
+// from their source, but their records stay.
 type Hold struct {
-	ID        string         `json:"id"`                  // by which operators accept it; changes when objects are added
-	Cluster   string         `json:"cluster,omitempty"`   // of the objects; empty: the config cluster
-	Source    string         `json:"source,omitempty"`    // of the origin (origin.Origin)
+	ID        string         `json:"id"`                  // operators accept the removal by this ID; it changes when objects are added
+	Cluster   string         `json:"cluster,omitempty"`   // cluster of the objects; empty: the config cluster
+	Source    string         `json:"source,omitempty"`    // kind of source of the objects (origin.Origin)
 	Group     string         `json:"group,omitempty"`     // API group of Kind
 	Kind      string         `json:"kind,omitempty"`      // empty: all kinds
 	Namespace string         `json:"namespace,omitempty"` // empty: all namespaces
 	Why       object.Why     `json:"why"`                 // reason of the hold
 	Since     time.Time      `json:"since"`               // time at which the newest of the objects was added
 	Count     int            `json:"count"`               // number of held objects
-	Kinds     map[string]int `json:"kinds"`               // objects by kind
-	Names     []string       `json:"names,omitempty"`     // the first 200 objects, as object.ID.String
-	Waits     bool           `json:"waits"`               // the objects are removed only if an operator accepts that
+	Kinds     map[string]int `json:"kinds"`               // number of held objects by kind
+	Names     []string       `json:"names,omitempty"`     // the first 200 objects, as object.ID.String, at most 256 bytes each
+	Waits     bool           `json:"waits"`               // the objects are removed only if an operator accepts the removal
 	Ends      time.Time      `json:"ends,omitzero"`       // time at which the objects are removed without an operator; zero: never
 }
 
@@ -63,7 +63,7 @@ func (h Hold) KindCounts() string {
 
 // Book contains the removals that the present leader holds. It is not safe for concurrent use.
 type Book struct {
-	after time.Duration // how long a removal is held if it need not wait for an operator; 0: all wait
+	after time.Duration // time for which a removal is held if it need not wait for an operator; 0: all wait
 	holds map[Scope]*hold
 	of    map[object.ID]*hold // by held object
 }
@@ -77,9 +77,10 @@ type hold struct {
 	was   map[object.ID]bool // ids before the comparison (Begin); nil: unknown, so all objects of the scope count as held
 }
 
-// NewBook returns a Book with the removals that the previous leader stored. Their objects are unknown until the first
-// comparison (Begin, Keep, End). after is the time for which removals are held that need not wait for an operator; 0:
-// all are held until they are accepted. The caller ends removals whose time (Hold.Ends) is over.
+// NewBook returns a Book with the removals that the previous leader stored. Their objects are unknown, and their IDs
+// are empty, until the first comparison (Begin, Keep, End). after is the time for which removals are held that need not
+// wait for an operator; 0: all removals are held until they are accepted. The caller ends removals whose time
+// (Hold.Ends) is over.
 func NewBook(after time.Duration, stored []Hold) *Book {
 	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {
@@ -95,8 +96,8 @@ func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
 // Add records objects whose removal is held, by scope, at the time at. The function everything reports whether all
-// objects of a kind (KindOf) have vanished. A removal of all objects of a kind, or of a policy, waits for an
-// operator, unless its reason is object.Unnamed.
+// objects of a kind (KindOf) have vanished. A removal of all objects of a kind, or of a policy, waits for an operator,
+// unless its reason is object.Unnamed.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -115,8 +116,8 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 	}
 }
 
-// Begin starts a comparison of the held objects with the stored records. Held objects for which the predicate returns
-// true stay held. All others are held further only if Keep is called for them before End.
+// Begin starts a comparison of the held objects with the stored records. Held objects for which the function there
+// returns true stay held. All others are held further only if Keep is called for them before End.
 func (b *Book) Begin(there func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {
@@ -132,8 +133,8 @@ func (b *Book) Begin(there func(object.ID) bool) {
 }
 
 // Keep holds an object again that was held before Begin, or that is in the scope of a removal that the previous leader
-// stored. It returns false, and does nothing, for other objects. It is called between Begin and End, for objects with a
-// record.
+// stored. For other objects, and for kinds whose removal is never held (Never), it does nothing and returns false. It
+// is called between Begin and End, for objects with a record.
 func (b *Book) Keep(id object.ID) bool {
 	for scope, h := range b.holds {
 		if scope.Covers(id) && !Never(id) && (h.was == nil || h.was[id]) {
@@ -144,7 +145,7 @@ func (b *Book) Keep(id object.ID) bool {
 	return false
 }
 
-// End finishes the comparison: it drops removals without objects.
+// End finishes the comparison. It drops removals without objects, and gives an ID to each removal without one.
 func (b *Book) End() {
 	for scope, h := range b.holds {
 		if len(h.ids) == 0 {
@@ -166,8 +167,8 @@ func (b *Book) Back(id object.ID) {
 	}
 }
 
-// Take ends the hold with an ID, and returns it with its objects, which the caller removes, in order. false: there is
-// no such hold.
+// Take ends the hold with an ID. It returns the hold with its objects, in the order of object.ID.Compare, which the
+// caller then removes. It returns false if there is no such hold.
 func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	for _, h := range b.holds {
 		if h.id == id && id != "" {
@@ -181,7 +182,7 @@ func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	return Hold{}, nil, false
 }
 
-// Holds returns the held removals, the oldest first; empty, not nil, without any. The caller owns the list.
+// Holds returns the held removals, the oldest first. The result is never nil. The caller owns the list.
 func (b *Book) Holds() []Hold {
 	all := make([]Hold, 0, len(b.holds))
 	for _, h := range b.holds {
@@ -201,6 +202,7 @@ func (h *hold) rename() {
 	h.id = hex.EncodeToString(sum.Sum(nil)[:5])
 }
 
+// shown returns a hold in the form for operators.
 func (b *Book) shown(h *hold) Hold {
 	of := h.scope.Of
 	s := Hold{ID: h.id, Cluster: of.Origin.Cluster(), Source: of.Origin.Source(), Group: of.Group, Kind: of.Kind, Namespace: of.Namespace,
@@ -217,7 +219,7 @@ func (b *Book) shown(h *hold) Hold {
 	return s
 }
 
-// clip cuts a foreign text between two characters.
+// clip cuts a text of an object to mostText bytes, between two characters.
 func clip(s string) string {
 	if len(s) > mostText {
 		s = s[:mostText]

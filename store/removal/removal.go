@@ -2,15 +2,16 @@
 // held. The records of a held removal stay until the objects are back, an operator accepts the removal, or its time is
 // over.
 //
-// Deletions that the API server states are final: a DELETE event, or absence from a complete list that is not older
-// than the state seen before. Removals are held if objects vanish without a deletion: the definition of their kind is
-// removed, a list goes back in time, a kind cannot be listed, or no Secret names their cluster any more. A folder of
-// files is less reliable, so large losses in a folder are held. Losses are counted in each namespace separately, so
-// that one tenant's removals do not hold another's. Removals of Secrets, ReferenceGrants and RBAC are never held,
-// because the rights that these grant must end at once.
+// Deletions that the API server states are final. A deletion is a DELETE event, or absence from a complete list that is
+// not older than the state seen before. Removals are held if objects vanish in another way. Either the definition of
+// their kind is removed, a list goes back in time, a kind cannot be listed, or no Secret names their cluster any more.
+// A folder of files is less reliable, so large losses in a folder are held. Losses are counted in each namespace
+// separately, so that one tenant's removals do not hold another's. Removals of Secrets, ReferenceGrants and RBAC
+// objects are never held, because the rights that these objects grant must end at once.
 //
-// Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine. Reads: store/object,
-// store/origin. Never: a clock, a file, a socket.
+// Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine.
+// Reads: store/object, store/origin.
+// Never: a clock, a file, a socket.
 package removal
 
 import (
@@ -22,11 +23,11 @@ import (
 
 // Thresholds for losses in folders.
 const (
-	minimum = 4 // objects of a kind in a namespace, or namespaces with a kind: from this number on, a loss of more than half is held
-	// sumFrom is the number of objects of a kind in a namespace from which on losses are added up. Smaller populations
-	// may be removed by hand, one object after the other.
+	minimum = 4 // a loss of more than half is held from this number of objects of a kind in a namespace, or of namespaces, on
+	// sumFrom is the number of objects of a kind in a namespace from which losses are added up. With fewer objects, a
+	// user may remove one object after the other by hand.
 	sumFrom = 20
-	sumFor  = 10 * time.Minute // how long losses are added up
+	sumFor  = 10 * time.Minute // time for which losses are added up
 )
 
 // Loss is one object that has vanished from its source, with the reason that the source states.
@@ -36,7 +37,7 @@ type Loss struct {
 }
 
 // Scope names the objects that are held together for one reason: the objects of an origin, a kind and a namespace. In
-// Of, an empty Kind or Namespace means all, and Name is empty.
+// Of, an empty Kind or Namespace means all kinds or namespaces, and Name is empty.
 type Scope struct {
 	Of  object.ID
 	Why object.Why
@@ -48,7 +49,7 @@ func (s Scope) Covers(id object.ID) bool {
 		(s.Of.Namespace == "" || s.Of.Namespace == id.Namespace)
 }
 
-// Never reports whether an object is of a kind whose removal is never held.
+// Never reports whether an object is of a kind whose removal is never held. The API group is not compared.
 func Never(id object.ID) bool {
 	switch id.Kind {
 	case "Secret", "ReferenceGrant", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
@@ -57,7 +58,8 @@ func Never(id object.ID) bool {
 	return false
 }
 
-// Policy reports whether an object is a security policy. A held removal of a policy waits for an operator.
+// Policy reports whether an object is a security policy, by its kind alone. A held removal of a policy waits for an
+// operator, unless its reason is object.Unnamed (Book.Add).
 func Policy(id object.ID) bool {
 	switch id.Kind {
 	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
@@ -66,17 +68,17 @@ func Policy(id object.ID) bool {
 	return false
 }
 
-// Population returns the ID without its Name: it stands for all objects of the same origin, kind and namespace.
+// Population returns the ID without its Name. It stands for all objects of one origin, group, kind and namespace.
 func Population(id object.ID) object.ID { id.Name = ""; return id }
 
-// KindOf returns the ID without Namespace and Name: it stands for all objects of the same origin and kind.
+// KindOf returns the ID without Namespace and Name. It stands for all objects of one origin, group and kind.
 func KindOf(id object.ID) object.ID {
 	return object.ID{Origin: id.Origin, Group: id.Group, Kind: id.Kind}
 }
 
 // Memory remembers recent losses in folders, so that many small losses within 10 minutes count together. For each
-// Population it has the size before the first of these losses. The zero Memory is ready for use. It is not safe for
-// concurrent use.
+// Population of 20 or more objects it has the size before the first of these losses. The zero Memory is ready for use.
+// It is not safe for concurrent use.
 type Memory struct{ peaks map[object.ID]peak }
 
 type peak struct {
@@ -84,11 +86,11 @@ type peak struct {
 	size int
 }
 
-// Sizes counts the objects of each Population before and after the losses.
+// Sizes counts the objects of each Population before and after the losses. A missing Population has no objects.
 type Sizes struct{ Before, After map[object.ID]int }
 
-// SelectHeld returns the losses whose removal is to be held, by scope; the other losses are final. at is the present
-// time. It calls sizes at most once, and only for losses in folders (object.Missing).
+// SelectHeld returns the losses whose removal is to be held, by scope; not nil. All other losses are final. at is the
+// present time. sizes is called at most once, and only for losses in folders (object.Missing).
 func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
@@ -109,9 +111,10 @@ func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map
 	return held
 }
 
-// folder selects the losses in folders to hold: the loss of all objects of an origin, of more than half of a kind in a
-// namespace, or of a kind in more than half of its namespaces. Objects that vanished together with their Namespace
-// object are removed at once.
+// folder selects the losses in folders to hold. It holds the loss of all objects of an origin. From minimum on, it also
+// holds the loss of more than half of the objects of a kind in a namespace, or of a kind in more than half of its
+// namespaces. Objects that vanished together with their Namespace object are removed at once, unless all objects of the
+// origin are lost.
 func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
 	left := map[origin.Origin]int{}
 	for of, n := range sizes.After {

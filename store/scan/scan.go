@@ -1,6 +1,6 @@
 // Package scan counts the values of untrusted JSON or YAML before it is decoded. A decoded text may need a hundred
-// times its size in memory; the number of values is a measure of that size. The package accepts the same JSON as
-// encoding/json, but at most MaxDepth levels of nesting (leaf).
+// times its size in memory, and the number of values is a measure of the memory that it needs. The package accepts the
+// same JSON as encoding/json, but at most MaxDepth levels of nesting.
 //
 // Owns: nothing. Reads: the given text. Never: allocates per value; recurses deeper than MaxDepth.
 package scan
@@ -20,8 +20,8 @@ const MaxDepth = 256
 var errDepth = fmt.Errorf("objects and lists are nested more than %d levels deep", MaxDepth)
 
 // Values returns the number of values in a JSON text: objects, lists, strings, numbers, true, false and null, including
-// the values of repeated keys. Keys do not count. Errors: the text is not JSON (empty, for example), or is nested too
-// deeply.
+// the values of repeated keys. Keys do not count. Errors: the text is not JSON (an empty text, for example), or is
+// nested too deeply. With an error the number has no meaning.
 func Values(text []byte) (int, error) {
 	s := Scanner{text: text}
 	if err := s.Skip(); err != nil {
@@ -31,7 +31,7 @@ func Values(text []byte) (int, error) {
 }
 
 // Elements returns the number of elements of a JSON list; 0 for null. Errors: the text is not a list, is not JSON, or
-// is nested too deeply.
+// is nested too deeply. With an error the number has no meaning.
 func Elements(text []byte) (n int, err error) {
 	s := Scanner{text: text}
 	if s.peek() != '[' {
@@ -78,22 +78,22 @@ type Scanner struct {
 	text          []byte
 	at, start     int // index of the next byte; index of the last skipped value
 	values, depth int
-	read          int // members, for yielder
+	read          int // number of members so far, for yielder
 	yielder       loop.Yielder
 }
 
-// New returns a Scanner at the beginning of a text, which must not change meanwhile. While it reads a large text, it
-// yields to other goroutines.
+// New returns a Scanner at the beginning of a text. The text must not change while the Scanner is in use. While the
+// Scanner reads a large text, it yields to other goroutines.
 func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewPatientYielder()} }
 
 // yieldEvery is the number of members between two calls of the yielder, which reads the clock. It is a power of two.
 const yieldEvery = 1 << 10
 
-// Counted returns the number of values that were read so far, as counted by Values.
+// Counted returns the number of values that were read so far, counted as in Values.
 func (s *Scanner) Counted() int { return s.values }
 
-// Skipped returns the text of the value that the last call of Skip moved past: a part of the Scanner's text. It is only
-// valid directly after Skip.
+// Skipped returns the text of the value that the last call of Skip moved past. It is a part of the Scanner's text, not
+// a copy. The result is only valid if Skip was the last call that moved the Scanner.
 func (s *Scanner) Skipped() []byte { return s.text[s.start:s.at] }
 
 // Next returns the next byte that is not blank, such as '{' before an object, without moving past it; 0 at the end of
@@ -108,9 +108,9 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object reads the members of the next value, an object. The function is called with each key, and must move past the
-// key's value, by Skip or Object. Errors: those of the function; the next value is not an object, is not JSON, or is
-// nested too deeply.
+// Object reads the members of the next value, an object. The function each is called with each key, in order, also with
+// repeated ones. It must move past the key's value, by Skip or Object. Errors: those of the function; the next value is
+// not an object, is not JSON, or is nested too deeply.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		if plain(raw) {
@@ -124,8 +124,8 @@ func (s *Scanner) Object(each func(key string) error) error {
 	})
 }
 
-// plain reports whether a JSON string stands for the bytes between its quotes: it is ASCII without escapes, like
-// nearly all keys. json.Unmarshal takes some thirty times as long.
+// plain reports whether a JSON string is ASCII without escapes, like nearly all keys. Such a string stands for the
+// bytes between its quotes. json.Unmarshal takes some thirty times as long.
 func plain(raw []byte) bool {
 	for _, c := range raw[1 : len(raw)-1] {
 		if c < ' ' || c >= utf8.RuneSelf || c == '\\' {
@@ -135,7 +135,7 @@ func plain(raw []byte) bool {
 	return true
 }
 
-// Skip moves past the next value. Errors: it is not JSON, or is nested too deeply.
+// Skip moves past the next value. Errors: the value is not JSON, or is nested too deeply.
 func (s *Scanner) Skip() error {
 	c := s.peek()
 	start := s.at

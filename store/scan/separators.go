@@ -1,8 +1,8 @@
 package scan
 
 // Separators counts the commas outside of strings in a JSON text that arrives in pieces. A JSON text has more values
-// than commas, so the count is a lower bound. For a text that is not JSON the count has no meaning. The zero value is
-// ready for use; it is not safe for concurrent use.
+// than commas, so the count is a lower bound of the number of values. For a text that is not JSON the count has no
+// meaning. The zero value is ready for use. It is not safe for concurrent use.
 type Separators struct {
 	Commas int // count so far
 

@@ -7,10 +7,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns an error if the first YAML document of a text has more than `most` values after its aliases are
-// expanded: a few lines of nested aliases decode to millions of values. Keys count too, and each 64 bytes of a key or
-// value count as one more value. Other errors: the text is not YAML, or an alias names a node that contains the alias.
-// nil: the document may be decoded.
+// YAML returns an error if the first YAML document of a text has too many values to be decoded; nil: the document may
+// be decoded. most is the largest permitted number of values, with the aliases expanded, since a few lines of nested
+// aliases decode to millions of values. The document itself and keys count too. Each 64 bytes of a key or value count
+// as one more value. Other errors: the text is not YAML, or an alias names a node that contains the alias.
 func YAML(text []byte, most int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -23,13 +23,13 @@ func YAML(text []byte, most int) error {
 	return err
 }
 
-// valueBytes bytes of a text count as one more value, because an alias repeats the whole text.
+// valueBytes is the number of bytes of a text that count as one more value, because an alias repeats the whole text.
 const valueBytes = 64
 
 // tree visits each node once, however many aliases name the node.
 type tree struct {
 	most  int
-	known map[*yaml.Node]int // of nodes that aliases name; 0: counting is in progress
+	known map[*yaml.Node]int // number of values of each node that aliases name; 0: counting is in progress
 }
 
 func (t *tree) values(of *yaml.Node) (n int, err error) {

@@ -1,5 +1,5 @@
-// Package scrape defines the texts that state where an application exposes its metrics: the annotation of a Pod that
-// lists several targets, and the environment variable by which injection passes the targets to the agent (leaf).
+// Package scrape defines two texts that state where an application exposes its metrics. One is the annotation of a Pod
+// that lists several targets. The other is the environment variable by which injection passes the targets to the agent.
 //
 // Owns: the syntax of both, and the list of the proxy's own ports. Reads: nothing. Never: requests a target.
 package scrape
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Annotation lists targets as PORT:PATH, separated by commas.
+	// Annotation is the annotation of a Pod that lists targets as PORT:PATH, separated by commas.
 	Annotation = "prometheus.istio.io/scrape-targets"
 	// Variable is the environment variable that passes Settings to the agent, as JSON.
 	Variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
@@ -25,8 +25,9 @@ const (
 	maxTargets  = 16
 )
 
-// Settings are the values of a Pod's annotations for Prometheus (prometheus.io/scrape, path, port, and Annotation).
-// Agents of older versions ignore Targets, and read Port and Path.
+// Settings are the values of a Pod's annotations for Prometheus (prometheus.io/scrape, path, port, and Annotation), as
+// texts. An empty text means that there is no such annotation. Agents of older versions ignore Targets, and read Port
+// and Path.
 type Settings struct {
 	Scrape  string   `json:"scrape"`
 	Path    string   `json:"path"`
@@ -34,7 +35,7 @@ type Settings struct {
 	Targets []Target `json:"targets,omitempty"`
 }
 
-// Target is one page of metrics of an application, on localhost.
+// Target is one page of metrics of an application. The agent requests it from localhost.
 type Target struct {
 	Port uint16 `json:"port,string"`
 	Path string `json:"path"` // path with its query, beginning with a slash
@@ -58,9 +59,9 @@ var reserved = map[uint16]string{
 // Own returns the use of a port that Istio's proxies and agents bind themselves; empty for all other ports.
 func Own(port uint16) string { return reserved[port] }
 
-// Parse parses the value of Annotation. Empty parts and repeated targets are ignored, and an empty path becomes
-// /metrics. Without targets the result is nil. Errors: a port is invalid or the proxy's own, a path is invalid, or
-// there are more than 16 targets.
+// Parse parses the value of Annotation. Empty parts and repeated targets are ignored. An empty path becomes /metrics,
+// and a path without a slash at its beginning gets one. Without targets the result is nil. Errors: a port is not a
+// number from 1 to 65535 or is the proxy's own (Own), a path is invalid, or there are more than 16 targets.
 func Parse(text string) (all []Target, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -81,7 +82,7 @@ func Parse(text string) (all []Target, err error) {
 	return all, nil
 }
 
-// Format returns targets in the form of Annotation; empty for no targets.
+// Format returns targets in the form of Annotation, for Parse; empty without targets.
 func Format(all []Target) string {
 	var texts []string
 	for _, t := range all {
@@ -91,9 +92,14 @@ func Format(all []Target) string {
 }
 
 // Read parses the value of Variable, and returns the pages that the agent merges. If Targets is empty, the only page is
-// that of Port and Path (by default port 80 and /metrics). The result is nil for an empty text, and if Scrape is
-// "false". own are the agent's ports: a page there would request itself without end. Errors: the text is not JSON of
-// Settings, a port is in own, or those of Parse.
+// that of Port and Path (by default port 80 and /metrics), which are not checked against Own. The result is nil for an
+// empty text, and if Scrape is "false". own are the ports of the agent, because a page there would request itself
+// without end. Errors:
+//
+//   - The text is not JSON of Settings.
+//   - Port is not a number from 1 to 65535.
+//   - An element of Targets is invalid as in Parse, or there are more than 16.
+//   - A port is in own.
 func Read(text string, own ...uint16) (all []Target, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -131,7 +137,7 @@ func Read(text string, own ...uint16) (all []Target, err error) {
 	return all, nil
 }
 
-// complete sets the path. An error states why the target is unusable.
+// complete sets the path. It returns an error that states why the target is unusable.
 func (t *Target) complete() error {
 	if of, is := reserved[t.Port]; is {
 		return fmt.Errorf("port %d is that of %s", t.Port, of)

@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// few is the largest number of elements in a list.
+// few is the largest number of elements for which a Set uses a list.
 const few = 8
 
-// Set is a set of elements. The zero Set is empty and ready for use. On a nil *Set only All may be called. It is not
+// Set is a set of elements. The zero Set is empty and ready for use. On a nil *Set only All may be called. A Set is not
 // safe for concurrent use.
 type Set[K comparable] struct {
 	list []K
@@ -45,7 +45,7 @@ func (s *Set[K]) Remove(k K) (empty bool) {
 	return len(s.list)+len(s.many) == 0
 }
 
-// All yields the elements in no order; none for a nil *Set. The set must not be changed meanwhile.
+// All yields the elements in no particular order. A nil *Set yields no elements. The set must not be changed meanwhile.
 func (s *Set[K]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		if s == nil {

@@ -17,13 +17,13 @@ import (
 // SO_PEERCRED).
 type Peer struct {
 	PID      int32    // 0: in another PID namespace, or unknown
-	UID, GID uint32   // effective user and group
-	Groups   []uint32 // supplementary groups of the process (SO_PEERGROUPS); nil: none, or unknown
-	Err      error    // why the process is unknown, so that it is not admitted; nil: it is known
+	UID, GID uint32   // effective user and group; meaningful only if Err is nil
+	Groups   []uint32 // supplementary groups of the process (SO_PEERGROUPS); empty: no groups, or unknown
+	Err      error    // reason why the process is unknown, so that it is not admitted; nil: the process is known
 }
 
-// User returns name and uid of the process's user, such as "root (uid 0)", or "uid 1234" if the uid has no name on this
-// machine.
+// User returns name and uid of the process's user, such as "root (uid 0)". If the uid has no name on this machine, it
+// returns "uid 1234".
 func (p Peer) User() string {
 	id := strconv.FormatUint(uint64(p.UID), 10)
 	if u, err := user.LookupId(id); err == nil {
@@ -32,8 +32,8 @@ func (p Peer) User() string {
 	return "uid " + id
 }
 
-// GroupID returns the id of a group that is given by name or by number; a number need not have a name. Errors: there is
-// no group of that name, or the number is 4294967295, which no file can have.
+// GroupID returns the id of a group that is given by name or by number. A number need not have a name. Errors: there is
+// no group of that name, groups cannot be looked up, or the id is 4294967295, which no file can have.
 func GroupID(group string) (uint32, error) {
 	id := group
 	if _, err := strconv.ParseUint(group, 10, 32); err != nil {
@@ -56,7 +56,8 @@ type guarded struct {
 	to Access
 }
 
-// Accept implements net.Listener. It returns only connections of permitted processes, and closes all others.
+// Accept implements net.Listener. It returns only connections of permitted processes, and closes all others. Errors are
+// those of the listener.
 func (g *guarded) Accept() (net.Conn, error) {
 	for {
 		c, err := g.Listener.Accept()
@@ -85,7 +86,7 @@ func (a Access) admits(p Peer) bool {
 	return a.Group != nil && (p.GID == *a.Group || slices.Contains(p.Groups, *a.Group))
 }
 
-// peerOf requests from the kernel the process that connected.
+// peerOf asks the kernel for the process that connected.
 func peerOf(c net.Conn) (p Peer) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -114,7 +115,7 @@ func peerOf(c net.Conn) (p Peer) {
 const soPeerGroups = 59
 
 // groupsOf returns the peer's supplementary groups, or nil if the kernel does not report them. A process has at most
-// 65536 of them (NGROUPS_MAX).
+// 65536 supplementary groups (NGROUPS_MAX).
 func groupsOf(fd uintptr) []uint32 {
 	const bytes = 4 // of a gid_t
 	for size := uint32(64 * bytes); size <= 65536*bytes; {

@@ -1,5 +1,5 @@
 // Package socket listens on Unix sockets. It replaces the socket that a crashed process left, and admits only processes
-// of this process's user, and of a group if one is set (leaf).
+// of this process's user, and of a group if one is set.
 //
 // Owns: the folders and sockets that it makes. Reads: the credentials of connecting processes. Never: replaces the
 // socket of a process that answers; admits a process outside of Access, even if the mode of the socket was changed.
@@ -15,7 +15,8 @@ import (
 	"syscall"
 )
 
-// MaxPath is the length of the longest path that fits into sockaddr_un on Linux, in bytes without the closing zero.
+// MaxPath is the length in bytes of the longest path that fits into sockaddr_un on Linux, without the closing zero
+// byte.
 const MaxPath = 107
 
 // Access names the processes that may connect to a socket in addition to those of this process's user. The zero value
@@ -24,15 +25,15 @@ type Access struct {
 	// Group is the id of a group whose members may connect; nil: no group.
 	Group *uint32
 	// Refused is called for each connection that was closed because its process may not connect. Accept waits until
-	// Refused returns. It may be nil.
+	// Refused returns. nil: not called.
 	Refused func(Peer)
 }
 
-// Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such
-// as the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
-// syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of processes that may not connect
-// (Access) are closed before anything is read from them. Other errors are those of the file system, or of setting the
-// group.
+// Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such as
+// the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
+// syscall.EADDRINUSE. The socket has mode 0600, or with a group 0660. Connections of processes that may not connect
+// (Access) are closed before anything is read from them. Closing the listener removes the socket. Other errors are
+// those of the file system, of listening, or of setting the group.
 func Listen(path string, to Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
@@ -52,10 +53,10 @@ func Listen(path string, to Access) (net.Listener, error) {
 	return &guarded{Listener: l, to: to}, nil
 }
 
-// Folder creates a folder for sockets, with mode 0700. With a group the mode is 0710: members of the group may open
-// sockets in it, but not list it. An existing folder gets the same mode. Missing parents are created with mode 0755.
-// Errors: the path is not a folder (a symbolic link, for example), or belongs to another user, who could replace the
-// socket; those of the file system.
+// Folder creates a folder for sockets, with mode 0700. With a group the mode is 0710, so members of the group may open
+// sockets in the folder, but not list it. An existing folder gets that mode and group, too. Missing parents are created
+// with mode 0755. Errors: the path is not a folder (a symbolic link, for example), or the folder belongs to another
+// user, who could replace the socket. Other errors are those of the file system, or of setting the group.
 func Folder(path string, group *uint32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -14,9 +14,10 @@ var ServiceEntries = Kind{networking, "ServiceEntry"}
 
 // Addresses returns the target state of status.addresses of ServiceEntries: the IPs of each of their hosts
 // (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). all maps each
-// ServiceEntry to its hosts and their IPs; a ServiceEntry without hosts gets no target state. A stored list with other
-// addresses is replaced as a whole, as by istiod, because the CRD declares the list atomic. The order of addresses does
-// not matter. The other fields of the status stay. A ServiceEntry that does not exist is not created.
+// ServiceEntry to its hosts and their IPs. A ServiceEntry without hosts gets no target state. A stored list with other
+// addresses is replaced as a whole, as by istiod, because the CRD declares the list atomic. A list that differs only in
+// its order is not replaced. The other fields of the status stay. A ServiceEntry that does not exist is not created. A
+// malformed status stays unchanged.
 func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Unstructured] {
 	out := make(map[Key]Desired[unstructured.Unstructured], len(all))
 	for key, hosts := range all {
@@ -37,8 +38,8 @@ func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Uns
 	return out
 }
 
-// drawAddresses returns the object with these addresses in its status. It returns nil if the status has them, in any
-// order, or the object is absent.
+// drawAddresses returns the object with these addresses in its status. It returns nil if the status has the addresses
+// in any order, if the status is malformed, or if the object is absent.
 func drawAddresses(list []any, there *unstructured.Unstructured) *unstructured.Unstructured {
 	if there == nil {
 		return nil

@@ -18,13 +18,13 @@ var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
 // NewConfigMaps returns the API for the ConfigMaps of one name. An empty kubeconfig path stands for the service account
 // of this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig
-// is invalid, or that the path is empty outside of a Pod; the result must not be used then.
+// or the service account is missing or unusable; the result must not be used then.
 func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	client, err := coreClient(kubeconfig)
 	return &ConfigMaps{namespace, name, coreObjects[corev1.ConfigMap, *corev1.ConfigMap]{client, "configmaps"}}, err
 }
 
-// Follow implements API: it lists and watches the ConfigMaps until ctx ends.
+// Follow implements API: it lists and watches the ConfigMaps until ctx ends, and returns the context's error.
 func (c *ConfigMaps) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed func(error)) error {
 	choose := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + c.name }
 	lw := cache.NewFilteredListWatchFromClient(c.client, "configmaps", c.namespace, choose)

@@ -49,7 +49,8 @@ func found[O any, P coreObject[O]](o P) Found[O] {
 	return f
 }
 
-// Get implements API: it reads one object.
+// Get implements API: it reads one object. The Found of an absent object is zero. An error means that the request
+// failed.
 func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	out := P(new(O))
 	err := c.client.Get().Namespace(k.Namespace).Resource(c.resource).Name(k.Name).Do(ctx).Into(out)
@@ -60,7 +61,8 @@ func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 }
 
 // Write implements API: it creates an object without resourceVersion, and replaces an object that has a
-// resourceVersion.
+// resourceVersion. ErrConflict: an object to create exists, or an object to replace is absent or has another version.
+// Any other error means that the request failed.
 func (c coreObjects[O, P]) Write(ctx context.Context, k Key, o *O) (Found[O], error) {
 	request, replaces := c.client.Post(), P(o).GetResourceVersion() != ""
 	if replaces {

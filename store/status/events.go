@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/events"
 )
 
-// GenerationAnnotation is an annotation of Events: the generation of the object that the message is about, in decimal.
+// GenerationAnnotation is an annotation of Events. Its value is the generation of the object that the message is about,
+// in decimal.
 const GenerationAnnotation = "navarch.io/generation"
 
 // reporter is the name of the reporting component in Events.
@@ -32,8 +33,8 @@ type Events struct {
 }
 
 // NewEvents returns a writer of Events. An empty kubeconfig path stands for the service account of this process's Pod.
-// NewEvents sets API and Kind of the configuration c. No request is sent. An error means that the kubeconfig is
-// invalid, or that the path is empty outside of a Pod; the result must not be used then.
+// NewEvents sets API and Kind of the configuration c. No request is sent. An error means that the kubeconfig or the
+// service account is missing or unusable; the result must not be used then.
 func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 	client, err := coreClient(kubeconfig)
 	c.API, c.Kind = &eventAPI{coreObjects[corev1.Event, *corev1.Event]{client, "events"}}, "Event"
@@ -56,8 +57,8 @@ func (e *Events) Show(all []events.Warning) {
 	e.shown = want
 }
 
-// nameOf returns the key of a warning's Event. The name is the object's name, truncated to 200 bytes, and a digest of
-// object and reason. The object's name is for people who list Events.
+// nameOf returns the key of a warning's Event. The name is the object's name ("navarch" if empty), truncated to 200
+// bytes, and a digest of object and reason. The object's name is for people who list Events.
 func nameOf(w events.Warning) Key {
 	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // strings always encode
 	sum := sha256.Sum256(parts)
@@ -106,8 +107,8 @@ type eventAPI struct {
 
 var _ API[corev1.Event] = (*eventAPI)(nil)
 
-// Follow implements API. It reports an empty list once, and then waits until ctx ends. The first write of an existing
-// Event therefore fails with ErrConflict, and the Writer reads the Event.
+// Follow implements API. It reports an empty list once, waits until ctx ends, and returns the context's error. The
+// first write of an existing Event therefore fails with ErrConflict, and the Writer reads the Event.
 func (a *eventAPI) Follow(ctx context.Context, s Seen[corev1.Event], failed func(error)) error {
 	failed(nil)
 	s.Replace(map[Key]Found[corev1.Event]{})

@@ -25,8 +25,8 @@ type receiver[O any] struct {
 	read   func(o any) (Key, Found[O], bool) // may change its argument; false: the object is of another kind
 }
 
-// session lists and watches once, for relist at most. If the list or watch fails, it reports the failure and returns
-// after a second. A watch without any messages is opened again (listwatch).
+// session lists and watches once, for relist at most. If the list or watch ends earlier, session reports its error, if
+// any, and returns after a second. A watch without any messages is opened again (listwatch).
 func (r receiver[O]) session(ctx context.Context, plain *cache.ListWatch, like runtime.Object) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // errors are passed to failed instead
 	session, cancel := context.WithTimeout(ctx, relist)
@@ -55,7 +55,7 @@ func (r receiver[O]) Update(o any) error {
 
 // Delete implements cache.ReflectorStore: it reports the deletion of an object.
 func (r receiver[O]) Delete(o any) error {
-	if k, gone, ok := r.read(o); ok { // in its state at the deletion
+	if k, gone, ok := r.read(o); ok { // o has the version of the deletion
 		gone.Object = nil
 		r.seen.Observe(k, gone)
 	}
@@ -83,7 +83,8 @@ func versionOf(resourceVersion string) Version {
 	return Version(n)
 }
 
-// lastWriter returns the manager that wrote a subresource last. An empty subresource stands for all writes.
+// lastWriter returns the manager that wrote a subresource last; empty: not known. An empty subresource stands for all
+// writes.
 func lastWriter(fields []metav1.ManagedFieldsEntry, subresource string) (by string) {
 	var last time.Time
 	for _, e := range fields {

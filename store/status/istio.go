@@ -24,22 +24,23 @@ var IstioKinds = []Kind{
 	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
 }
 
-// Istio implements API for the objects of one of Istio's kinds. It reads their metadata and status, and writes only
-// their status.
+// Istio implements API for the objects of one of Istio's kinds. It writes only their status. Objects that it reads
+// contain only the status, the kind with its API version, and these metadata: namespace, name, uid, resourceVersion and
+// generation.
 type Istio struct{ served }
 
 var _ API[unstructured.Unstructured] = (*Istio)(nil)
 
 // NewIstio returns the API for the objects of one kind. An empty kubeconfig path stands for the service account of this
-// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid, or that the path is empty outside of a Pod; the result must not be used then.
+// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or the
+// service account is missing or unusable; the result must not be used then.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &Istio{served{kind: kind, namespace: namespace, client: client}}, err
 }
 
-// Follow implements API: it lists and watches the objects until ctx ends. A kind that the API server does not serve has
-// no objects.
+// Follow implements API: it lists and watches the objects until ctx ends, and returns the context's error. A kind that
+// the API server does not serve has no objects.
 func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	return follow(ctx, &i.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
 		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
@@ -68,7 +69,8 @@ func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] 
 		By: lastWriter(u.GetManagedFields(), "status")}
 }
 
-// Get implements API: it reads one object. Before Follow has found the served version of the kind, it fails.
+// Get implements API: it reads one object. An error means that the request failed, or that Follow has not found a
+// served version of the kind.
 func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {
@@ -84,9 +86,10 @@ func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured
 	return foundStatus(out), nil
 }
 
-// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and
-// only if resourceVersion and uid are still those that were read. ErrConflict: one of the two has changed, or the
-// object is absent. Before Follow has found the served version of the kind, Write fails.
+// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and only
+// if resourceVersion and uid are still those that were read. ErrConflict: resourceVersion or uid has changed, or the
+// object is absent. Any other error means that the request failed, or that Follow has not found a served version of the
+// kind.
 func (i *Istio) Write(ctx context.Context, k Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

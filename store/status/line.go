@@ -2,8 +2,8 @@ package status
 
 import "slices"
 
-// line is the queue of waiting keys, each once. A turn is the name of an owner of keys (Desired.Turn). Turns alternate,
-// and so do the keys within a turn, so an owner of many keys delays only its own keys.
+// line is the queue of waiting keys. Each key waits once. A turn is the name of an owner of keys (Desired.Turn). Turns
+// alternate, and so do the keys within a turn, so an owner of many keys delays only its own keys.
 type line struct {
 	turns []string // turns that have keys, the next turn first
 	keys  map[string][]Key
@@ -40,13 +40,13 @@ func (l *line) emptied(turn string) bool {
 type outcome uint8
 
 const (
-	waits outcome = iota // the key moves behind the others of its turn
+	waits outcome = iota // the key moves behind the other keys of its turn
 	leaves
-	stops // the key stays first, and so does its turn
+	stops // the key stays first in its turn, and the turn stays first
 )
 
-// each calls visit with each key once, in the order of turns, until visit returns stops. A turn without a key for which
-// visit returns stops moves behind the others.
+// each calls visit with each key once, in the order of turns, until visit returns stops. A turn whose keys were all
+// visited moves behind the other turns.
 func (l *line) each(visit func(Key) outcome) {
 	for range len(l.turns) {
 		turn := l.turns[0]

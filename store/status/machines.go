@@ -13,11 +13,15 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or
-// report health. An entry of a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true; changes by
-// others to its spec stay. If a user's entry already has the name of such an entry, it stays unchanged, and Left
-// reports the conflict while the machine is connected. If the agent only reports health for a user's entry, only its
-// connection annotations and its condition Healthy are written. They are removed once Gone is true.
+// Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or report
+// health. The entry of a machine with a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true.
+// Changes by others to its spec stay. If a user's entry already has the name of such an entry, the user's entry stays
+// unchanged. Desired.Left then reports the conflict while the machine is connected.
+//
+// In an existing entry, only connection annotations, EpochAnnotation and the condition Healthy are written. The
+// condition is written only if the entry has the annotation machines.HealthCheckAnnotation. A machine without a
+// WorkloadGroup uses an entry that a user has written. Once Gone is true, these annotations and the condition are
+// removed from the user's entry. The machines in all must not be changed afterwards.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
@@ -30,8 +34,8 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 	return out
 }
 
-// turnOf makes each service account one owner of the queue: machines of one account that come and go quickly do not
-// delay machines of another account.
+// turnOf makes each service account one owner for fair queueing. So machines of one account that come and go quickly do
+// not delay machines of another account. Without a known machine the namespace is the owner.
 func turnOf(name machines.Name, w machines.Wanted) string {
 	if w.Machine == nil {
 		return name.Namespace
@@ -48,7 +52,7 @@ func versionOfWanted(w machines.Wanted) string {
 	return string(raw)
 }
 
-// drawEntry returns the next write for an entry; nil if none is needed.
+// drawEntry returns the next write for an entry; nil if nothing has to be written.
 func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *WorkloadEntry {
 	switch {
 	case there == nil && (w.Gone || w.Machine == nil || w.Machine.Group == ""):
@@ -89,7 +93,7 @@ func byHand(w machines.Wanted, there *WorkloadEntry) bool {
 	return there != nil && w.Machine != nil && w.Machine.Group != "" && there.GetAnnotations()[machines.GroupAnnotation] == ""
 }
 
-// left returns why the entry of a connected machine is not created; empty: no obstacle.
+// left returns the reason why the entry of a connected machine is not created; empty: no obstacle.
 func left(w machines.Wanted, there *WorkloadEntry) string {
 	if !byHand(w, there) || !w.Disconnected.IsZero() {
 		return ""
@@ -135,8 +139,9 @@ func connection(annotations map[string]string, w machines.Wanted) {
 	}
 }
 
-// conditionsOf returns the conditions with Healthy as the machine's agent reports it, if the entry has the annotation
-// machines.HealthCheckAnnotation. Other conditions stay. differ is false if nothing changes.
+// conditionsOf returns the conditions with Healthy as the agent of the connected machine reports it, if the entry has
+// the annotation machines.HealthCheckAnnotation. If the machine is gone, the result lacks Healthy. Other conditions
+// stay. differ is false if nothing changes.
 func conditionsOf(w machines.Wanted, there *WorkloadEntry) (list []any, differ bool) {
 	list, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
 	if err != nil {

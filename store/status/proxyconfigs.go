@@ -7,11 +7,12 @@ import (
 )
 
 // ProxyConfigs reads the objects of kind ProxyConfig, with their spec and without managedFields. It never writes.
+// Found.By is always empty.
 type ProxyConfigs struct{ served }
 
 // NewProxyConfigs returns a reader of ProxyConfigs. An empty kubeconfig path stands for the service account of this
-// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid, or that the path is empty outside of a Pod; the result must not be used then.
+// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or the
+// service account is missing or unusable; the result must not be used then.
 func NewProxyConfigs(kubeconfig, namespace string) (*ProxyConfigs, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &ProxyConfigs{served{kind: Kind{networking, "ProxyConfig"}, namespace: namespace, client: client}}, err

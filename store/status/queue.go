@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits for restoring an object that another writer changes too. The object is restored at once up to patience times
-// within contest. Afterwards it is restored after pauses that double from contest to maxPause.
+// Limits for restoring an object that another writer changes too. Up to patience restorations within contest have no
+// consequence. Each further restoration begins a pause. The pauses double from contest to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
@@ -102,7 +102,7 @@ func (q *queue[O]) observe(k Key, f Found[O]) {
 	}
 }
 
-// reread stores an object that was read again.
+// reread stores an object that was read again. It forgets an absent object without a target.
 func (q *queue[O]) reread(k Key, f Found[O]) {
 	if _, wanted := q.want[k]; !wanted && f.Object == nil {
 		delete(q.there, k)
@@ -112,8 +112,8 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 	q.enqueue(k)
 }
 
-// next returns the first object in line that differs and may be written now, with the value to write. If the object
-// is nil, nothing is due for the duration wait unless something changes. The object stays first until take.
+// next returns the key of the first object in line that differs and may be written now, with the value to write. A nil
+// object means that nothing is due for the duration wait, unless something changes. The object stays first until take.
 func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
 	wait = time.Hour
 	if !q.listed {
@@ -146,7 +146,8 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	return key, object, wait
 }
 
-// take is next, and moves the returned object to the end of the line, because it is being written.
+// take returns the result of next. It moves the returned key to the end of the line, because the object is being
+// written.
 func (q *queue[O]) take(now time.Time) (Key, *O) {
 	k, object, _ := q.next(now)
 	if object != nil {
@@ -200,7 +201,7 @@ func (e *entry) pause() time.Duration { return min(contest<<min(e.contested-1, 1
 // over returns the time at which an object without further writes of others stops being contested.
 func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.pause()) }
 
-// failed stores a failed write. It is repeated after 1, 2, 4 ... 64 seconds.
+// failed stores a failed write. The write is repeated after 1, 2, 4 ... 64 seconds.
 func (q *queue[O]) failed(k Key, err error, now time.Time) {
 	if e := q.entries[k]; e != nil {
 		e.wrong, e.notBefore = problem.Cause(err), now.Add(time.Second<<min(e.failures, 6))

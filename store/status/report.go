@@ -17,12 +17,12 @@ const DeliveredType = "navarch.io/Delivered"
 
 // Report is the target status of one generation of an Istio object. It changes only entries of its own: the condition
 // DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl marks them as Navarch's.
-// The CRDs declare these lists atomic, so they are read, merged and written as a whole, with the resourceVersion that
-// was read.
+// With a change of these entries, it sets status.observedGeneration to Generation. The CRDs declare both lists atomic.
+// So the lists are read, merged and written as a whole, with the resourceVersion that was read.
 type Report struct {
 	UID        string    // an object with another UID or another generation is not changed
 	Generation int64     // metadata.generation that the report is about
-	Messages   []Message // in order, without repetitions; empty: own messages are removed
+	Messages   []Message // without repetitions; written in this order after those of others; empty: own messages are removed
 	Delivered  Delivered
 }
 
@@ -30,7 +30,7 @@ type Report struct {
 // the text is a part of Delivered.Message.
 type Message struct {
 	Code     problem.Code
-	Analyzer problem.Analyzer // istioctl's code, which replaces Code; empty: there is no such code
+	Analyzer problem.Analyzer // analysis code (Istio's or Navarch's), which replaces Code; empty or unknown: Code is used
 	Severity problem.Severity // Error becomes level ERROR, other severities WARNING
 }
 
@@ -66,8 +66,8 @@ var codes = map[problem.Code]string{
 
 const codePrefix, unknownCode = "NAV", "NAV0000"
 
-// Messages with one of Istio's codes may also be istiod's. Navarch's have this end in their documentationUrl; the API
-// prescribes its beginning.
+// A message with one of Istio's codes may be istiod's or Navarch's. The documentationUrl of such a message of Navarch
+// ends with ownReference. The API prescribes the beginning of the URL.
 const documentation, ownReference = "https://istio.io/docs/reference/config/analysis/", "/?ref=navarch"
 
 // entry returns the message in the form of the API.
@@ -90,9 +90,9 @@ func (m Message) entry() map[string]any {
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired returns the report as a target state for a Writer. namespace is the object's namespace and the owner for fair
-// queueing, so that objects that change without end delay only objects of their namespace. An absent object is not
-// created. An object with a malformed status stays unchanged.
+// Desired returns the report as a target state for a Writer. namespace is the object's namespace. It is the owner for
+// fair queueing, so objects that change without end delay only objects of their namespace. An absent object is not
+// created. An object with a malformed status stays unchanged. r.Messages must not be changed afterwards.
 func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}
@@ -103,7 +103,8 @@ func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 		}}
 }
 
-// draw merges the report into a status; nil if nothing changes. Malformed lists stay.
+// draw merges the report into the status of an object. It returns nil if nothing changes, if the object is absent or
+// has another UID or generation, or if its status is malformed. Malformed lists stay.
 func (r Report) draw(there *unstructured.Unstructured) *unstructured.Unstructured {
 	if there == nil || string(there.GetUID()) != r.UID || there.GetGeneration() != r.Generation {
 		return nil

@@ -24,19 +24,20 @@ const (
 var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
 
 // RootCerts returns the target states of the ConfigMaps RootCertName with these roots (PEM). There is one in each given
-// namespace, except kube-public, kube-node-lease and local-path-storage. Only the fields that agents read are set;
-// other fields of existing ConfigMaps stay.
+// namespace, except kube-public, kube-node-lease and local-path-storage. A write sets the data key root-cert.pem, the
+// label istio.io/config and EpochAnnotation. Other fields of existing ConfigMaps stay.
 func RootCerts(namespaces []string, roots string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, RootCertName, rootCertKey, roots)
 }
 
 // Lists returns the target states of the ConfigMaps ListsName with these revocation lists (PEM), in the same namespaces
-// as RootCerts.
+// as RootCerts. A write sets the data key ca-crl.pem, the label istio.io/config and EpochAnnotation.
 func Lists(namespaces []string, lists string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, ListsName, listsKey, lists)
 }
 
-// everywhere returns the target states of ConfigMaps with a text under a key, one in each namespace.
+// everywhere returns the target states of ConfigMaps with a text under a key, one in each namespace outside of
+// withoutRoots.
 func everywhere(namespaces []string, name, key, text string) map[Key]Desired[corev1.ConfigMap] {
 	all := make(map[Key]Desired[corev1.ConfigMap], len(namespaces))
 	for _, namespace := range namespaces {
@@ -51,8 +52,8 @@ func everywhere(namespaces []string, name, key, text string) map[Key]Desired[cor
 	return all
 }
 
-// withText sets only the fields of a ConfigMap that agents read, as istiod does, and keeps all others. It returns nil
-// if they have their values.
+// withText returns a ConfigMap with the fields that agents read and EpochAnnotation. It keeps all other fields, as
+// istiod does. It returns nil if the fields that agents read have their values.
 func withText(k Key, there *corev1.ConfigMap, key, text string, epoch int64) *corev1.ConfigMap {
 	if there != nil && there.Data[key] == text && there.Labels[configLabel] == "true" {
 		return nil

@@ -56,7 +56,8 @@ func (s *served) find(ctx context.Context) (bool, error) {
 
 var errNotServed = errors.New("the kind is not served")
 
-// objects returns a client for the objects of a namespace, and their apiVersion. errNotServed: the kind is not served.
+// objects returns a client for the objects of a namespace, and their apiVersion. errNotServed: find has found no served
+// version.
 func (s *served) objects(namespace string) (objects dynamic.ResourceInterface, version string, err error) {
 	gvr := s.at.Load()
 	if gvr == nil {

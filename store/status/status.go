@@ -1,15 +1,17 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace,
-// WorkloadEntries of machines, entries in the status of Istio's objects, and Events about objects that are refused or
-// held. Callers state the target state of each object (Desired). An object that differs from it, whoever changed the
-// object, waits in a queue. In the queue owners with many objects alternate with the others (Desired.Turn).
+// Package status writes objects to the API server of Kubernetes. The objects are: ConfigMaps with root certificates and
+// revocation lists, WorkloadEntries of machines, the status of Istio's objects, webhook configurations, and Events
+// about refused or held objects. Callers state the target state of each object (Desired). An object that differs from
+// its target state waits in a queue. In the queue, owners with many objects alternate with the other owners
+// (Desired.Turn).
 //
-// Owns: the waiting objects with their times, the record of other writers of these objects; the annotation
-// EpochAnnotation of whole objects that it has written; its own entries in the status of objects of others (Report).
-// Reads: the objects that it writes, by its own watch.
+// Owns: the queue of objects to write, and the record of their other writers; the annotation EpochAnnotation; its own
+// entries in the status of Istio's objects (Report).
+// Reads: the objects that it writes, by watches of its own; Events by name; ConfigMaps and ProxyConfigs for its
+// callers.
 //
 // Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
-// already has its target state; writes more than Rate objects a second; writes without the resourceVersion that it has
-// read.
+// already has its target state; writes faster than its rate limit; replaces an object without the resourceVersion that
+// it has read.
 package status
 
 import (
@@ -27,22 +29,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Rate is the largest number of objects that are written in a second.
+// Rate is the largest number of objects that a limiter of NewLimit permits in a second.
 const Rate = 50
 
-// EpochAnnotation is an annotation of written objects: the epoch (number of the term) of the leader that wrote the
-// object last.
+// EpochAnnotation is an annotation of ConfigMaps, WorkloadEntries and webhook configurations that navarchd writes. Its
+// value is the epoch in decimal, the number of the term of the leader that last set it.
 const EpochAnnotation = "navarch.io/epoch"
 
 // Key identifies an object among those of its kind. Namespace is empty for cluster-scoped kinds.
 type Key struct{ Namespace, Name string }
 
-// String returns "namespace/name", for messages.
+// String returns "namespace/name", for messages. Without a namespace, it returns "/name".
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 // Desired is the target state of one Kubernetes object.
 type Desired[O any] struct {
-	Version string // equal for equal target states
+	Version string // equal exactly for equal target states; an object is compared again after a change of Version
 	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without
 	// an owner share one turn.
 	Turn string
@@ -50,19 +52,21 @@ type Desired[O any] struct {
 	// EpochAnnotation. It returns nil if nothing has to be written. It must not change its argument, and is called with
 	// a lock held, so it must not block.
 	Draw func(there *O, epoch int64) *O
-	// Left is called after Draw has returned nil. It returns why an object that differs from its target is not written;
-	// empty: the object does not differ. The reason becomes a Problem. A nil Left counts as one that returns "".
+	// Left is called after Draw has returned nil, with the lock held. It returns the reason why an object that differs
+	// from its target is not written; empty: the object does not differ. The reason becomes a Problem. A nil Left
+	// counts as one that returns "".
 	Left func(there *O) string
 }
 
 // Version is the resourceVersion of an object as a number
-// (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions). It is 0 for a resourceVersion that
+// is not a number.
 type Version uint64
 
 // Found is the existing state of an object.
 type Found[O any] struct {
 	Object  *O      // nil: the object is absent; must not be modified
-	Version Version // of the object; of an absent object that of its deletion, or 0
+	Version Version // of the object; for an absent object: of its deletion, or 0 if that is not known
 	By      string  // the last writer according to managedFields; may be empty
 }
 
@@ -71,11 +75,13 @@ type API[O any] interface {
 	// Follow lists and watches until ctx ends, and then returns the context's error. It passes objects to s. failed
 	// receives the reason of each failure, and nil after each complete list.
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
-	// Get reads an object. For an absent object it returns a Found without an Object, and no error.
+	// Get reads an object. For an absent object it returns a Found without an Object, and no error. An error means that
+	// the request failed, or that the kind is not served.
 	Get(ctx context.Context, k Key) (Found[O], error)
 	// Write creates an object without resourceVersion, and replaces an object that has a resourceVersion. It returns
-	// the written object. ErrConflict: the stored object has another version, or exists although it should be
-	// created.
+	// the written object. Implementations may restrict or extend these requests. ErrConflict: an object to create
+	// exists, or an object to replace is absent or has another version. Any other error means that the request failed,
+	// or that the kind is not served.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
@@ -95,7 +101,7 @@ type Config[O any] struct {
 	// Until returns a time up to which this process certainly leads (lead.Elector.Until). An error means that the time
 	// is unknown; nothing is written then. Not nil.
 	Until    func(context.Context) (time.Time, error)
-	Deadline time.Duration // bounds each write; 0: 3 s
+	Deadline time.Duration // bounds each write and each call of Until; 0: 3 s
 	// Limit is a rate limit that several Writers share; nil: this Writer writes at most Rate objects a second.
 	Limit *rate.Limiter
 	Log   *slog.Logger // not nil
@@ -123,12 +129,13 @@ func New[O any](c Config[O]) *Writer[O] {
 func NewLimit() *rate.Limiter { return rate.NewLimiter(Rate, 1) }
 
 // Want replaces the target states of all objects. Objects without a target state are not written any more, and stay as
-// they are. The map must not be modified afterwards. Want may be called before Run, and does not block.
+// they are. A nil map means that no object has a target state. The map must not be modified afterwards. Want may be
+// called before Run, and does not block.
 func (w *Writer[O]) Want(all map[Key]Desired[O]) {
 	w.with(func(q *queue[O]) { q.wants(all) })
 }
 
-// Replace implements Seen: it stores a complete list of the existing objects.
+// Replace implements Seen: it stores a complete list of the existing objects. The map must not be nil.
 func (w *Writer[O]) Replace(all map[Key]Found[O]) {
 	w.with(func(q *queue[O]) { q.replace(all) })
 }
@@ -157,8 +164,9 @@ type Problem struct {
 // maxProblems bounds the objects that problems name; further ones are counted.
 const maxProblems = 20
 
-// Problems returns the present problems of this process's term as leader; nil outside of Run. It names at most 20
-// objects, sorted by key, and counts further ones in one more Problem.
+// Problems returns the present problems of this process's term as leader. It returns nil outside of Run. The first
+// Problem may concern all objects. At most 20 objects follow, sorted by namespace and name. One more Problem counts
+// further objects. The caller owns the slice.
 func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,9 +178,10 @@ func (w *Writer[O]) Problems() (all []Problem) {
 }
 
 // Run serves one term of this process as leader, with the given epoch. Until ctx ends, it reads the objects and writes
-// those that differ from their target (Want); then it returns the context's error. It begins to write after one
+// the objects that differ from their target (Want). Then it returns the context's error. It begins to write after one
 // Deadline, because a write of the previous leader may still arrive until then. Failed writes are repeated with pauses
-// of 1 to 64 s. Calls must not overlap.
+// of 1 to 64 s. An object that another writer keeps changing is written with pauses of 1 to 16 min. Calls must not
+// overlap.
 func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	w.begin(epoch)
 	defer w.begin(0)
@@ -302,7 +311,7 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 	obs.KubeWrites.WithLabelValues(result).Inc()
 }
 
-// complain logs the first object that cannot be written; Problems names all. The caller holds w.mu.
+// complain logs the first object that cannot be written. Problems reports every such object. The caller holds w.mu.
 func (w *Writer[O]) complain(k Key, err error) {
 	if !w.complained {
 		w.Log.Warn("an object cannot be written to Kubernetes, trying again", obs.KeyKind, w.Kind, obs.KeyObject, k.String(), obs.KeyError, err)

@@ -26,8 +26,8 @@ const (
 // resources maps each kind to its resource name in API paths.
 var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurations", Mutating: "mutatingwebhookconfigurations"}
 
-// Webhooks implements API for the webhook configurations of one kind with the label RevisionLabel. All webhook
-// configurations of Istio have this label. It never creates a configuration.
+// Webhooks implements API for the webhook configurations of one kind with the label RevisionLabel. Installations of
+// Istio set this label. Webhooks never creates a configuration.
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
@@ -36,13 +36,13 @@ type Webhooks struct {
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
 
-// RevisionLabel is the label with the revision of a webhook configuration. For the configuration of a revision tag it
-// has the revision that the tag stands for.
+// RevisionLabel is the label with the revision of a webhook configuration. For the configuration of a revision tag, its
+// value is the revision that the tag stands for.
 const RevisionLabel = "istio.io/rev"
 
 // NewWebhooks returns the API for one kind of webhook configuration. An empty kubeconfig path stands for the service
-// account of this process's Pod. No request is sent. An error means that the kubeconfig is invalid, or that the path is
-// empty outside of a Pod.
+// account of this process's Pod. No request is sent. An error means that the kubeconfig or the service account is
+// missing or unusable; the result is then nil.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l labelled) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return l.ResourceInterface.Watch(ctx, o)
 }
 
-// Follow implements API: it lists and watches the configurations until ctx ends.
+// Follow implements API: it lists and watches the configurations until ctx ends, and returns the context's error.
 func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	r := receiver[unstructured.Unstructured]{resources[w.kind], s, failed, func(o any) (Key, Found[unstructured.Unstructured], bool) {
 		u, is := o.(*unstructured.Unstructured)
@@ -94,8 +94,8 @@ func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstru
 
 // WithoutClaims returns a copy of an object without navarchd's entries of operation Update in managedFields. It returns
 // nil if managedFields has no such entry, or only such entries. Without the entries, a later server-side apply of
-// another manager has no conflict in fields that navarchd has written. With them, Helm 4 failed to roll a release back
-// to its first version, with a conflict in failurePolicy
+// another manager has no conflict in fields that navarchd has written. With the entries, Helm 4 failed to roll a
+// release back to its first version, with a conflict in failurePolicy
 // (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields). The argument is not
 // modified.
 func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
@@ -111,7 +111,8 @@ func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return next
 }
 
-// Get implements API: it reads one configuration by name, also one without the label.
+// Get implements API: it reads one configuration by name, also one without the label. The Found of an absent
+// configuration is zero. An error means that the request failed.
 func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Get(ctx, k.Name, metav1.GetOptions{})
 	switch {
@@ -123,9 +124,9 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	return w.found(out), nil
 }
 
-// Write implements API: it replaces an existing configuration. It never creates one, which only an installation of
-// Istio does. managedFields of the object replace the stored managedFields; without them, the stored managedFields
-// stay. ErrConflict: the stored object has another version, or is absent.
+// Write implements API: it replaces an existing configuration, and never creates one. If o has managedFields, they
+// replace the stored managedFields; otherwise the stored managedFields stay. ErrConflict: the stored object has another
+// version, or is absent. Any other error means that the request failed.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {

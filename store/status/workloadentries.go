@@ -23,7 +23,8 @@ const (
 	remove
 )
 
-// WorkloadEntry is an existing WorkloadEntry, or one to write together with the kind of request that writes it.
+// WorkloadEntry is an existing entry, or an entry to write. An entry to write also states the kind of request that
+// writes it.
 type WorkloadEntry struct {
 	unstructured.Unstructured
 	act act
@@ -36,7 +37,8 @@ func (e *WorkloadEntry) registered() bool {
 	return annotations[machines.GroupAnnotation] != "" || annotations[machines.ControllerAnnotation] != ""
 }
 
-// WorkloadEntries implements API for the WorkloadEntries of a cluster. Safe for concurrent use.
+// WorkloadEntries implements API for the WorkloadEntries of a cluster, in one namespace or in all. It is safe for
+// concurrent use.
 type WorkloadEntries struct {
 	entries, groups served
 
@@ -48,8 +50,8 @@ type WorkloadEntries struct {
 var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
 // NewWorkloadEntries returns the API for WorkloadEntries. An empty kubeconfig path stands for the service account of
-// this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid, or that the path is empty outside of a Pod; the result must not be used then.
+// this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or
+// the service account is missing or unusable; the result must not be used then.
 func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
 	of := func(kind string) served {
@@ -59,9 +61,9 @@ func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) 
 		changed: make(chan struct{})}, err
 }
 
-// There returns the registered entries in their newest known state, in no order, and a channel that is closed when this
-// set changes or all entries were listed again. An entry is registered if a machine is or was behind it. There
-// implements machines.WorkloadEntries; the caller owns the slice.
+// There returns the registered entries in their newest known state, in no order; nil without such entries. An entry is
+// registered if it has the annotation machines.GroupAnnotation or machines.ControllerAnnotation. The channel is closed
+// when an entry joins or leaves the result, or when all entries were listed again. The caller owns the slice.
 func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +106,8 @@ func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 	return machines.WorkloadEntry{Name: machines.Name(k), Account: account}
 }
 
-// Follow implements API: it lists and watches the entries until ctx ends, and updates There.
+// Follow implements API: it lists and watches the entries until ctx ends, and returns the context's error. It updates
+// the result of There.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
 	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed,
 		read: func(o any) (Key, Found[WorkloadEntry], bool) {
@@ -143,7 +146,8 @@ func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 	return Key{u.GetNamespace(), u.GetName()}, f
 }
 
-// Get implements API: it reads one entry. Before Follow has found the served version of the kind, it fails.
+// Get implements API: it reads one entry, and updates the result of There. The Found of an absent entry is zero. An
+// error means that the request failed, or that Follow has not found a served version of the kind.
 func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry], error) {
 	resource, _, err := w.entries.objects(k.Namespace)
 	if err != nil {
@@ -163,8 +167,10 @@ func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry],
 }
 
 // Write implements API: it sends the kind of request that e states, which may also delete the entry. The result of a
-// deletion has no Object. A created entry gets its WorkloadGroup as owner; if the group is missing, Write fails.
-// ErrConflict: the stored entry has another version, exists although it should be created, or is absent.
+// deletion has no Object. Deleting an absent entry succeeds. A created entry gets its WorkloadGroup as owner, in e too.
+// ErrConflict: an entry to create exists, an entry to update is absent, or the stored entry has another version. Any
+// other error means that the WorkloadGroup is missing, the request failed, or Follow has not found a served version of
+// the kind.
 func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
 	resource, version, err := w.entries.objects(k.Namespace)
 	if err != nil {

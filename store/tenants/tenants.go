@@ -1,6 +1,7 @@
 // Package tenants distributes the tenants of namespaces to all replicas. A tenant is a group of namespaces with an
-// equal value of the label isolation.TenantLabel. Stored configuration does not contain the labels of namespaces. So
-// the leader copies the labels from its ingester to etcd, and all replicas follow the copy in etcd.
+// equal value of the label isolation.TenantLabel, or one namespace without the label. Stored configuration does not
+// contain the labels of namespaces. So the leader copies the labels from its ingester to etcd, and all replicas follow
+// the copy in etcd.
 //
 // Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: joins
 // two namespaces unless their labels are known to be equal.
@@ -28,8 +29,8 @@ const (
 )
 
 // Tenants maps namespaces to tenants, by the values of isolation.TenantLabel in etcd. A namespace without a known label
-// is a tenant of its own, so that a missing label never shows a tenant more than its own objects. Safe for concurrent
-// use.
+// is a tenant of its own, so that a missing label never shows a tenant more than its own objects. Tenants is safe for
+// concurrent use.
 type Tenants struct {
 	mu      sync.Mutex // a leaf: guards the fields below
 	raw     []byte
@@ -41,14 +42,15 @@ type Tenants struct {
 // New returns a Tenants without labels.
 func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
 
-// Of returns the tenant of a namespace. The result is equal for all namespaces of one tenant.
+// Of returns the tenant of a namespace (isolation.TenantOf): a text with the value of its label, or the namespace
+// itself without a known label. The result is equal for all namespaces of one tenant.
 func (t *Tenants) Of(namespace string) string {
 	name, _ := t.Find(namespace)
 	return name
 }
 
-// Find returns the result of Of. known is false until the labels have been read from etcd; name is then the tenant of
-// the namespace alone.
+// Find returns the result of Of as name. known is false until Follow has read the labels from etcd; until then name is
+// the namespace itself. known is true also if etcd has no labels, or only labels that cannot be decoded.
 func (t *Tenants) Find(namespace string) (name string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +63,8 @@ func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
 	return t.raw, t.listed, t.changed
 }
 
-// take applies the labels in etcd. After an error, which means invalid JSON, the previous labels stay in effect, and
-// the leader replaces the JSON.
+// take applies the labels in etcd. An error means that the JSON is invalid. The previous labels then stay in effect,
+// and the leader replaces the JSON.
 func (t *Tenants) take(f kv.Folder) (err error) {
 	var raw []byte
 	for _, blob := range f.Blobs {
@@ -102,14 +104,14 @@ func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 // Labels is the source of the labels.
 type Labels interface {
 	// Tenants returns the values of isolation.TenantLabel by namespace, and a channel that is closed at the next
-	// change. labels is nil until the values are known. The map is not modified.
+	// change. labels is nil until the values are known. Neither side modifies the map.
 	Tenants() (labels map[string]string, changed <-chan struct{})
 }
 
 // Lead writes changed labels of source to etcd, while this process leads with epoch. It returns when ctx ends, or when
 // a write fails because epoch no longer leads. Other failures are logged, and the write is repeated after 5 s. Labels
-// of more than kv.MaxRecordBytes/2 are logged once and not written. Follow must run, because Lead compares with the
-// labels that it has read.
+// whose JSON has more than kv.MaxRecordBytes/2 bytes are logged at each change, and not written. Follow must run at the
+// same time: Lead writes nothing until Follow has read the stored labels.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -1,6 +1,6 @@
 // Package turns bounds concurrent work for many client hosts. A turn is the right to work. Hosts alternate, so that one
-// host with many requests does not delay the others. The requests of a host may be of several parts, such as tenants
-// behind one client. The parts alternate within their host's turns.
+// host with many requests does not delay the others. The requests of a host may belong to several parts, such as
+// tenants behind one client. The parts alternate within their host's turns.
 //
 // Owns: the order of turns. Reads: nothing. Never: trusts a client's statement.
 package turns
@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Line grants turns. Hosts alternate, within a host its parts alternate, and the requests of one part are served in the
-// order of their arrival. It is safe for concurrent use.
+// Line grants turns. Hosts alternate, and within a host its parts alternate. The requests of one part are served in the
+// order of their arrival, except those with Turn.First. A Line is safe for concurrent use.
 type Line struct {
 	perHost, perPart int
 
@@ -28,9 +28,9 @@ type Line struct {
 
 // Turn identifies the owner (Host and Part) and the priority (First and Ahead) of a turn.
 type Turn struct {
-	Host  netip.Prefix // the client's network, as remote.Host returns it
+	Host  netip.Prefix // the client's network, as remote.Host of store/remote returns it
 	Part  string       // name of a part of the host; empty for hosts without parts
-	First bool         // the request precedes waiting requests of the same part
+	First bool         // the request precedes all waiting requests of the same part
 	Ahead bool         // while this request waits, its host precedes hosts without such a request
 }
 
@@ -62,10 +62,11 @@ type request struct {
 }
 
 // New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for
-// GOMAXPROCS, perHost 0 for atOnce. Negative numbers are not allowed.
+// GOMAXPROCS, perHost 0 for atOnce. The arguments must not be negative.
 func New(atOnce, perHost int) *Line { return NewOfParts(atOnce, perHost, 0) }
 
-// NewOfParts is New with a bound for the concurrent turns of one part of a host. perPart 0 stands for perHost.
+// NewOfParts is New with perPart, a bound for the concurrent turns of one part of a host. perPart 0 stands for perHost.
+// The arguments must not be negative.
 func NewOfParts(atOnce, perHost, perPart int) *Line {
 	if atOnce == 0 {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -81,8 +82,8 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 }
 
 // Enter waits for a turn of a host without parts. After true the caller has a turn, and must call Leave with the same
-// host once. It returns false, without a turn, if gone is closed first; a nil gone is never closed. If first is true,
-// the request precedes waiting requests of the same host.
+// host once. It returns false, without a turn, if gone is closed first. A free turn is granted at once, even if gone is
+// closed. A nil gone is never closed. If first is true, the request precedes all waiting requests of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
@@ -91,8 +92,8 @@ func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 func (l *Line) Leave(host netip.Prefix) { l.LeaveAs(Turn{Host: host}) }
 
 // EnterAs waits for a turn. After true the caller has a turn, and must call LeaveAs with the same Host and Part once.
-// It returns false, without a turn, if gone is closed first; a nil gone is never closed. A free turn is granted at
-// once, even if gone is closed.
+// It returns false, without a turn, if gone is closed first. A free turn is granted at once, even if gone is closed. A
+// nil gone is never closed.
 func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	if l.free > 0 && l.room(t.part()) {
@@ -126,7 +127,7 @@ func (l *Line) LeaveAs(t Turn) {
 	l.end(t.part())
 }
 
-// Waiting returns the number of waiting requests.
+// Waiting returns the number of requests that wait for a turn, of all hosts.
 func (l *Line) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +182,8 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next grants the free turn to the next host; if ahead is true, only to hosts that are ahead. It reports whether a
-// host got the turn. The caller has the lock.
+// next grants the free turn to the next host whose bounds permit a turn. If ahead is true, only hosts with a request of
+// Turn.Ahead count. next reports whether a host got the turn. The caller has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)

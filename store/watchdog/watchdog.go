@@ -1,5 +1,5 @@
-// Package watchdog reports calls that must not block and do: callbacks of loops for which other goroutines wait. A loop
-// that hangs in a callback would otherwise seem idle.
+// Package watchdog reports calls that block although they must not. Such calls are the callbacks of loops for which
+// other goroutines wait. A loop that hangs in a callback would otherwise seem idle.
 //
 // Owns: nothing. Reads: its arguments. Never: ends a call, which may still return.
 package watchdog
@@ -16,19 +16,20 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limit is the duration after which a call is reported as late. A call that does not block takes microseconds. While
-// thousands of proxies join at once, a goroutine may wait a second for a processor.
+// Limit is the duration after which a call is reported as late. The limit is long because a goroutine may wait a second
+// for a processor while thousands of proxies join at once.
 const Limit = 5 * time.Second
 
-// testLimit replaces Limit in test binaries, which a late call ends: a busy machine may delay tests for seconds.
+// testLimit replaces Limit in test binaries without Caught. A late call ends such a binary, and a busy machine may
+// delay tests for seconds.
 const testLimit = time.Minute
 
 // caught receives late calls in tests, after Limit; nil: a late call ends the test binary.
 var caught atomic.Pointer[func(call string)]
 
 // Caught collects late calls of all Watchdogs until the test ends, for tests that cause late calls on purpose. Without
-// Caught, a late call in a test ends the test binary. calls returns the names of the late calls so far, in order. Tests
-// that call Caught must not run in parallel.
+// Caught, a late call in a test ends the test binary. The result, calls, returns the names of the late calls so far, in
+// order; nil if there were none. The caller owns the slice. Tests that call Caught must not run in parallel.
 func Caught(t testing.TB) (calls func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -55,7 +56,7 @@ type Watchdog struct {
 }
 
 // New returns a Watchdog. call is the name of its calls in logs, and a value of a metric label, so there must be few
-// names. log nil: slog.Default().
+// names. A nil log stands for slog.Default().
 func New(log *slog.Logger, call string) *Watchdog {
 	if log == nil {
 		log = slog.Default()
@@ -64,8 +65,9 @@ func New(log *slog.Logger, call string) *Watchdog {
 }
 
 // Call calls f and returns when f returns. If f takes longer than Limit, an error is logged and counted
-// (navarch_blocked_calls_total) while f still runs. In a test binary without Caught, a call of more than one minute
-// panics in another goroutine, which ends the binary. The cost of Call is that of setting and stopping a timer.
+// (navarch_blocked_calls_total) while f still runs. With Caught, the call is counted and collected instead. In a test
+// binary without Caught, the limit is one minute. A longer call then panics in another goroutine, which ends the
+// binary. Call costs as much as setting and stopping a timer.
 func (w *Watchdog) Call(f func()) {
 	limit := Limit
 	if w.test && caught.Load() == nil {

@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// gateway is one Gateway as it was added: it maps each host of its servers to the number of its occurrences. Only
-// VirtualServices of the target's namespace may bind to the host; empty: all.
+// gateway is one Gateway as it was added. It maps each host of the Gateway's servers to the number of its occurrences.
+// Only VirtualServices of the target's namespace may bind to the host. An empty namespace means all namespaces.
 type gateway map[target]int
 
-// bound are the VirtualServices that name one Gateway, whether the Gateway exists or not.
+// bound contains the VirtualServices that name one Gateway. The Gateway may be missing.
 type bound = smallset.Set[model.Key]
 
-// gatewayLoad measures a Gateway: a listener or filter chain and a route configuration for each server, and a name in
-// both for each host. Virtual hosts are a part of the weights of VirtualServices.
+// gatewayLoad measures a Gateway. Each server needs a listener or filter chain, and a route configuration. Each host is
+// a name in both. Virtual hosts are a part of the weights of VirtualServices.
 func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	l.exported, l.gateway = true, gateway{}
 	hosts := 0
@@ -63,8 +63,9 @@ func gatewaysOf(vs *networkingv1.VirtualService, key model.Key) (all []model.Key
 	return all
 }
 
-// copiesOf counts the virtual hosts of a VirtualService at the Gateways that it names: at least one for each of its
-// hosts, because the Gateway may come later.
+// copiesOf counts the copies of a VirtualService that do not depend on services: l.copies, and the virtual hosts at the
+// Gateways that it names. Each of its hosts counts at least once for each Gateway, because the Gateway may come later.
+// The function read may be nil.
 func (x *Index) copiesOf(l Load, read func(Read)) int {
 	n := l.copies
 	for _, key := range l.gateways {
@@ -84,8 +85,8 @@ func (x *Index) met(g gateway, l Load) (n int) {
 	return n
 }
 
-// multiplied returns the KiB that VirtualServices of the same namespace become by a Gateway, beyond the amount in their
-// own weights.
+// multiplied returns the KiB that a Gateway adds to VirtualServices, beyond the amount in their own weights. Without
+// Index.together, only VirtualServices of the Gateway's namespace count.
 func (x *Index) multiplied(l Load, read func(Read)) (sum int) {
 	if l.gateway == nil {
 		return 0

@@ -9,11 +9,12 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Index contains the facts of all records on which weights depend, and is updated record by record (Replace). NewIndex
-// or NewTogether makes it. It is not safe for concurrent use.
+// Index contains the facts about all records on which weights depend. Replace updates the facts. NewIndex or
+// NewTogether makes an Index. It is not safe for concurrent use.
 type Index struct {
-	// Changed is called by Replace with each fact (Read) that may have changed; nil: not called. A fact may be reported
-	// several times, and before the end of the change. Changed must not call methods of the Index.
+	// Changed is called by Replace with each fact (Read) that may have changed. A nil Changed is not called. A fact may
+	// be reported several times, and before Replace has applied the whole change. Changed must not call methods of the
+	// Index.
 	Changed func(Read)
 
 	together  bool              // rules of every namespace count for all services and delegates
@@ -24,11 +25,11 @@ type Index struct {
 	rules     map[target]*rules // by the hosts that they cover
 	applied   map[model.Key]applied
 	delegates map[model.Key]Load
-	roots     map[model.Key]*roots // of each delegate, whether the delegate is there or not
+	roots     map[model.Key]*roots // of each delegate that a rule names; the delegate may be missing
 	gateways  map[model.Key]gateway
 	bound     map[model.Key]*bound
-	// endpoints times ports, by target (see clusters): those of Endpoints records, and the selected WorkloadEntries
-	// with the number at the time of weighing
+	// endpoints is the number of endpoints multiplied by ports, by target (see clusters). It counts Endpoints records,
+	// and the WorkloadEntries that services select (Index.room).
 	endpoints map[target]int
 	points    map[model.Key]int                   // endpoints that each record adds to each of its hosts in endpoints
 	machines  map[label]int                       // WorkloadEntries
@@ -37,33 +38,35 @@ type Index struct {
 	hosts     map[target]*smallset.Set[model.Key] // services in selectors, by target, only in their own namespace
 }
 
-// target is a host in a namespace; for a wildcard, the part after the star.
+// target is a host in a namespace. For a wildcard, host is the part after the star.
 type target struct {
 	namespace, host string
 	wildcard        bool
 }
 
 // Read identifies one fact about the mesh on which weights depend. It is comparable. Weigh reports the facts that it
-// has read, and Index.Changed the facts that have changed, so a caller knows which weights to compute again.
+// has read, and Index.Changed receives the facts that may have changed. So a caller knows which weights to compute
+// again.
 type Read struct {
 	target
 	delegate model.Key // or a Gateway
 	label    label
 }
 
-// every is the Read that depends on the whole mesh.
+// every is the Read of facts about the whole mesh.
 var every = Read{target: target{wildcard: true}}
 
-// rules holds sums over the rules of one target: the field each is KiB per cluster; the field counted is the KiB that
-// the rules' own weights already contain.
+// rules holds sums over the rules of one target. A rule is a DestinationRule, or a VirtualService that is not a
+// delegate. The field each is KiB per cluster. The field counted is the KiB that the rules' own weights already
+// contain.
 type rules struct {
 	each, counted   int
 	subsets, copied int               // copied: number of endpoints in the rules' own weights, once for each subset
 	uses            map[model.Key]int // matches that name a delegate
 }
 
-// roots holds sums over the rules that name one delegate: matches, by target; copies without a service, by namespace;
-// and the KiB that the rules' weights already contain, by namespace.
+// roots holds sums over the rules that name one delegate. Its fields are the matches, the copies without a service, and
+// the KiB that the rules' weights already contain (counted).
 type roots struct {
 	matches         map[target]int
 	copies, counted map[string]int // by namespace
@@ -78,8 +81,8 @@ type applied struct {
 	at      []int // virtual hosts at each of its Gateways, in its weight
 }
 
-// NewIndex returns an index without records for a mesh with tenants: rules count only for the services of their own
-// namespace.
+// NewIndex returns an index without records. In the index, DestinationRules, VirtualServices and delegates add only to
+// the weights of services of their own namespace.
 func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
@@ -88,17 +91,17 @@ func NewIndex() *Index {
 		selectors: map[label]*selectors{}, choices: map[model.Key][]label{}, hosts: map[target]*smallset.Set[model.Key]{}}
 }
 
-// NewTogether returns an index without records for a mesh without tenants: rules count for the services of all
-// namespaces.
+// NewTogether returns an index without records. In the index, DestinationRules, VirtualServices and delegates add to
+// the weights of services of all namespaces.
 func NewTogether() *Index {
 	x := NewIndex()
 	x.together = true
 	return x
 }
 
-// Order returns the phase in which a record must be added to an index, from 0 on. Services come before the rules whose
-// weight is a multiple of the number of services. It returns Ignored if the weights of other records do not depend on
-// the record.
+// Order returns the phase in which a record must be added to an index, from 0 to 3. For example, services come before
+// the VirtualServices and DestinationRules whose weights multiply by the number of the services' clusters. Order
+// returns Ignored for nil, and if the weights of other records do not depend on the record.
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Workload:
@@ -127,9 +130,10 @@ func Order(r model.Record) int {
 // Ignored is the largest result of Order. Records with this Order need not be passed to Replace.
 const Ignored = 4
 
-// Replace applies a change: the records of the first list are removed, and then the records of the second list are
-// added. The first list must have the records as they were added. The second list must be in ascending Order. A
-// record that changes is in both lists.
+// Replace applies a change: it removes the records of the first list, and then adds the records of the second list. The
+// first list must have the records as they were added. The second list must be in ascending Order. A record that
+// changes is in both lists. Records whose Order is Ignored have no effect. Added records must not be modified
+// afterwards, because the Index refers to parts of them.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
@@ -249,8 +253,8 @@ func (x *Index) spread(to map[target]int, namespace string, hosts []string, n in
 	}
 }
 
-// listen adds the listeners of a port to the sums: HTTP ports of one number share one, others have one for each
-// address. sign is 1 or -1.
+// listen adds the listeners of a port to the sums (sign 1), or removes them (-1). HTTP ports of one number share a
+// listener. Another port has a listener for each address.
 func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
 	if p.GetProtocol().IsHTTP() {
 		add(x.http, p.GetNumber(), sign)
@@ -273,8 +277,8 @@ func add[K comparable](to map[K]int, key K, n int) {
 	}
 }
 
-// apply adds a rule. The weight of a wildcard rule is not split by host, so nothing is subtracted for the hosts that it
-// already contains.
+// apply adds a rule. The weight of a wildcard rule is not split by host. So counted and copied stay zero for wildcard
+// hosts.
 func (x *Index) apply(l Load) {
 	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts)), copied: make([]int, len(l.hosts))}
 	for _, key := range l.gateways {
@@ -360,7 +364,8 @@ func (x *Index) space(namespace string) string {
 	return namespace
 }
 
-// delegateChanged reports the facts that change with a delegate: rules that name it, and the services that they cover.
+// delegateChanged reports the facts that change with a delegate: the delegate, and the targets of the rules that name
+// it.
 func (x *Index) delegateChanged(key model.Key) {
 	x.changed(Read{delegate: key})
 	if sum := x.roots[key]; sum != nil && x.Changed != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Load contains the factors by which the memory for one record multiplies. Measure computes the factors from the
-// record. Index.Weigh multiplies them by facts of the mesh, without the record. Immutable.
+// record. Index.Weigh multiplies the factors by facts of the mesh, without the record. A Load is immutable.
 type Load struct {
 	key      model.Key
 	exported bool
@@ -43,7 +43,7 @@ type use struct {
 	matches  int
 }
 
-// copied sums up the patches of one family of resources.
+// copied has the number of patches of one family of resources, and the sum of their bytes.
 type copied struct{ patches, bytes int }
 
 // Families of the resources that patches change.
@@ -55,8 +55,9 @@ const (
 	families
 )
 
-// Measure computes the factors of a record of any kind. The result refers to lists of the record. For kinds that
-// proxies do not receive it has only the key.
+// Measure computes the factors of a record of any kind. The result refers to lists of the record, which must not change
+// afterwards. The result has no factors for Pods, EndpointSlices, and endpoints of Services. The same holds for kinds
+// without a case below, such as Secrets.
 func Measure(r model.Record) Load {
 	l := Load{key: r.Meta().Key}
 	namespace := l.key.Namespace
@@ -110,9 +111,9 @@ func eachSubset(d *networkingv1.DestinationRule) int {
 	return 1 + len(d.GetSubsets())*subset + bytes(d)
 }
 
-// virtualService measures a rule: a route for each match, in a virtual host for each cluster, and at each Gateway that
-// it names one for each host of a server that its hosts intersect with. A delegate has no hosts: its own weight is that
-// of one copy, in one virtual host.
+// virtualService measures a rule. The rule has a route for each match, in each of its virtual hosts. Sidecars have one
+// virtual host for each cluster. A named Gateway has one for each host of its servers that intersects with a host of
+// the rule. A delegate has no hosts, so its own weight is the weight of one copy in one virtual host.
 func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	l.exported = everywhere(vs.GetExportTo(), l.key.Namespace)
 	routes := len(vs.GetTls()) + len(vs.GetTcp()) // at least one for each rule
@@ -150,8 +151,8 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	}
 }
 
-// Stated reports whether a key of an Endpoints record is that of endpoints in a ServiceEntry's spec. Other Endpoints,
-// which are EndpointSlices, have no weight.
+// Stated reports whether the key of an Endpoints record belongs to the endpoints in a ServiceEntry's spec. Only the
+// name of the key counts. Other Endpoints, of EndpointSlices and of Services of type ExternalName, have no weight.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }
@@ -196,13 +197,16 @@ func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 	return all(perListener, listener) // filters and chains of listeners
 }
 
-// everywhere reports whether an exportTo list of Istio's messages contains all namespaces; an empty list does.
+// everywhere reports whether an exportTo list of Istio's messages contains another namespace than the given one, or is
+// empty, which means all namespaces.
 func everywhere(exportTo []string, namespace string) bool {
 	return len(exportTo) == 0 || elsewhere(exportTo, namespace)
 }
 
+// elsewhere reports whether an exportTo list contains an entry for other namespaces than the given one.
 func elsewhere(exportTo []string, namespace string) bool {
 	return slices.ContainsFunc(exportTo, func(to string) bool { return to != "." && to != "~" && to != namespace })
 }
 
+// bytes returns the encoded size of a message in KiB, rounded down.
 func bytes(m proto.Message) int { return proto.Size(m) / perByte }

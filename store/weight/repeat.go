@@ -2,7 +2,7 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// setEndpoints sets the number of endpoints, by ports, that a record adds to each of its hosts; 0: the record is
+// setEndpoints sets the number of endpoints times ports that a record adds to each of its hosts; 0: the record is
 // removed.
 func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	was := x.points[key]
@@ -13,7 +13,8 @@ func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	x.spread(x.endpoints, key.Namespace, hosts, points-was)
 }
 
-// endpointsOf returns the number of endpoints of a rule's host: those in the rule's namespace, and all.
+// endpointsOf returns the numbers of endpoints (times ports) of a rule's host: near in the rule's namespace, and all in
+// all namespaces.
 func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	t := counted("", host)
 	all = x.endpoints[t]
@@ -21,8 +22,8 @@ func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	return x.endpoints[t], all
 }
 
-// repeated returns the KiB that subsets of the same namespace add for the endpoints of a record: each subset contains
-// all endpoints of its host. The amount in the weights of the rules is subtracted.
+// repeated returns the KiB that subsets of the same namespace add for the endpoints of a record, because each subset
+// contains all endpoints of its host. The amount in the weights of the rules is subtracted.
 func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
 	for _, h := range hosts {
 		t := target{namespace: l.key.Namespace, host: h}

@@ -8,24 +8,25 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// selectors sums up the services that select WorkloadEntries by one label (ServiceEntries and Kubernetes Services), and
-// the subsets of their hosts. The weight of each service includes the WorkloadEntries that exist when the service is
-// added. A WorkloadEntry beyond these weighs one endpoint for each host and port.
+// selectors sums up the ServiceEntries and Kubernetes Services that select WorkloadEntries by one label, and the
+// subsets of their hosts. The weight of each service includes the WorkloadEntries that exist when the service is added.
+// A WorkloadEntry beyond these weighs one endpoint for each host and port.
 type selectors struct {
 	chosen map[model.Key]choice
-	sums   map[int]Weight // hosts by ports, by the WorkloadEntries that they are weighed with
+	sums   map[int]Weight // sums of choice.copies, by the number of WorkloadEntries in the weights (choice.room)
 }
 
 // choice is one service as it was added, or a DestinationRule whose subsets contain the endpoints of such services.
 type choice struct {
 	room   int
-	copies Weight // hosts by ports, and by subsets
+	copies Weight // number of hosts times ports; for a DestinationRule, times subsets
 	hosts  []string
 	ports  int
 }
 
-// selected returns the label that counts for a service: the first of its selector by key. All WorkloadEntries that the
-// service selects have this label. The result is empty without a selector, and for resolution NONE.
+// selected returns the label that counts for a service, which is the first label of its selector by key. All
+// WorkloadEntries that the service selects have this label. The result is empty without a selector, and for resolution
+// NONE.
 func selected(s *model.Service) (first label) {
 	if s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
 		return label{}
@@ -38,7 +39,7 @@ func selected(s *model.Service) (first label) {
 	return first
 }
 
-// machine returns the labels of a WorkloadEntry. For a Pod it returns nil, because Pods have no weight.
+// machine returns the labels of a WorkloadEntry, in any order. For a Pod it returns nil, because Pods have no weight.
 func machine(w *model.Workload) (all []label) {
 	if !w.Spec.FromEntry() {
 		return nil
@@ -49,15 +50,15 @@ func machine(w *model.Workload) (all []label) {
 	return all
 }
 
-// step rounds up to a number of three binary digits and zeros, which is at most a quarter more. So the rounded number
-// of WorkloadEntries changes only four times while their number doubles.
+// step rounds up to a number that has zeros after its first three binary digits. The result is at most a quarter more.
+// So the rounded number of WorkloadEntries changes only four times while their number doubles.
 func step(n int) int {
 	zeros := max(0, bits.Len(uint(n))-3)
 	return (n + 1<<zeros - 1) >> zeros << zeros
 }
 
-// room returns the number of WorkloadEntries that the weight of a service includes: those with the service's label, and
-// at least one more.
+// room returns the number of WorkloadEntries that the weight of a service includes. This is the number of entries with
+// the service's label and at least one more.
 func (x *Index) room(at label) int { return step(x.machines[at] + 1) }
 
 // selecting returns the KiB of the endpoints that a service selects.
@@ -129,7 +130,8 @@ func (x *Index) addChoice(at label, key model.Key, c choice) {
 	x.changed(Read{label: at})
 }
 
-// targets returns the targets that a host of a namespace counts for: the host itself, and each domain above it.
+// targets returns the targets that a host of a namespace counts for. These are the host itself, each indexed domain
+// above it, and the target of all hosts.
 func targets(namespace, host string) []target {
 	all := []target{{namespace: namespace, host: host}, {namespace: namespace, wildcard: true}}
 	for domain := indexed("." + host); domain != ""; domain = indexed(domain[1:]) {
@@ -140,8 +142,8 @@ func targets(namespace, host string) []target {
 	return all
 }
 
-// addSubsets adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that services of its hosts
-// select.
+// addSubsets adds a DestinationRule to the selectors of the services for its host. Its subsets grow with each
+// WorkloadEntry that these services select.
 func (x *Index) addSubsets(l Load) {
 	if l.subsets == 0 {
 		return

@@ -2,8 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// Weigh estimates the memory for a record beside the other records in the index, which it does not change. It calls
-// the function read with each fact on which the weight depends, possibly several times; the function may be nil.
+// Weigh estimates the memory for a record beside the other records in the index, which it does not change. It calls the
+// function read with each fact on which the weight depends, possibly several times. The function may be nil.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -36,7 +36,7 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	return sum.Plus(of(x.patches(l, read), false))
 }
 
-// of returns a weight of some KiB, exported or not, within its bounds.
+// of returns a weight of some KiB, exported or not, limited to the range from 0 to most.
 func of(kib int, exported bool) Weight {
 	if kib = min(max(kib, 0), most); exported {
 		return Weight{Exported: kib}
@@ -52,12 +52,12 @@ func times(kib, n int) int {
 	return kib * n
 }
 
-// covering has the numbers of clusters that a rule covers: near, those that proxies of other namespaces receive too,
-// and all.
+// covering has the numbers of clusters that a rule covers. near counts the clusters in the rule's own namespace, and
+// all counts all clusters.
 type covering struct{ near, all int }
 
-// of returns the number of clusters through which a rule affects other namespaces. A VirtualService affects them for
-// every host, a DestinationRule for hosts of its own namespace.
+// of returns the number of clusters through which a rule affects other namespaces. A VirtualService affects other
+// namespaces for every host, and a DestinationRule only for hosts of its own namespace.
 func (c covering) of(l Load) int {
 	if l.key.Kind == model.KindDestinationRule {
 		return c.near
@@ -65,8 +65,8 @@ func (c covering) of(l Load) int {
 	return c.all
 }
 
-// covered returns the numbers of clusters of a host. For a host without clusters it returns 1, as for a service of one
-// port.
+// covered returns the numbers of clusters of a host. For a host without clusters both numbers are 1, as for a service
+// of one port.
 func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	t := counted("", host)
 	if read != nil {
@@ -113,8 +113,8 @@ func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// eachOf returns the KiB of a delegate in one rule of a namespace. A missing delegate, or one that is not exported to
-// the namespace, counts as one route.
+// eachOf returns the KiB of a delegate in one rule of a namespace, at least the KiB of one route. A missing delegate,
+// or one that is not exported to the namespace, counts as one route.
 func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	l, is := x.delegates[delegate]
 	if !is || !x.together && !reaches(l.exportTo, delegate.Namespace, namespace) {
@@ -146,8 +146,8 @@ func (x *Index) beyond(l Load, read func(Read)) int {
 	return times(l.each, copies) - sum.counted[namespace]
 }
 
-// patches returns the KiB of the patches of a record: each is applied to every resource that it matches, and adds its
-// bytes.
+// patches returns the KiB of the patches of a record. Each patch is applied to every resource that it matches, and adds
+// its bytes to the resource.
 func (x *Index) patches(l Load, read func(Read)) (sum int) {
 	copies := x.copies()
 	for family, p := range l.patched {

@@ -1,20 +1,17 @@
-// Package weight estimates the memory that each replica needs because of one record. The estimate follows the factors
-// by which a record multiplies: hosts by ports, selected WorkloadEntries by hosts and ports, subsets by clusters and
-// endpoints, routes by virtual hosts, patches by the resources that they match. A record of a few hundred bytes may
-// become 65,536 clusters.
+// Package weight estimates the memory that each replica needs because of one record. The estimate multiplies hosts by
+// ports, and selected WorkloadEntries by hosts and ports. It multiplies subsets by clusters and endpoints, routes by
+// virtual hosts, and patches by the resources that they match. A record of a few hundred bytes may become thousands of
+// clusters.
 //
-// A record is read once (Measure). Its weight beside other records (Index.Weigh) needs time in proportion to the facts
-// on which it depends.
+// A record is read once (Measure). Index.Weigh then computes its weight beside other records, without the record.
 //
-// Owns: nothing; it is pure.
-// Reads: store/model.
-// Never: depends on the connected proxies, so every process computes the same weights.
+// Owns: nothing; it is pure. Reads: store/model. Never: depends on the connected proxies.
 package weight
 
 import "navarch.io/navarch/store/model"
 
 // Estimates in KiB for one resource: its permanent memory, and the memory for planning and sending it. They were
-// measured with 500 services: a cluster of a ServiceEntry with its assignment and virtual host needs 2 to 4 KiB, and 10
+// measured with 500 services. A cluster of a ServiceEntry with its assignment and virtual host needs 2 to 4 KiB, and 10
 // KiB while it is planned and sent.
 const (
 	cluster = 8
@@ -34,7 +31,8 @@ const (
 	perByte     = 1024 // bytes of a record that each copy contains, in KiB
 )
 
-// Weight is an estimate of memory in KiB. Both parts are bounded, so sums do not overflow. It is comparable.
+// Weight is an estimate of memory in KiB. Weigh bounds each amount that it adds, so sums do not overflow. Weight is
+// comparable.
 type Weight struct {
 	Exported int // for configuration that proxies of other namespaces receive too
 	Own      int // for configuration that only proxies of its own namespace receive
@@ -43,29 +41,30 @@ type Weight struct {
 // Plus returns the sum of two weights.
 func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w.Own + o.Own} }
 
-// Minus returns the difference of two weights.
+// Minus returns the difference of two weights. Its parts may be negative.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
-// Each exported KiB of one object above freeOfExcess counts excess times. A large amount at once delays the whole mesh,
-// and ordinary tenants, however large, have many objects of small weight. Configuration for proxies of its own
-// namespace delays these proxies only.
+// Each exported KiB of one object above freeOfExcess counts excess times. A large amount at once delays the whole mesh.
+// Ordinary tenants of any size have many objects of small weight. Configuration for proxies of its own namespace delays
+// these proxies only.
 const (
 	freeOfExcess = 256
 	excess       = 4
 )
 
-// Counted returns the amount that the weight of one object uses of a budget: each KiB of Exported above 256 counts four
-// times, Own is unchanged.
+// Counted returns the amount that one object uses of a budget, given the weight of the object. Each KiB of Exported
+// above 256 counts four times. Own is unchanged.
 func (w Weight) Counted() Weight {
 	w.Exported += max(0, w.Exported-freeOfExcess) * (excess - 1)
 	return w
 }
 
-// most is the upper bound of each weight, in KiB.
+// most is the upper bound of each amount that is added to a weight, in KiB.
 const most = 1 << 40
 
-// Of returns the weight of a record beside the records in an index. It is zero for kinds that proxies do not receive,
-// and for records of Pods and EndpointSlices.
+// Of returns the weight of a record beside the records in an index, which may contain an earlier version of the record.
+// The weight is zero for Pods, EndpointSlices, and endpoints of Services. It is also zero for all kinds that Measure
+// does not measure, such as Secrets.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
 // Ports returns the number of ports of a service, which is the number of clusters for each of its hosts.

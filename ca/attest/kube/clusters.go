@@ -18,8 +18,8 @@ import (
 )
 
 // Clusters provides the token keys of other clusters, and reviews of the right to list their Secrets (Access). Both
-// come from each cluster's own API server. "Other" means all clusters but the config cluster, whose Istio configuration
-// the mesh uses. Safe for concurrent use.
+// come from each cluster's own API server. Other clusters are all clusters except the config cluster, whose Istio
+// configuration the mesh uses. Safe for concurrent use.
 type Clusters struct {
 	memory string // folder for saved keys; empty: they are not saved
 	gone   func()
@@ -36,9 +36,9 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters returns a Clusters that knows no cluster. memory is a folder that keeps the keys of each cluster for
-// the next start; empty: they are not saved. After clusters were removed, Run calls the function gone and waits for
-// its return. The function should check the callers again whose tokens these clusters verified. Neither gone nor log
+// NewClusters returns a Clusters that knows no cluster. memory is the path of a folder that keeps the keys of each
+// cluster for the next start; empty: keys are not saved. After clusters were removed, Run calls the function gone and
+// waits for its return. The function should authenticate the callers of removed clusters again. Neither gone nor log
 // may be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
@@ -47,13 +47,14 @@ func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	return c
 }
 
-// Take sets the API servers of all other clusters, by cluster name; an absent cluster is removed. It does not block:
-// Run applies the newest map. The map must not be modified afterwards.
+// Take sets the API servers of all other clusters, by cluster name. A cluster that the map lacks is removed. Take does
+// not block. Run applies the newest map later. The map must not be modified afterwards. No API server may be nil.
 func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(servers) }
 
 // Run applies the maps of Take and refreshes the keys of all clusters until ctx ends, and then returns the error of
 // ctx. If the API client of a cluster has changed, the cluster's keys are fetched again. The previous keys stay valid
-// until a fetch has succeeded.
+// until a fetch has succeeded. If attest.NewKeys fails, Run applies no more maps and returns that error, at the latest
+// when ctx ends. Calls of Run must not overlap.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()
@@ -126,7 +127,7 @@ func (c *Clusters) forget(name string) {
 }
 
 // Issuer returns the issuer of a cluster's tokens. Its Name is empty, since the name is fetched with the keys. false:
-// the cluster is unknown, or Run has not applied it yet.
+// the cluster is unknown, or Run has not applied its map yet.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {
@@ -135,8 +136,8 @@ func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	return attest.TokenIssuer{Cluster: cluster, Keys: r.keys}, true
 }
 
-// Access returns the reviewer of access rights in a cluster; nil: the cluster is unknown, or Run has not applied it
-// yet.
+// Access returns the reviewer of access rights in a cluster. nil: the cluster is unknown, or Run has not applied its
+// map yet.
 func (c *Clusters) Access(cluster string) *Access {
 	if r := (*c.now.Load())[cluster]; r != nil {
 		return r.access

@@ -4,7 +4,7 @@
 //
 // Owns: the pace of its requests, the keys of other clusters, the results of token reviews.
 // Reads: the API servers; files of saved keys.
-// Never: decides how long an access review is valid; sends a token anywhere else.
+// Never: decides how long an access review is valid; sends a token to hosts except API servers.
 package kube
 
 import (
@@ -17,8 +17,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Rate limits of one Access's SubjectAccessReviews. Usually each gateway's service account causes one review in several
-// minutes. Each change of a role binding causes further reviews, and a user may change a binding often.
+// Rate limits of one Access's SubjectAccessReviews.
 const (
 	accessRate    = 50 // per second
 	accessBurst   = 100
@@ -65,11 +64,12 @@ type reviewStatus struct {
 	EvaluationError string `json:"evaluationError"`
 }
 
-// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It sends
-// the same review as istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API
-// server gives the account's tokens (kubernetes: apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames).
-// It waits until the rate limits permit the request, and fails at once if the wait would exceed the deadline of ctx. An
-// error means that the right is unknown; allowed is false then. why is empty if allowed, or with an error.
+// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It
+// requests a review like istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize). The review has the groups
+// that the API server gives the account's tokens. MayListSecrets waits until the rate limits permit the request. It
+// fails at once if the wait would exceed the deadline of ctx. Other errors: ctx ends, the request fails, or an
+// authoriser of the API server failed and the right was neither granted nor denied. With an error the right is unknown,
+// and allowed is false. why is empty if the right is granted, and with an error.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: too many are asked for: %w", err)

@@ -22,15 +22,15 @@ import (
 const (
 	reviewRate   = 50 // per second, in all
 	reviewBurst  = 100
-	sourceRate   = 5 // of one source: an IPv4 address, an IPv6 /64
+	sourceRate   = 5 // of one source (an IPv4 address or an IPv6 /64), per second
 	sourceBurst  = 20
-	sourcesKnown = 4096
+	sourcesKnown = 4096  // sources whose rate is remembered
 	reviewsKept  = 16384 // accepted tokens with a remembered result
-	refusalsKept = 4096
-	// age after which a token is reviewed again, after a positive result and after a refusal
-	reviewStands   = 5 * time.Minute
-	refusalStands  = 30 * time.Second
-	reviewPatience = 5 * time.Second // bound of one request
+	refusalsKept = 4096  // refused tokens with a remembered result
+
+	reviewStands   = 5 * time.Minute  // age of a positive result after which a token is reviewed again
+	refusalStands  = 30 * time.Second // age of a refusal after which a token is reviewed again
+	reviewPatience = 5 * time.Second  // bound of one request
 )
 
 // Reviews lets an API server verify tokens (attest.Reviewer). Safe for concurrent use.
@@ -92,10 +92,11 @@ type tokenReview struct {
 }
 
 // Review implements attest.Reviewer. A positive result is reused for 5 min, a refusal for 30 s. An older positive
-// result is still returned if the API server does not answer within 5 s, or the rate limits prevent a request. So the
-// caller must check the token's end. Results are stored by token alone: all calls must have the same audiences.
-// Errors match attest.ErrDenied (also as ErrAudience or ErrIdentity), or attest.ErrUnavailable if no earlier result
-// exists and the API server gives none.
+// result is still returned if the request fails, has no response within 5 s, or is prevented by the rate limits. So the
+// caller must check the token's end. Results are stored by token alone, so all calls must have the same audiences.
+// attest.ErrDenied, in some cases as ErrAudience or ErrIdentity: the API server refused the token.
+// attest.ErrUnavailable: there is no earlier positive result, and the request fails or the rate limits prevent the
+// request.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -156,8 +157,8 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	return answer, nil, nil
 }
 
-// source returns the network that a call comes from: an IPv4 address, or an IPv6 /64. Calls from unknown addresses
-// share a value.
+// source returns the network that a call comes from: an IPv4 address, or an IPv6 /64. Calls without a peer share a
+// value, and calls from peers without an IP address share another value.
 func source(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -27,7 +27,7 @@ import (
 // Plugin is one plugin. Its keys survive Stop and Resume. Stop and Resume must not be called concurrently.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
-	Encrypts, Decrypts atomic.Int64 // calls that arrived, also failed ones
+	Encrypts, Decrypts atomic.Int64 // number of calls, also of failed calls
 	Refuses            atomic.Bool  // Status and Encrypt fail with InvalidArgument
 
 	t       testing.TB
@@ -43,7 +43,7 @@ type Plugin struct {
 // Start runs a plugin with one key until the test ends. Failures end the test.
 func Start(t testing.TB) *Plugin {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kms") // a test's own directory may be too long for a socket
+	dir, err := os.MkdirTemp("", "kms") // the path of t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,8 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Resume starts the stopped plugin again, with its keys, on the same socket. Call it only after Stop.
+// Resume starts the stopped plugin again, with its keys, on the same socket. Call it only after Stop. The test fails at
+// once if the socket cannot be opened.
 func (p *Plugin) Resume() {
 	p.t.Helper()
 	_ = os.Remove(p.socket)
@@ -136,8 +137,8 @@ func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.En
 		Annotations: map[string][]byte{"b.kmstest.navarch.io": []byte("two"), "a.kmstest.navarch.io": []byte("one")}}, nil
 }
 
-// Decrypt implements the protocol. NotFound: the key is unknown, or Encrypt's annotations are missing. InvalidArgument:
-// the ciphertext was changed.
+// Decrypt implements the protocol. NotFound: the key is unknown, or the annotation a.kmstest.navarch.io is not the one
+// of Encrypt. InvalidArgument: the ciphertext does not decrypt. Refuses has no effect on Decrypt.
 func (p *Plugin) Decrypt(_ context.Context, in *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
 	p.Decrypts.Add(1)
 	p.mu.Lock()

@@ -41,9 +41,9 @@ var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 // ServerName is the DNS name in the CA's serving certificate.
 const ServerName = "istiod.istio-system.svc"
 
-// CA is a running CA. Its methods are safe for concurrent use, except for Up. Errors of its own fail the test.
+// CA is a running CA. Its methods are safe for concurrent use, except for Up. Failures of the CA itself fail the test.
 type CA struct {
-	Address string // host:port, the same for the whole test
+	Address string // host:port, unchanged for the whole test
 
 	t       testing.TB
 	tokens  *ecdsa.PrivateKey
@@ -60,8 +60,9 @@ type CA struct {
 	serving map[uint64]*tls.Certificate // by epoch
 }
 
-// Start runs a CA until the test ends, with an authority of epoch 1. The CA itself is the default of Authorities,
-// Authenticator, Journal, Revocations and Holders in cfg.
+// Start runs a CA until the test ends, with an authority of epoch 1. For nil fields Authorities, Authenticator,
+// Journal, Revocations and Holders of cfg, the CA itself is used. Seal, BreakJournal, Revoke, Entries and Reports
+// concern only the fields for which the CA is used.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,8 +94,8 @@ func Start(t testing.TB, cfg serve.Config) *CA {
 	return ca
 }
 
-// NewAuthority makes a self-signed root of TrustDomain with this epoch, valid for ten years. The CA does not use it
-// before Sign.
+// NewAuthority makes a self-signed root of TrustDomain with this epoch, valid for 3,650 days. The CA uses the root only
+// after a call of Sign.
 func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	a, err := issue.SelfSigned(TrustDomain, epoch, 10*365*24*time.Hour, time.Now(), rand.Reader)
 	if err != nil {
@@ -103,8 +104,9 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign puts the first authority in force, with a bundle of the roots of all given authorities. It also replaces the
-// server's own certificate, and increments Publication, which starts at 1.
+// Sign puts the first authority in force, with a bundle of the roots of all given authorities, in this order. It also
+// replaces the server's own certificate, and increments Publication. Start calls Sign once, and so sets Publication to
+// 1.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -131,7 +133,7 @@ func (ca *CA) Roots() []byte {
 	return issue.EncodeCertificates(ca.current.Bundle...)
 }
 
-// Up starts the server again at the same address, after Down.
+// Up starts the server again at the same address, after Down. The test fails at once if the address is in use.
 func (ca *CA) Up() {
 	if ca.Address == "" {
 		ca.Address = loopback.For(ca.t)
@@ -177,24 +179,25 @@ func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 // BreakJournal makes Append fail with err; nil: it succeeds again.
 func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
 
-// Revoke revokes a serial number (as serve.Serial returns it) or a SPIFFE ID, for the rest of the test.
+// Revoke revokes a serial number (in the form of serve.Serial) or a SPIFFE ID, for the rest of the test.
 func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
 
-// Entries returns a copy of the journalled entries, in order of time.
+// Entries returns a copy of the journalled entries, the oldest first; nil: there are no entries.
 func (ca *CA) Entries() []serve.Entry {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return append([]serve.Entry(nil), ca.entries...)
 }
 
-// Reports returns a copy of the agents' reports of root bundles, in order of time.
+// Reports returns a copy of the agents' reports of root bundles, the oldest first; nil: there are no reports.
 func (ca *CA) Reports() []serve.Holder {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return append([]serve.Holder(nil), ca.holders...)
 }
 
-// Current implements serve.Authorities. After Seal it returns the authority together with the error.
+// Current implements serve.Authorities. After Seal it returns the authority together with the error. The caller must
+// not change the result.
 func (ca *CA) Current() (*serve.Current, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -209,7 +212,7 @@ func (ca *CA) Signed() int {
 	return ca.signed
 }
 
-// Append implements serve.Journal.
+// Append implements serve.Journal. It fails only with the error of BreakJournal.
 func (ca *CA) Append(_ context.Context, e serve.Entry) error {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -220,7 +223,7 @@ func (ca *CA) Append(_ context.Context, e serve.Entry) error {
 	return nil
 }
 
-// Held implements serve.Holders.
+// Held implements serve.Holders. It never fails.
 func (ca *CA) Held(_ context.Context, h serve.Holder) error {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -228,18 +231,18 @@ func (ca *CA) Held(_ context.Context, h serve.Holder) error {
 	return nil
 }
 
-// RevokedIdentity implements serve.Revocations.
+// RevokedIdentity implements serve.Revocations. It reports whether Revoke was called with the SPIFFE ID.
 func (ca *CA) RevokedIdentity(id spiffeid.ID) bool { return ca.RevokedSerial(id.String()) }
 
-// RevokedSerial implements serve.Revocations.
+// RevokedSerial implements serve.Revocations. It reports whether Revoke was called with the argument.
 func (ca *CA) RevokedSerial(serial string) bool {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return ca.revoked[serial]
 }
 
-// Token makes a token for a service account in a namespace, which does not expire. It is a payload with its ECDSA
-// signature, as expensive to verify as an ES256 JWT.
+// Token makes a token for the service account sa in the namespace ns. The token never expires. It is a payload with an
+// ECDSA signature, as expensive to verify as an ES256 JWT.
 func (ca *CA) Token(ns, sa string) string {
 	payload := ns + "/" + sa
 	sum := sha256.Sum256([]byte(payload))
@@ -250,9 +253,9 @@ func (ca *CA) Token(ns, sa string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// Authenticate implements attest.Authenticator. It uses the token if the call has one, else the connection's verified
-// certificate. attest.ErrNone: the call has neither. Any other error: the token or the certificate's SPIFFE ID is not
-// valid.
+// Authenticate implements attest.Authenticator. It uses the token if the call has authorization metadata, else the
+// connection's verified certificate. attest.ErrNone: the call has neither. Any other error: the token or the
+// certificate's SPIFFE ID is not valid. With an error the Caller must not be used.
 func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if values := md.Get("authorization"); len(values) > 0 {

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// Pair returns a self-signed certificate and its new P-256 key as PEM (PKCS #8), and the key itself. The certificate
-// has no subject and no DNS name, and expires in an hour. Errors fail the test.
+// Pair makes a P-256 key and a self-signed certificate for it. cert is the certificate in PEM, key is the private key
+// in PEM (PKCS #8), and private is the same key decoded. The certificate has no subject and no DNS name, and expires in
+// an hour. Errors end the test at once.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package bench measures the speed and memory of the real stages; `make bench` prints the figures as a table. Tests in
-// the packages themselves limit the amounts of work; no test here measures time.
+// Package bench has benchmarks of the speed and memory of the real stages. The make target bench prints the figures as
+// a table. Tests in the packages of the stages limit the amounts of work.
 package bench
 
 import (
@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mesh generates a mesh of `services` services in `services/10` namespaces, at least one. Each service has an HTTP
-// port, a TCP port and four Pods, as in world A of the load figures.
+// mesh generates a mesh of a number of services. Each service has an HTTP port, a TCP port and four Pods, as in World A
+// of loadtest.
 type mesh struct{ services int }
 
+// namespaces returns the number of namespaces: one for ten services, at least one.
 func (w mesh) namespaces() int { return max(1, w.services/10) }
 
 func namespaceOf(i, namespaces int) string { return fmt.Sprintf("ns-%03d", i%namespaces) }
@@ -73,7 +74,7 @@ func (w mesh) endpoints(i, ready int) model.Record {
 	return record(model.KindEndpoints, namespace, name+"-x", spec)
 }
 
-// virtualService returns a VirtualService for service i. The name of its route differs in each edition.
+// virtualService returns a VirtualService for service i. The name of its route contains the number edition.
 func (w mesh) virtualService(i, edition int) model.Record {
 	return record(model.KindVirtualService, namespaceOf(i, w.namespaces()), fmt.Sprintf("svc-%04d", i), &networkingv1.VirtualService{
 		Hosts:    []string{w.host(i)},

@@ -1,6 +1,8 @@
-// Package etcdflags defines the flags for the connection to an external etcd, which are the same for every command.
+// Package etcdflags defines the flags for the connection to an external etcd, for all commands that have them.
 //
-// Owns: nothing.  Reads: the files that the flags name.  Never: connects.
+// Owns: nothing.
+// Reads: the files that the flags name.
+// Never: connects.
 package etcdflags
 
 import (
@@ -20,13 +22,13 @@ import (
 // PasswordFile are paths of files; empty: not set.
 type Flags struct {
 	Endpoints    []string // empty: the embedded etcd
-	CA           string   // verifies etcd's certificate; empty with Cert: the system's roots
-	Cert, Key    string   // client certificate and its key; CA and Cert empty: no TLS settings
+	CA           string   // certificates that verify etcd's certificate; empty: the system's roots
+	Cert, Key    string   // client certificate and its key; Key is ignored without Cert
 	User         string
 	PasswordFile string
 }
 
-// Bind defines the flags --etcd-... in f. Parsing f sets the fields of e.
+// Bind defines the flags --etcd-... in f, and empties the fields of e. Parsing f then sets the fields.
 func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Endpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
 	f.StringVar(&e.CA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
@@ -36,7 +38,8 @@ func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringVar(&e.PasswordFile, "etcd-password-file", "", "File that holds the etcd user's password.")
 }
 
-// Check returns an error that names flags of which one needs the other; nil if the flags are consistent.
+// Check returns an error if only one of Cert and Key, or only one of User and PasswordFile, is set. The error names the
+// flags.
 func (e *Flags) Check() error {
 	var problems []error
 	if (e.Cert == "") != (e.Key == "") {
@@ -48,8 +51,9 @@ func (e *Flags) Check() error {
 	return errors.Join(problems...)
 }
 
-// Config reads the files and returns the configuration for kv.Open, without the mesh and the logger. The error names
-// the flag whose file cannot be read or parsed. Config does not call Check.
+// Config reads the files and returns the configuration for kv.Open, without Mesh, Revision and Logger. TLS is nil if CA
+// and Cert are empty. White space around the password is removed. The error names the flag whose file cannot be read or
+// parsed. Config does not call Check.
 func (e *Flags) Config() (kv.Config, error) {
 	conf, err := e.tls()
 	if err != nil {
@@ -89,8 +93,8 @@ func (e *Flags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificates reads a file of PEM certificates. flag is the name of the flag for errors: the file cannot be read, or
-// contains no certificate.
+// Certificates reads a file of PEM certificates; other content of the file is skipped. The error begins with flag, the
+// name of the flag: the file cannot be read, or contains no valid certificate.
 func Certificates(flag, file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

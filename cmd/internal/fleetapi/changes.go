@@ -11,26 +11,28 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Change is one item of /api/v1/changes: the edits of the store's revisions First to Last, and how many proxies have
-// them. Each replica plans edits separately, that is, computes new configuration for its proxies. The plans of several
-// replicas are one item if their revisions overlap.
+// Change is one item of /api/v1/changes. It covers the edits of the store's revisions First to Last (inclusive), and
+// counts the proxies that have them. Each replica plans edits separately: it computes new configuration for its
+// proxies. Plans of one lane are one item if their revisions overlap.
 type Change struct {
 	Lane     string    `json:"lane"`  // config, endpoints
 	First    int64     `json:"first"` // revision of the store
 	Last     int64     `json:"last"`
-	Since    time.Time `json:"since"`             // when the first edit was committed
+	Since    time.Time `json:"since"`             // time of the commit of the first edit
 	Objects  []string  `json:"objects,omitempty"` // sorted, each as "KIND NAMESPACE/NAME" or "KIND NAME"
-	More     int       `json:"more,omitempty"`    // objects that Objects leaves out
+	More     int       `json:"more,omitempty"`    // largest number of objects that one plan has beside the listed ones
 	Replicas int       `json:"replicas"`          // number of replicas whose plans are in the item
 	Views    int       `json:"views"`             // affected views (groups of proxies with equal configuration), summed over replicas
-	// Affected counts the proxies whose configuration changed. A proxy counts once for each plan that affects it.
+	// Affected counts the proxies whose configuration changed, including Refused and Gone. A proxy counts once for each
+	// plan that affects it.
 	Affected     int `json:"affected"`
 	Acknowledged int `json:"acknowledged"`
 	Refused      int `json:"refused,omitempty"` // proxies that refuse a version of the change
 	Gone         int `json:"gone,omitempty"`    // proxies that disconnected before they acknowledged
 	Pending      int `json:"pending"`           // connected proxies that have not answered
-	// Half, Most and All are the times in seconds from the commit until 50, 99 and 100 % had acknowledged, of the
-	// affected proxies that have not gone. Half and Most may be up to 41 % too long. 0: fewer have acknowledged so far.
+	// Half, Most and All are the times in seconds from the commit until 50, 99 and 100 % of the proxies had
+	// acknowledged. The percentages are of Affected without Gone. Half and Most may be up to 41 % too long. 0: fewer
+	// proxies have acknowledged so far, or no proxy is affected.
 	Half float64 `json:"p50_seconds,omitempty"`
 	Most float64 `json:"p99_seconds,omitempty"`
 	All  float64 `json:"p100_seconds,omitempty"`
@@ -39,8 +41,8 @@ type Change struct {
 // ChangeParameters are the names of the parameters of /api/v1/changes.
 var ChangeParameters = []string{"lane", "object", "limit", "continue"}
 
-// ChangeOf merges reports of one lane into an item; there must be at least one report. replicas becomes
-// Change.Replicas.
+// ChangeOf merges reports of one lane into an item. There must be at least one report. The argument replicas becomes
+// Change.Replicas. Objects of the result is nil if no report lists an object.
 func ChangeOf(reports []ledger.Report, replicas int) Change {
 	c := Change{Lane: reports[0].Lane.String(), First: reports[0].First, Last: reports[0].Last, Since: reports[0].Since, Replicas: replicas}
 	var counts ledger.Counts
@@ -69,8 +71,8 @@ func ChangeOf(reports []ledger.Report, replicas int) Change {
 	return c
 }
 
-// Objects parses the parameter object: names of objects, separated by commas. The result is never nil; empty: all are
-// selected.
+// Objects parses the parameter object: names of objects, separated by commas. Each name is as in Change.Objects. The
+// result is a set. It is never nil; an empty set selects all objects.
 func Objects(q url.Values) map[string]bool {
 	all := map[string]bool{}
 	for name := range strings.SplitSeq(q.Get("object"), ",") {
@@ -81,8 +83,9 @@ func Objects(q url.Values) map[string]bool {
 	return all
 }
 
-// MergeChanges merges the replicas' reports into items, the newest first, and returns those of the window. An empty
-// lane selects both lanes, and an empty objects selects all objects. It sets Items and Next of the answer only.
+// MergeChanges merges the replicas' reports into items, sorted by descending Last, and returns the items of the window.
+// An empty lane selects both lanes. If objects is not empty, only items that list one of these objects are selected.
+// MergeChanges sets only Items and Next of the answer.
 func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[]ledger.Report]) (a Answer[Change]) {
 	type report struct {
 		ledger.Report
@@ -114,7 +117,7 @@ func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[
 	return a
 }
 
-// descending returns a text of fixed length that sorts a revision before all smaller ones.
+// descending returns a text of fixed length, which sorts before the texts of all smaller revisions.
 func descending(revision int64) string {
 	text := strconv.FormatInt(1<<62-revision, 10)
 	return strings.Repeat("0", max(19-len(text), 0)) + text

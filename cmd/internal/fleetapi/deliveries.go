@@ -8,36 +8,40 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Delivery is the item of /api/v1/deliveries. It states how far a revision of the store, or the newest change of an
-// object, has been delivered. To plan a revision is to compute the new configuration of proxies.
+// Delivery is the item of /api/v1/deliveries. It is the progress of the delivery of a store's revision, or of the
+// newest change of an object. A replica has planned a revision when it has computed the new configuration of its
+// proxies.
 type Delivery struct {
 	Revision int64 `json:"revision"` // the parameter revision
 	// Done: all replicas have answered and have planned the revision, and no proxy still has to answer.
 	Done bool `json:"done"`
 	// Planned: all replicas in the answer have planned the revision. Replicas without an answer do not count.
 	Planned bool `json:"planned"`
-	// Exact: on at least one replica, the counts are those of the object's newest change. Otherwise Change counts the
-	// change of the revision, and Done waits for everything up to the revision.
+	// Exact: at least one replica knows the newest change of the requested object. That replica's part of Change and
+	// Done is about this change alone. At other replicas, Done needs all changes up to the revision. Exact is false if
+	// no object was requested.
 	Exact bool `json:"exact,omitempty"`
-	// Change counts the proxies of the change; nil: no replica has recorded a change of the revision, so no proxy was
-	// affected.
+	// Change counts the proxies of the change. nil: no replica has a record of such a change that the caller may see.
 	Change *Change `json:"change,omitempty"`
-	// Pending names proxies that still have to answer, at most MaxNamed; PendingCount counts all.
+	// Pending names proxies that still have to answer, at most MaxNamed, sorted by Proxy. PendingCount counts all
+	// proxies that still have to answer.
 	Pending      []Pending `json:"pending,omitempty"`
 	PendingCount int       `json:"pending_count,omitempty"`
-	// Refusing names proxies that refuse a version, and views from whose proxies a version is withheld, at most
-	// MaxNamed.
+	// Refusing names proxies that refuse a version because of the change or object, and views from whose proxies such a
+	// version is withheld. It has at most MaxNamed entries, sorted by Proxy.
 	Refusing []Pending `json:"refusing,omitempty"`
 }
 
 // Pending is a proxy that has not acknowledged a change, or refuses it. In Delivery.Refusing it may be a view (a group
 // of proxies with equal configuration) from which a version is withheld.
 type Pending struct {
-	Proxy   string    `json:"proxy"`             // name.namespace, or the node's id; of a view: "view NAME"
-	Replica string    `json:"replica"`           // to which it is connected
-	Since   time.Time `json:"since,omitzero"`    // behind, refused or withheld since; zero: resumed, not in sync yet
-	Why     string    `json:"why"`               // for operators
-	Objects []string  `json:"objects,omitempty"` // of a refusal: the objects that the resource is made of
+	Proxy   string `json:"proxy"`   // name.namespace, or the node's id; of a view: "view NAME"
+	Replica string `json:"replica"` // the replica to which the proxy is connected
+	// Since is the time since which the proxy is behind, refuses the version, or has the version withheld. Zero: the
+	// proxy connected with older resources, and is not in sync yet.
+	Since   time.Time `json:"since,omitzero"`
+	Why     string    `json:"why"`               // the reason, as a text for operators
+	Objects []string  `json:"objects,omitempty"` // in Refusing: the objects from which the resource was made
 }
 
 // DeliveryParameters are the names of the parameters of /api/v1/deliveries.
@@ -46,11 +50,11 @@ var DeliveryParameters = []string{"revision", "object", "wait"}
 // MaxWait bounds the parameter wait of /api/v1/deliveries and /api/v1/stored.
 const MaxWait = 30 * time.Second
 
-// MaxNamed bounds the number of proxies in each list of a Delivery.
+// MaxNamed bounds the entries in each list of proxies of a Delivery.
 const MaxNamed = 20
 
-// Delivered is one replica's part of a Delivery, with fields of the same meaning. Changes are the replica's reports
-// that Delivery.Change merges.
+// Delivered is one replica's part of a Delivery. Its fields have the meaning of Delivery's fields, for this replica
+// alone. Delivery.Change merges the Changes of all replicas.
 type Delivered struct {
 	Planned      bool            `json:"planned"`
 	Done         bool            `json:"done"`
@@ -61,8 +65,8 @@ type Delivered struct {
 	Refusing     []Pending       `json:"refusing,omitempty"`
 }
 
-// MergeDeliveries merges the replicas' parts into one item. missing is the number of replicas without an answer; above
-// 0, Done is false. It sets Items of the answer only.
+// MergeDeliveries merges the replicas' parts into one item. missing is the number of replicas without an answer; if it
+// is above 0, Done is false. Without parts, Planned is true. MergeDeliveries sets only Items of the answer.
 func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a Answer[Delivery]) {
 	d := Delivery{Revision: revision, Done: missing == 0, Planned: true}
 	var reports []ledger.Report
@@ -84,7 +88,7 @@ func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a An
 	return a
 }
 
-// named sorts proxies by name and replica, and returns at most MaxNamed of them.
+// named sorts proxies in place by name and replica, and returns at most MaxNamed of them.
 func named(all []Pending) []Pending {
 	slices.SortFunc(all, func(a, b Pending) int {
 		return cmp.Or(cmp.Compare(a.Proxy, b.Proxy), cmp.Compare(a.Replica, b.Replica))
@@ -92,7 +96,7 @@ func named(all []Pending) []Pending {
 	return all[:min(len(all), MaxNamed)]
 }
 
-// Stored is the item of /api/v1/stored. It states whether the leader has read an object from its source and stored it.
+// Stored is the item of /api/v1/stored. It reports whether the leader has read an object from its source and stored it.
 type Stored struct {
 	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
 	// Revision is the revision of the newest batch, once the leader has read the requested generation of the object,
@@ -101,8 +105,8 @@ type Stored struct {
 	Revision   int64    `json:"revision"`
 	Unsealed   bool     `json:"unsealed,omitempty"`   // the private key of the Secret is not sealed yet; Revision is 0
 	Read       bool     `json:"read"`                 // the leader has read the object
-	Generation int64    `json:"generation,omitempty"` // of the object as read; 0: its source states none
-	Problems   []string `json:"problems,omitempty"`   // errors of the object
+	Generation int64    `json:"generation,omitempty"` // metadata.generation as read; 0: unknown to the source, or not read
+	Problems   []string `json:"problems,omitempty"`   // errors of the object, as "FIELD: MESSAGE"; set only with Revision
 }
 
 // StoredParameters are the names of the parameters of /api/v1/stored.

@@ -1,9 +1,8 @@
 // Package fleetapi defines the answers of /api/v1, and merges the answers of several replicas (their parts) into one.
-// Its functions use their arguments only.
 //
 // Owns: the schema, the words of states, and the order of windows.
-// Reads: nothing.
-// Never: asks a replica; decides what a caller may see.
+// Reads: its arguments only.
+// Never: sends a request to a replica; decides what a caller may see.
 package fleetapi
 
 import (
@@ -27,24 +26,26 @@ const (
 // Answer is an answer of the API. The Merge functions set Sums, Items and Next; the HTTP handler sets the other fields.
 type Answer[T any] struct {
 	Schema string `json:"schema"`
-	// Revision is a revision of the store that all replicas in the answer have planned. 0: no replica has planned any.
+	// Revision is the smallest of the store's revisions up to which the replicas in the answer have planned. Replicas
+	// that have planned no revision are left out. 0: no replica has planned a revision.
 	Revision int64 `json:"revision"`
 	// Partial names the replicas that are not in the answer; empty: the answer is complete.
 	Partial []Missing `json:"partial"`
 	Sums    *Sums     `json:"sums,omitempty"` // of all selected proxies, also those outside the window; nil: not counted
 	Items   []T       `json:"items"`
-	Next    string    `json:"next,omitempty"` // parameter continue for the next window; empty: this is the last one, or limit is 0
+	Next    string    `json:"next,omitempty"` // parameter continue for the next window; empty: the last window, or limit is 0
 }
 
 // Missing is a replica that is not in an answer.
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
-	// Unable: this replica cannot query the other one, although it may run. The other replica's version is older, or
-	// one of the two has no certificate that proves its identity. The other replica may answer clients directly.
+	// Unable: this replica cannot query the missing replica, although the missing replica may run. Its version is
+	// older, or one of the two replicas has no certificate that proves its identity. The missing replica may answer
+	// clients directly.
 	Unable bool `json:"unable,omitempty"`
-	// Last are the sums of all proxies of the missing replica, as its record in etcd has them; nil: unknown, or
-	// hidden from this caller.
+	// Last has the sums of all proxies of the missing replica, from its record in etcd. nil: the sums are unknown, or
+	// the caller may not see them.
 	Last *Last `json:"last,omitempty"`
 }
 
@@ -54,38 +55,39 @@ type From[P any] struct {
 	Part    P
 }
 
-// States of a proxy. All but Gone are states of connected proxies.
+// States of a proxy. All but Gone are states of connected proxies. A proxy that is both behind and refusing is
+// Refusing.
 const (
-	InSync   = "in sync"  // the proxy has acknowledged all subscribed types
-	Behind   = "behind"   // the proxy has not yet acknowledged a subscribed type
+	InSync   = "in sync"  // the proxy has acknowledged the newest versions of all subscribed types
+	Behind   = "behind"   // the proxy has not yet acknowledged the newest versions of a subscribed type
 	Refusing = "refusing" // the proxy refuses a version, or a version is withheld from the proxy
 	Gone     = "gone"     // the stream ended in the last ten minutes, and the proxy has not connected again
 )
 
-// States are the states of proxies, those of connected proxies first and the worst first.
+// States are the states of proxies. The states of connected proxies come first, beginning with the worst.
 var States = []string{Refusing, Behind, InSync, Gone}
 
-// Proxy is one item of /api/v1/proxies: a stream of a connected proxy, or a proxy that is Gone. A proxy that
-// is Gone has no Revision, Types and Connected, and Since is the time at which its stream ended.
+// Proxy is one item of /api/v1/proxies: a stream of a connected proxy, or a proxy that is Gone. For a proxy that is
+// Gone, Revision, Types and Connected are zero, and Since is the time at which its stream ended.
 type Proxy struct {
 	Proxy     string            `json:"proxy"` // name.namespace
-	Node      string            `json:"node"`
+	Node      string            `json:"node"`  // the node's id
 	Namespace string            `json:"namespace"`
 	Replica   string            `json:"replica"`
-	State     string            `json:"state"` // one of States
-	Version   string            `json:"version,omitempty"`
-	Zone      string            `json:"zone,omitempty"` // region/zone/sub-zone, as far as the proxy states it
+	State     string            `json:"state"`             // one of States
+	Version   string            `json:"version,omitempty"` // of the proxy's agent
+	Zone      string            `json:"zone,omitempty"`    // region/zone/sub-zone, as far as the proxy states it
 	Cluster   string            `json:"cluster,omitempty"`
 	Revision  int64             `json:"revision"` // of the newest configuration for the proxy
 	Connected time.Time         `json:"connected"`
-	Since     time.Time         `json:"since,omitzero"`     // first change not yet acknowledged; zero: no such change
-	Types     map[string]string `json:"types"`              // for the noun of each subscribed type: REFUSED, SYNCED ... (inspect)
-	Refused   int               `json:"refused,omitempty"`  // resources that it refuses
-	Withheld  int               `json:"withheld,omitempty"` // versions of resources that are withheld from it
+	Since     time.Time         `json:"since,omitzero"`     // time of the first unacknowledged change; zero: no such change
+	Types     map[string]string `json:"types"`              // noun of each subscribed type -> inspect's state: SYNCED, PENDING ...
+	Refused   int               `json:"refused,omitempty"`  // number of resources that the proxy refuses
+	Withheld  int               `json:"withheld,omitempty"` // number of versions that are withheld from the proxy
 }
 
-// Sums counts proxies by state, in total and for each value of a property. At most 128 values of a property are listed;
-// proxies with further values are counted under Others. The zero value is ready for use. Not safe for concurrent use.
+// Sums counts proxies by state, in total and for each value of a property. Each map lists at most 128 values of its
+// property, and Others for proxies with further values. The zero value is ready for use. Not safe for concurrent use.
 type Sums struct {
 	Total      Counts            `json:"total"`
 	Versions   map[string]Counts `json:"versions,omitempty"`
@@ -103,7 +105,7 @@ type Counts struct {
 	Gone     int `json:"gone,omitempty"`
 }
 
-// Connected returns the number of connected proxies: all but Gone.
+// Connected returns the number of connected proxies, in sync, behind or refusing.
 func (c Counts) Connected() int { return c.InSync + c.Behind + c.Refusing }
 
 // plus returns the sum of two counts.
@@ -130,7 +132,8 @@ func countsOf(state string) (c Counts) {
 	return c
 }
 
-// Add counts a connected proxy under its State. A state that is not in States counts nothing.
+// Add counts a connected proxy under its State, in the total and for its properties. For a State that is Gone or
+// unknown it adds 0.
 func (s *Sums) Add(p *Proxy) { s.count(p, countsOf(p.State)) }
 
 // AddGone counts a proxy as Gone, whatever its State is.
@@ -144,7 +147,7 @@ func (s *Sums) count(p *Proxy, c Counts) {
 	addTo(&s.Replicas, p.Replica, c)
 }
 
-// plus adds another replica's sums.
+// plus adds the sums of another replica.
 func (s *Sums) plus(o *Sums) {
 	s.Total = s.Total.plus(o.Total)
 	for _, pair := range []struct {
@@ -157,7 +160,7 @@ func (s *Sums) plus(o *Sums) {
 	}
 }
 
-// addTo adds counts to those of a value, or of Others if there is no room for the value.
+// addTo adds counts to the counts of a value, or of Others if there is no room for the value.
 func addTo(m *map[string]Counts, value string, c Counts) {
 	if *m == nil {
 		*m = map[string]Counts{}
@@ -170,19 +173,20 @@ func addTo(m *map[string]Counts, value string, c Counts) {
 
 // Window selects consecutive items of a sorted list.
 type Window struct {
-	Limit int    // most items; 0: none
-	After string // key of the last item of the window before; empty: from the beginning
+	Limit int    // greatest number of items; 0: the window is empty; never negative
+	After string // key of the last item of the previous window; empty: from the beginning
 }
 
 // Bounds of a window.
 const (
-	DefaultLimit = 500
-	MaxLimit     = 5000
-	maxToken     = 4 << 10
+	DefaultLimit = 500     // items, without the parameter limit
+	MaxLimit     = 5000    // items
+	maxToken     = 4 << 10 // bytes of the parameter continue
 )
 
-// ParseWindow parses the parameters limit (DefaultLimit if missing, 0 to MaxLimit) and continue. Errors name the
-// parameter; the window is not to be used then.
+// ParseWindow parses the parameters limit (0 to MaxLimit; DefaultLimit if missing or empty) and continue. The error
+// names the parameter: limit is not a number in the range, or continue is not base64 or exceeds 4 KiB. With an error,
+// the window is not to be used.
 func ParseWindow(q url.Values) (w Window, err error) {
 	w.Limit = DefaultLimit
 	if text := q.Get("limit"); text != "" {
@@ -200,13 +204,14 @@ func ParseWindow(q url.Values) (w Window, err error) {
 	return w, nil
 }
 
-// Cut returns the window's items, sorted by key, in a new slice. next is the value of continue for the following
-// window; empty: this window is the last, or Limit is 0. Keys must be distinct. The order of items stays unchanged.
+// Cut returns the window's items, sorted by key, in a new slice, which is never nil. next is the value of the parameter
+// continue for the following window. It is empty if this window is the last, or Limit is 0. Keys must be distinct. The
+// slice items stays unchanged.
 func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next string) {
 	return cut(w, items, false, key)
 }
 
-// cut is Cut for a list that may be incomplete. If more is true, further items exist elsewhere: then next is set even
+// cut is Cut for a list that may be incomplete. If more is true, further items exist elsewhere. Then next is set even
 // if the window has the whole list, unless the window is empty.
 func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
 	type keyed struct {

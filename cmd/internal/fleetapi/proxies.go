@@ -12,21 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Selection selects proxies: those that match all fields that are set. Empty fields match all proxies.
+// Selection selects the proxies that match all its fields. Empty fields match all proxies.
 type Selection struct {
 	Window
 	Name      string // name.namespace, or the node's id
 	Namespace string
 	State     string // one of States
 	Version   string
-	Zone      string // one or more parts, in a row, of region/zone/sub-zone
+	Zone      string // one or more consecutive parts of region/zone/sub-zone, separated by slashes
 	Replica   string
 	Cluster   string
-	Labels    labels.Selector // nil: matches all
-	Sort      string          // one of Orders; decides the order of the window
+	Labels    labels.Selector // nil: matches all proxies
+	Sort      string          // one of Orders: the order of the items
 }
 
-// Orders are the permitted values of the parameter sort.
+// Orders are the permitted values of the parameter sort. Proxies with equal values are sorted by name. "state" begins
+// with the worst state, and "since" begins with the oldest time.
 var Orders = []string{"name", "namespace", "state", "since", "version", "zone", "replica"}
 
 // ProxyParameters are the names of the parameters of /api/v1/proxies.
@@ -35,8 +36,9 @@ var ProxyParameters = []string{"name", "namespace", "state", "version", "zone", 
 // maxSelector bounds the label selector in bytes.
 const maxSelector = 1 << 10
 
-// ParseSelection parses the parameters of /api/v1/proxies; Sort is "name" if missing. Errors name the parameter; the
-// selection is not to be used then.
+// ParseSelection parses the parameters of /api/v1/proxies. Without the parameter sort, Sort is "name". The error names
+// the parameter: one of the errors of ParseWindow, an unknown state or order, or labels that are malformed or longer
+// than 1 KiB. With an error, the selection is not to be used.
 func ParseSelection(q url.Values) (s Selection, err error) {
 	if s.Window, err = ParseWindow(q); err != nil {
 		return s, err
@@ -60,7 +62,7 @@ func ParseSelection(q url.Values) (s Selection, err error) {
 	return s, nil
 }
 
-// Selects reports whether a proxy with its own labels matches all fields. It ignores the Window.
+// Selects reports whether a proxy matches all fields. own are the labels of the proxy. Selects ignores Window and Sort.
 func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return (s.Name == "" || s.Name == p.Proxy || s.Name == p.Node) && is(s.Namespace, p.Namespace) && is(s.State, p.State) &&
@@ -69,7 +71,8 @@ func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 		(s.Labels == nil || s.Labels.Matches(labels.Set(own)))
 }
 
-// ordered is a layout whose texts sort as their times. time.RFC3339Nano leaves out zeros, so that 05.1Z precedes 05Z.
+// ordered is a layout whose texts sort as their times. Texts of time.RFC3339Nano do not: it leaves out zeros, so that
+// 05.1Z precedes 05Z.
 const ordered = "2006-01-02T15:04:05.000000000Z07:00"
 
 // key returns a text by which proxies sort in the selection's order.
@@ -81,7 +84,7 @@ func (s *Selection) key(p *Proxy) string {
 	case "state":
 		first = fmt.Sprint(slices.Index(States, p.State))
 	case "since":
-		first = "~" // in sync: last
+		first = "~" // proxies without Since come last
 		if !p.Since.IsZero() {
 			first = p.Since.UTC().Format(ordered)
 		}
@@ -99,11 +102,11 @@ func (s *Selection) key(p *Proxy) string {
 type Proxies struct {
 	Sums  Sums    `json:"sums"`
 	Items []Proxy `json:"items"`
-	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items
+	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items; false if the limit is 0
 	// Left are selected proxies whose stream at this replica ended in the last ten minutes; their number is bounded.
 	// They may be connected to another replica.
 	Left []Proxy `json:"left,omitempty"`
-	// Back has the Hash of the node id of each stream that began in the last ten minutes.
+	// Back has the Hash of the node id of each stream that began in the last ten minutes and is still connected.
 	Back []uint64 `json:"back,omitempty"`
 }
 
@@ -114,8 +117,9 @@ func Hash(node string) uint64 {
 	return h.Sum64()
 }
 
-// PartOf returns a replica's part. all are the proxies of the replica that the selection Selects; PartOf does not
-// select again. The sums count all of them, and the items are those of the window. The caller adds Left and Back.
+// PartOf returns a replica's part. all are the connected proxies of the replica that the selection Selects; PartOf does
+// not select again. The sums count all these proxies, and the items are those of the window. The caller adds Left and
+// Back. PartOf does not change all.
 func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	for i := range all {
 		part.Sums.Add(&all[i])
@@ -126,9 +130,9 @@ func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	return part
 }
 
-// MergeProxies merges the replicas' parts. A proxy in a Left counts once as Gone, unless its node id is in a Back: then
-// it has connected again. Such proxies are items only if the selection is for the state Gone. It sets Sums, Items and
-// Next of the answer only.
+// MergeProxies merges the replicas' parts. A proxy in Left of any part counts once as Gone, unless its node id is in
+// Back of any part: then the proxy has connected again. Proxies that are Gone are items only if the selection's State
+// is Gone. MergeProxies sets only Sums, Items and Next of the answer.
 func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	var all []Proxy
 	sums, more, back := &Sums{}, false, map[uint64]bool{}
@@ -142,7 +146,7 @@ func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	for _, f := range parts {
 		for i := range f.Part.Left {
 			if hash := Hash(f.Part.Left[i].Node); !back[hash] {
-				back[hash] = true // counted once, where it was at several replicas
+				back[hash] = true // a proxy that left several replicas counts once
 				sums.AddGone(&f.Part.Left[i])
 				if s.State == Gone {
 					all = append(all, f.Part.Left[i])

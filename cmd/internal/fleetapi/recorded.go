@@ -15,16 +15,16 @@ const MaxRecorded = 4 << 10
 // maxRecordedName bounds a value's name in recorded sums. Clients choose versions and zones.
 const maxRecordedName = 64
 
-// Recorded has a replica's own sums of its proxies, as its record in etcd contains them.
+// Recorded has the sums of one replica's proxies, as the replica's record in etcd contains them.
 type Recorded struct {
-	At   time.Time `json:"at"` // when the replica counted, by its clock
+	At   time.Time `json:"at"` // time of the count, by the replica's clock
 	Sums Sums      `json:"sums"`
 }
 
-// Last has the newest recorded sums of a replica, and their age in seconds.
+// Last has the newest recorded sums of a replica.
 type Last struct {
 	Recorded
-	Age float64 `json:"age_seconds"`
+	Age float64 `json:"age_seconds"` // seconds from At to the answer, at least 0
 }
 
 // RecordedSums is one item of /api/v1/sums.
@@ -34,7 +34,7 @@ type RecordedSums struct {
 	Last
 }
 
-// Since returns recorded sums with their age at the time now. A negative age, from clocks that differ, becomes 0.
+// Since returns the sums with their age at the time now, rounded to milliseconds. If At is after now, the age is 0.
 func (r Recorded) Since(now time.Time) Last {
 	return Last{r, max(now.Sub(r.At), 0).Round(time.Millisecond).Seconds()}
 }
@@ -48,9 +48,9 @@ type recorded struct {
 	Namespaces map[string][3]int `json:"n,omitempty"`
 }
 
-// Encode returns the stored form, of at most MaxRecorded bytes. It has neither Gone nor Replicas. If there is no room
-// for all values of the properties, some are counted under Others. Values are listed in this order: by refusing
-// proxies, then by proxies behind, then by proxies in sync, the most first.
+// Encode returns the stored form, of at most MaxRecorded bytes. The form has At in milliseconds, and neither Gone nor
+// Replicas. Values longer than 64 bytes, and values for which there is no room, are counted under Others. The values
+// with the most refusing proxies are kept first, then those with the most proxies behind, then in sync.
 func (r Recorded) Encode() []byte {
 	for most := maxValues; ; most /= 2 {
 		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
@@ -67,7 +67,7 @@ func (r Recorded) Encode() []byte {
 // list returns counts as in the stored form.
 func list(c Counts) [3]int { return [3]int{c.InSync, c.Behind, c.Refusing} }
 
-// largest returns the counts of at most so many values, and of the rest as Others.
+// largest returns the counts of at most a number of values, and the counts of all others as Others.
 func largest(counts map[string]Counts, most int) map[string][3]int {
 	values := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		x, y := counts[a], counts[b]
@@ -87,8 +87,9 @@ func largest(counts map[string]Counts, most int) map[string][3]int {
 	return out
 }
 
-// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes, and sets Sums.Replicas for this
-// replica. Errors: more than MaxRecorded bytes, malformed, or a count that is negative or above 2^24.
+// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes. Sums.Replicas of the result has the
+// total of this replica. The error names the replica: the bytes are more than MaxRecorded or malformed, or a count is
+// negative or above 2^24. With an error, the result is zero.
 func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
 	var in recorded
 	switch {
@@ -129,9 +130,8 @@ func counted(l [3]int) (Counts, error) {
 	return Counts{InSync: l[0], Behind: l[1], Refusing: l[2]}, nil
 }
 
-// MergeRecorded returns the answer of /api/v1/sums, with the items sorted by replica. It sorts its argument in place,
-// and the answer shares it. Sums are those of the replicas that are not Stopped. It sets Sums and Items of the answer
-// only.
+// MergeRecorded returns the answer of /api/v1/sums. It sorts its argument by Replica in place; the Items of the answer
+// are this slice. Sums adds up the replicas that are not Stopped. MergeRecorded sets only Sums and Items of the answer.
 func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	a.Sums, a.Items = &Sums{}, all
 	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })

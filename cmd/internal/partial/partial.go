@@ -1,8 +1,9 @@
 // Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts the bytes of
 // incomplete messages. gRPC buffers an incomplete message until it is complete, and does not report its size.
 //
-// Owns: the state of the frames and messages of one connection. Reads: the client's bytes, as they come. Never: keeps
-// or changes any of the bytes; decides on limits.
+// Owns: the state of the frames and messages of one connection.
+// Reads: the client's bytes.
+// Never: keeps or changes any of the bytes; decides on limits.
 package partial
 
 import (
@@ -11,9 +12,10 @@ import (
 	"sync"
 )
 
-// Messages are the messages of one connection. Read must receive bytes in order and before gRPC does, and gRPC must
-// read one frame after the other (grpc.ReadBufferSize(0)). Then the call that gRPC begins belongs to the HEADERS
-// frame that was read last. The zero Messages is ready for use. Safe for concurrent use.
+// Messages counts the messages of one connection. Read must receive the client's bytes in order, from the first byte,
+// and before gRPC receives them. gRPC must read one frame after the other (grpc.ReadBufferSize(0)). Then the call that
+// gRPC begins belongs to the HEADERS frame that was read last. The zero Messages is ready for use. Safe for concurrent
+// use.
 type Messages struct {
 	mu       sync.Mutex
 	preface  uint8   // bytes of the connection preface that were read
@@ -34,15 +36,16 @@ type Messages struct {
 	work     int     // cost that Work has not reported yet
 }
 
-// Call is one call of the connection whose messages are counted, from Begin to End. The exported fields are set before
-// Begin.
+// Call is one call of the connection. Its messages are counted from Begin until End, or until the client resets the
+// call's stream. The exported fields must be set before Begin and not changed afterwards.
+//
+// Read calls TooLarge and Complete, each at most once. Both may be nil, and must not call methods of Messages.
 type Call struct {
-	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called as soon as a message announces
-	// a length above Limit, and the message still counts. Complete is called when the first message is complete. Read
-	// calls both, each at most once; they must not call methods of Messages, and may be nil.
-	Limit    int
+	Limit int // maximum length of a message in bytes; 0: no limit
+	// TooLarge is called with the length of the first message that announces a length above Limit. The message is not
+	// refused, and its bytes count in Held.
 	TooLarge func(length uint32)
-	Complete func()
+	Complete func() // called when the first message is complete
 
 	stream uint32
 	prefix [5]byte // of a message of gRPC: whether it is compressed, and its length
@@ -51,8 +54,8 @@ type Call struct {
 	held   int     // bytes of the message that were read
 }
 
-// The cost for a server of handling frames, in units of about a microsecond: 1 for each frame, callWork for each call
-// that is begun, and 1 for each headerWork bytes of its headers, which are decoded and kept.
+// The cost for a server of handling frames, in units of about a microsecond. It is 1 for each frame, callWork for each
+// HEADERS frame, and 1 for each headerWork bytes of headers, which the server decodes and keeps.
 const callWork, headerWork = 50, 100
 
 // Constants of HTTP/2 (RFC 9113, sections 3.4, 4.1 and 6).
@@ -63,7 +66,7 @@ const (
 	flagPadded                                             = 8
 )
 
-// Read parses the next bytes that the client sent. It does not keep b.
+// Read parses the next bytes that the client sent, at any boundaries. It does not keep b.
 func (m *Messages) Read(b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +136,7 @@ func (m *Messages) payload(b []byte) {
 	}
 }
 
-// take assigns bytes to a call's next message, and returns the number of bytes of b that belong to it.
+// take assigns bytes to the prefix or the body of a call's next message, and returns the number of assigned bytes.
 func (m *Messages) take(c *Call, b []byte) (n int) {
 	if int(c.have) < len(c.prefix) {
 		n = copy(c.prefix[c.have:], b)
@@ -163,7 +166,7 @@ func (m *Messages) take(c *Call, b []byte) (n int) {
 	return n
 }
 
-// Begin starts to count the messages of c, the call whose headers were read last.
+// Begin starts to count the messages of c, the call whose HEADERS frame was read last.
 func (m *Messages) Begin(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,30 +205,32 @@ func (m *Messages) Frames() int {
 	return m.frames
 }
 
-// Lists returns the number of header lists that the client has begun, and the encoded size of the last one in bytes.
-// The size includes bytes that frame headers have announced and that have not arrived.
+// Lists returns the number of header lists that the client has begun, and the encoded size of the last list in bytes.
+// The size includes bytes that a frame header has announced, even if they have not arrived.
 func (m *Messages) Lists() (begun, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lists, m.list
 }
 
-// Compressed reports whether any message of a counted call so far was marked as compressed.
+// Compressed reports whether any message of a counted call so far, even an ended call, was marked as compressed.
 func (m *Messages) Compressed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.packed
 }
 
-// Held returns the number of bytes of incomplete messages of counted calls.
+// Held returns the number of arrived bytes of incomplete messages of counted calls, without the messages' prefixes of
+// five bytes.
 func (m *Messages) Held() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// Change returns the difference of Held from its last reported value, in bytes, and remembers Held as reported. If the
-// difference is below step in either direction and Held is not 0, it returns 0 and remembers nothing.
+// Change returns the difference of Held from its last reported value in bytes, negative if Held is smaller now. It then
+// remembers Held as reported. If Held is not 0 and the absolute difference is below step, Change returns 0 and
+// remembers nothing.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,8 +242,8 @@ func (m *Messages) Change(step int) int {
 	return change
 }
 
-// Work returns the cost of the frames since the last reported cost, if it is at least step; otherwise 0, and the cost
-// is kept for later calls. A unit is about a microsecond of the server's work.
+// Work returns the cost of the frames that were begun since the last reported cost. A unit is about a microsecond of
+// the server's work. If the cost is below step, Work returns 0 and keeps the cost for later calls.
 func (m *Messages) Work(step int) (work int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses calls of unauthenticated connections that exceed the limits, before gRPC allocates anything for them.
-// It counts the messages of all other calls. gRPC calls tap for one call of a connection after the other.
+// tap refuses calls of unauthenticated connections that exceed the limits, before gRPC starts a goroutine for the call.
+// It counts the messages of all other calls. For one connection, gRPC does not call tap concurrently.
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
 	if c == nil {
@@ -39,7 +39,7 @@ func (l *Limiter) unproven(c *conn, call *tap.Info) error {
 	return nil
 }
 
-// headerBytes returns the approximate memory of headers: the bytes of their texts, and 64 for each.
+// headerBytes returns the approximate memory of headers: the bytes of their names and values, and 64 for each value.
 func headerBytes(all metadata.MD) (n int) {
 	for name, values := range all {
 		n += len(name)

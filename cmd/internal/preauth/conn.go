@@ -13,14 +13,15 @@ import (
 	"navarch.io/navarch/cmd/internal/sources"
 )
 
-// conn is one connection. It is unauthenticated until Authenticated is called for one of its calls.
+// conn is one connection. It is unauthenticated until its client certificate is admitted (Credentials), or until
+// Authenticated succeeds for one of its calls.
 type conn struct {
 	net.Conn
 	of      *Limiter
 	address *address
 	entry   *sources.Entry
 	shared  bool          // its source is in Limits.Shared
-	began   int64         // the time at which it got its place; Unix nanoseconds
+	began   int64         // the time at which it requested its place; Unix nanoseconds
 	least   int           // bytes that wake its reader; 0: any number (wakes)
 	gone    chan struct{} // closed when the connection closes
 
@@ -28,7 +29,7 @@ type conn struct {
 	known   chan struct{} // closed when a credential was accepted
 	read    atomic.Int64  // bytes before a credential
 	working atomic.Bool   // a step of its handshake is computed, or waits for its turn
-	step    atomic.Int64  // end of the last step of its handshake; Unix nanoseconds, 0: no step ended yet
+	step    atomic.Int64  // end of the last step of its handshake, in Unix nanoseconds; 0: no step has ended
 	calls   atomic.Int32  // calls before a credential
 	headers atomic.Int64  // bytes of the headers of these calls
 
@@ -46,14 +47,14 @@ type conn struct {
 func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended { // not yet displaced by another connection
+	if !c.ended { // another connection may have displaced it already
 		c.wakes(headerSize)
 		c.deadline = time.AfterFunc(c.of.limits.Credential, func() { c.end(tooLate) })
 	}
 }
 
-// Read implements net.Conn. Bytes beyond the limits stay in the kernel until a credential is accepted, because a call
-// whose headers have arrived may contain one.
+// Read implements net.Conn. Bytes beyond Limits.Bytes stay in the kernel until a credential is accepted. The connection
+// does not end at once, because a call whose headers have arrived may contain a credential.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.shown.Load() {
 		return c.Conn.Read(b)
@@ -70,8 +71,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. After the connection has ended, writes are discarded. Otherwise the client would receive
-// TLS's close_notify and see the end before Close shows it.
+// Write implements net.Conn. After an unauthenticated connection has ended, writes fail. Otherwise the client would
+// receive TLS's close_notify, and see the end before the place is free (Close).
 func (c *conn) Write(b []byte) (int, error) {
 	if !c.shown.Load() {
 		select {
@@ -83,10 +84,12 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// await waits for the verification of a credential that the bytes read so far may contain, up to Limiter.await.
+// await waits up to Limiter.await for the verification of a credential that the bytes read so far may contain.
 // Verification takes milliseconds, unless the issuer's keys have to be fetched. Without a credential the connection
-// ends for reason why. The connection of a client that has not begun a call ends at once. Its header list is then
-// unfinished or too long for gRPC, since gRPC handles all bytes that it has read before it reads further ones.
+// ends for the reason why.
+//
+// The connection of a client that has not begun a call ends at once. The client's header list is then unfinished or too
+// long for gRPC, since gRPC handles all bytes that it has read before it reads further bytes.
 func (c *conn) await(why reason) error {
 	if c.calls.Load() == 0 {
 		c.end(why)
@@ -107,11 +110,11 @@ func (c *conn) await(why reason) error {
 // RemoteAddr implements net.Conn. gRPC passes the address to calls, which find the connection by the address.
 func (c *conn) RemoteAddr() net.Addr { return c.address }
 
-// Busy implements sources.Holder. A connection is busy while a step of its handshake is computed, and for
-// Limits.Progress after each step; single bytes are no progress. A connection of a shared source is also busy for a
-// fixed time from its beginning, because others wait for its place. That time does not restart with each step, so a
-// waiting connection waits at most for the connections before it. During this fixed time younger is true, since
-// connections of the source that came later are in theirs as well.
+// Busy implements sources.Holder. A connection is busy while a step of its handshake is computed or waits for its turn,
+// and for Limits.Progress after each step. A connection of a shared source is also busy for a fixed time from its
+// beginning (Limiter.place), because other connections wait for its place. The fixed time does not restart with each
+// step, so a waiting connection waits at most for the connections before it. During the fixed time younger is true,
+// since the fixed times of later connections of the source have not ended either.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -122,7 +125,7 @@ func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress), false
 }
 
-// enter gets a place for the connection; false: there is no place.
+// enter gets a place for the connection, and closes the connection that loses this place. false: there is no place.
 func (c *conn) enter() bool {
 	c.began = time.Now().UnixNano()
 	lost, ok := c.of.ledger.Enter(c.entry)
@@ -146,7 +149,7 @@ func (c *conn) lose() {
 	c.end(displaced)
 }
 
-// authenticated removes the connection from the unauthenticated ones.
+// authenticated marks the connection as authenticated, and frees its place.
 func (c *conn) authenticated() {
 	if c.shown.Load() {
 		return
@@ -177,7 +180,7 @@ func (c *conn) end(why reason) {
 }
 
 // Close implements net.Conn. If the place is kept for a while (keeps), the client sees the end only when the place is
-// free. Otherwise it would reconnect meanwhile and wait for a second place. Bytes that were written are sent at once.
+// free. Otherwise the client would reconnect meanwhile and wait for a second place. Written bytes are sent at once.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,26 +214,27 @@ func (c *conn) Close() error {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// Assign registers a connection with the holder of its credential. It is called once for each connection, and again
-// after an error. end closes the connection and may be called from any goroutine. Without an error the Holder is not
-// nil. The error reports why the connection is refused, such as too many connections of the holder.
+// Assign registers a connection with the holder of its credential. After a success it is not called again for the
+// connection; after an error it may be called again. end closes the connection and may be called from any goroutine.
+// Without an error the returned Holder must not be nil. The error reports why the connection is refused, such as too
+// many connections of the holder.
 type Assign func(end func()) (Holder, error)
 
-// Holder receives the costs of one authenticated connection; budget.Entry of push/budget implements it. Several
+// Holder receives the costs of one authenticated connection. *budget.Entry of push/budget implements it. Several
 // goroutines may call its methods at once. The connection blocks during a call.
 type Holder interface {
 	// Hold adds a number of bytes of incomplete messages; a negative number removes them. It may close connections,
-	// even the one that calls it.
+	// even the connection that calls it. It may still be called after Leave.
 	Hold(bytes int)
 	// Work adds the cost of handling frames, in units of about a microsecond. It returns the time for which the
-	// connection must not be read; 0: no pause.
+	// connection must not be read; 0 or less: no pause.
 	Work(units int) (wait time.Duration)
-	// Leave is called once, when the connection closes.
+	// Leave is called once, when the connection closes. It must not call the function end of Assign.
 	Leave()
 }
 
-// assign registers the connection with a holder, unless it has one or has ended. A nil function means no holder. The
-// error is the function's.
+// assign registers the connection with a holder, unless the connection has a holder or has ended. A nil function means
+// no holder. The error is that of the function.
 func (c *conn) assign(assign Assign) error {
 	c.mu.Lock()
 	if assign == nil || c.assigned || c.ended {
@@ -253,9 +257,10 @@ func (c *conn) assign(assign Assign) error {
 	return err
 }
 
-// keeps returns the time for which the place stays occupied after the connection ended: until another connection could
-// have displaced it (Busy). So clients that end their connections early, or are refused early, do not have more
-// handshakes computed than clients that stay. The place of a connection without any computation is free at once.
+// keeps returns the time for which the place stays occupied after the connection has ended. It is the time until
+// another connection could displace this one (Busy); 0 or less: the place is free at once. So a client that ends its
+// connections early, or is refused early, does not cause more handshakes than a client that stays. The place of a
+// connection without any computed step is free at once.
 func (c *conn) keeps() time.Duration {
 	step := c.step.Load()
 	if step == 0 {
@@ -268,7 +273,7 @@ func (c *conn) keeps() time.Duration {
 	return time.Until(until)
 }
 
-// free frees the place and signals that to the listener's waiting connections.
+// free frees the place, and wakes the listener, which may have waiting connections.
 func (c *conn) free() {
 	c.of.ledger.Leave(c.entry)
 	select {
@@ -283,7 +288,7 @@ type address struct {
 	conn *conn
 }
 
-// connOf returns the connection of a call; nil if no Limiter's listener accepted it.
+// connOf returns the connection of a call; nil if no Limiter's listener accepted the connection.
 func connOf(ctx context.Context) *conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -292,7 +297,8 @@ func connOf(ctx context.Context) *conn {
 	return behind(p.Addr)
 }
 
-// behind returns the connection of an address, which may be wrapped (push/serve does so).
+// behind returns the connection of an address; nil if the address is not of a Limiter's listener. Addresses may be
+// wrapped, as push/serve does.
 func behind(a net.Addr) *conn {
 	for a != nil {
 		if own, is := a.(*address); is {
@@ -307,10 +313,11 @@ func behind(a net.Addr) *conn {
 	return nil
 }
 
-// Authenticated marks the connection of a call as authenticated: its caller has shown an accepted credential, or needs
-// none. From then on the limits of unauthenticated connections no longer apply to it. assign registers the connection
-// with its holder, unless it has one; nil: no holder counts its costs. An error of assign is returned, and the
-// connection stays unauthenticated. For a connection that no Limiter accepted, nothing happens.
+// Authenticated marks the connection of a call as authenticated. Call it when the caller has shown an accepted
+// credential, or needs no credential. From then on the limits of unauthenticated connections do not apply to the
+// connection. assign registers the connection with its holder, unless an earlier Assign succeeded; nil: no holder
+// counts the costs. An error of assign is returned, and the connection stays unauthenticated. For a connection that no
+// Limiter accepted, Authenticated does nothing and returns nil.
 func Authenticated(ctx context.Context, assign Assign) error {
 	c := connOf(ctx)
 	if c == nil {

@@ -15,10 +15,14 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Credentials wraps inner, which speaks TLS or plain text, and limits its handshakes. A connection with a verified
-// client certificate counts as authenticated if admits returns true and Assign returns no error. With a nil admits,
-// only calls authenticate connections (Authenticated). Failed handshakes are logged at a limited rate. From the
-// handshake on, messages of the client are counted. Connections must come from Listen.
+// Credentials wraps inner, which speaks TLS or plain text, and limits its handshakes. Connections must come from
+// Listen; the handshake of any other connection fails.
+//
+// admits is called with the state and the peer's address of a TLS connection with a verified client certificate. If it
+// returns true and its Assign succeeds or is nil, the connection counts as authenticated. Otherwise, and with a nil
+// admits, only a call can authenticate the connection (Authenticated). Failed handshakes are logged at a limited rate,
+// except handshakes that the client or a deadline ended. From the end of the handshake, messages of the client are
+// counted.
 func (l *Limiter) Credentials(
 	inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool),
 ) credentials.TransportCredentials {
@@ -64,8 +68,8 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake. It has a turn of the Limiter's line for each computation, and no turn
-// while it waits for its client. A handshake that has begun precedes others of its source.
+// steps is a connection during its handshake. For each computation it gets a turn of the Limiter's line (Limits.Steps).
+// While it waits for its client, it has no turn. A handshake that has begun precedes other handshakes of its source.
 type steps struct {
 	net.Conn
 	of    *conn
@@ -94,7 +98,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. The first write is the complete answer to the client's first message.
+// Write implements net.Conn. At the first write, the answer to the client's first message is computed.
 func (s *steps) Write(b []byte) (int, error) {
 	if !s.over && s.of.step.Load() == 0 {
 		s.of.step.Store(time.Now().UnixNano())
@@ -119,7 +123,7 @@ func (s *steps) done() {
 }
 
 // handshakeFault returns the cause under which a failed handshake is logged. It is empty if the handshake succeeded, or
-// if the client left without a message, as load balancers do that probe a port.
+// if the connection ended or a deadline passed. Load balancers that probe a port end connections early.
 func handshakeFault(err error) string {
 	var remote *net.OpError
 	switch {

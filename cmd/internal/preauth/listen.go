@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Listen wraps the listener of the limiter's address, once, and starts to accept. Accept of the result returns only
-// connections that occupy a place of the limiter. Close of the result closes inner, and the connections that wait for a
-// place.
+// Listen wraps the listener of the limiter's address, and starts to accept connections. Call it once for a limiter.
+// Accept of the result returns only connections that occupy a place of the limiter, and errors of inner. After Close of
+// the result, Accept returns net.ErrClosed. Close closes inner and the connections that wait for a place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
 	go b.accept()
@@ -82,12 +82,12 @@ func (l *listener) deliver(a accepted) bool {
 	}
 }
 
-// admit assigns places to connections. Without a free place, connections of shared sources wait in the order of their
-// arrival, at most Limits.Waiting of them, and all other connections are closed.
+// admit assigns places to connections. Connections of shared sources that get no place wait in the order of their
+// arrival, at most Limits.Waiting of them. All other connections that get no place are closed.
 func (l *listener) admit() {
 	var wait []*conn
 	of := map[netip.Prefix]int{} // waiting connections by source
-	// A waiting connection may displace a client without progress, which no event reports: enter is tried at each tick.
+	// A waiting connection may displace a connection that is no longer busy. No event reports this, so each tick tries.
 	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond))
 	defer again.Stop()
 	for {
@@ -98,7 +98,7 @@ func (l *listener) admit() {
 		select {
 		case c := <-l.come:
 			switch {
-			case of[c.entry.Source()] == 0 && c.enter(): // not before a waiting connection of its source
+			case of[c.entry.Source()] == 0 && c.enter(): // waiting connections of its source come first
 				l.serve(c)
 			case c.shared && len(wait) < l.limiter.limits.Waiting:
 				wait = append(wait, c)

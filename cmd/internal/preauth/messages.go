@@ -23,14 +23,16 @@ type following struct {
 // certificate requests stay below it and never take the holder's lock.
 const holdStep = 64 << 10
 
-// workStep is the least cost of frames that is reported to the holder, in the units of partial.Messages.Work: that of
-// some acknowledgements, or of a few calls.
+// workStep is the least cost of frames that is reported to the holder, in the units of partial.Messages.Work. A few
+// calls cost about as much.
 const workStep = 256
 
-// Read implements net.Conn. Until a credential is accepted, three kinds of bytes stay in the kernel: all bytes after
-// too many frames, a header list whose first frame is already too long, and all bytes after a header list that began
-// no call. A compressed message closes the connection, with or without a credential. gRPC would decompress it with
-// any decompressor that a dependency registers, to a thousand times its size, before a handler runs.
+// Read implements net.Conn. In three cases it waits for an accepted credential before it returns: the client has begun
+// too many frames, its header list is too long, or an earlier header list of the client began no call. Further bytes
+// stay in the kernel meanwhile.
+//
+// A compressed message closes the connection, with or without a credential. gRPC would decompress it, to a thousand
+// times its size, before a handler runs. It would use any decompressor that a dependency registers.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
@@ -64,7 +66,7 @@ func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, n
 	return next(srv, stream)
 }
 
-// excess returns the limit that a client without a credential has exceeded; empty: none of them.
+// excess returns the limit that a client without a credential has exceeded; empty: the client is within the limits.
 func (c *conn) excess() reason {
 	if c.shown.Load() {
 		return ""
@@ -78,7 +80,8 @@ func (c *conn) excess() reason {
 	return ""
 }
 
-// hold reports the bytes of incomplete messages to the holder. Before a credential Limits.Bytes applies instead.
+// hold reports the bytes of incomplete messages to the holder. Before a credential is accepted, Limits.Bytes applies
+// instead.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()
@@ -90,8 +93,9 @@ func (c *conn) hold() {
 	}
 }
 
-// throttle waits if the cost of the holder's frames exceeds its budget. Further bytes stay unread meanwhile, and TCP
-// slows the client down. This limits calls that are begun and reset at once (CVE-2023-44487), and tiny frames.
+// throttle waits if the cost of the holder's frames exceeds the holder's budget. Further bytes stay unread meanwhile,
+// and TCP slows the client down. The wait limits tiny frames, and calls that are begun and reset at once
+// (CVE-2023-44487). The error is net.ErrClosed: the connection ended during the wait.
 func (c *conn) throttle() error {
 	work := c.messages.Work(workStep)
 	if work == 0 {
@@ -118,8 +122,8 @@ func (c *conn) throttle() error {
 	}
 }
 
-// count counts the messages of a call. It ends a call if a message is above the method's limit, or if the first
-// message is late: the client gets Canceled, and the log has the reason.
+// count counts the messages of a call. It ends the call if a message is above the method's limit, or if the first
+// message is late. The client then gets Canceled, and the log has the reason.
 func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
 	call := &partial.Call{}
 	if l.limits.Message != nil {

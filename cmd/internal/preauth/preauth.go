@@ -1,22 +1,22 @@
 // Package preauth limits the cost of connections of a gRPC address that have not shown a credential. It bounds the
-// number of such connections, in total and of one source, their duration, their bytes and their calls, and orders the
-// computation of their handshakes. It also bounds the size of a message of a call, with or without a credential, and
-// refuses compressed messages. The further cost of an authenticated connection is limited by its Holder, which receives
-// the number of bytes of incomplete messages.
+// number of such connections, in total and of one source. It also bounds their duration, bytes and calls, and orders
+// the computation of their handshakes. With or without a credential, it bounds the size of messages, and refuses
+// compressed messages. The further cost of an authenticated connection is limited by its Holder, which receives the
+// number of bytes of incomplete messages and the cost of frames.
 //
-// A connection counts as unauthenticated from Accept until its handshake admits a client certificate, or until a call
-// on it is authenticated (Authenticated), whichever comes first. Meanwhile it occupies one of a limited number of
-// places.
+// A connection is unauthenticated until its client certificate is admitted in the handshake, or until a call on the
+// connection is authenticated (Authenticated). Until then it occupies one of a limited number of places.
 //
-// Owns: the connections of its listener until they are authenticated. Reads: addresses of peers, numbers of bytes.
+// Owns: the connections of its listener until they are authenticated.
+// Reads: addresses of peers, numbers of bytes.
 // Never: verifies a credential; decides which callers are admitted.
 //
-// A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd
-// (cmd/navarchd/addresses.go). A call finds its connection by the peer's address, which push/serve wraps.
-// Callers.Authenticate and OfCalls (cmd/navarchd/callers) mark a connection as authenticated. From then on only the
-// limits of header lists, of concurrent streams (100) and of messages apply to it, and those of its Holder. gRPC reads
-// the message of a unary method before a handler can authenticate the caller. Methods that need a credential are
-// therefore registered as streams (ca/serve/call.go), which are identical on the wire.
+// A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd. A call finds its
+// connection by the peer's address. An authenticated connection has only the limits of header lists, of concurrent
+// streams (100) and of messages, and those of its Holder.
+//
+// gRPC reads the message of a unary method before a handler can authenticate the caller. Methods that need a credential
+// are therefore registered as streams (ca/serve/call.go), which are identical on the wire.
 package preauth
 
 import (
@@ -32,34 +32,36 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Limits are the limits of the unauthenticated connections of one address. Each comment states the default, which a
-// zero field means. A source is an IPv4 address or an IPv6 /64.
+// Limits are the limits of the unauthenticated connections of one address. Zero fields mean the defaults in the
+// comments. A source is an IPv4 address or an IPv6 /64. Each limit is the greatest permitted number.
 type Limits struct {
-	Total     int // connections: 512
-	PerSource int // connections of one source: 128
-	Known     int // connections that a source with authenticated connections never loses to other sources: 32
-	// Shared are address ranges of gateways and NAT: each source in them may have Total connections. When all places
-	// are occupied, its new connections wait for a place and are not refused.
+	Total     int // connections; default: 512
+	PerSource int // connections of one source; default: 128
+	// Known is a number of connections that a source with authenticated connections keeps; default: 32. Such a source
+	// loses one of them to another source only if all sources with connections are such sources and have at most Known.
+	Known int
+	// Shared are address ranges of gateways and NAT. Each source in them may have Total connections. A new connection
+	// of such a source that gets no place waits for a place. nil: no address is shared.
 	Shared     []netip.Prefix
-	Waiting    int           // connections of shared sources that wait for a place, each of which costs one socket: 4096
-	Credential time.Duration // time from the first service of a connection until it shows a credential: 10 s
-	// Progress protects a connection after each of the two steps of a handshake: 250 ms. Meanwhile it is not closed in
-	// favour of another connection of its source. A connection of a shared source is also protected for the first fifth
-	// of Credential.
+	Waiting    int           // connections that wait for a place; further connections are closed; default: 4096
+	Credential time.Duration // time from getting a place until a credential is accepted; default: 10 s
+	// Progress is the time for which a connection is protected after each of the two steps of a handshake; default:
+	// 250 ms. A protected connection is not closed in favour of another connection of its source. A connection of a
+	// shared source is also protected for the first fifth of Credential.
 	Progress time.Duration
-	Bytes    int // bytes sent on one connection, handshake included: 32 KiB. A certificate and a token have 20 KiB at most
-	// Frames bounds the HTTP/2 frames on one connection: 64. Each costs a step of its reader, however small it is. The
-	// call with the credential is among the first ten.
+	Bytes    int // bytes that the client sends, with the handshake; default: 32 KiB. Certificate and token need 20 KiB
+	// Frames is the number of HTTP/2 frames on one connection; default: 64. Each frame costs work, however small it is.
+	// The call with the credential is among the first ten frames.
 	Frames  int
-	List    int // encoded bytes of one header list: 12 KiB. A token has 8 KiB at most (attest.Config.MaxBytes)
-	Calls   int // calls on one connection: 16
-	Headers int // bytes of headers of all these calls, plus 64 for each header: 32 KiB
-	Steps   int // steps of TLS handshakes that are computed at once: one for each processor
+	List    int // encoded bytes of one header list; default: 12 KiB. A token needs 8 KiB (attest's MaxBytes)
+	Calls   int // calls on one connection; default: 16
+	Headers int // bytes of names and values of headers of all these calls, plus 64 for each value; default: 32 KiB
+	Steps   int // steps of TLS handshakes that are computed at once; default: one for each processor (GOMAXPROCS)
 	// Message returns the limit, in bytes, of a message of a call of this method, with or without a credential. The
-	// first message of a call with a limit must arrive within First. 0 or a nil function: the limits of the gRPC
-	// server, and no time limit.
+	// first message of a call with a limit must be complete within First. Message may be nil. 0 or a nil Message means
+	// that only the limits of the gRPC server apply, and no time limit.
 	Message func(method string) int
-	First   time.Duration // 10 s
+	First   time.Duration // time from the headers of a call to its first complete message; default: 10 s
 }
 
 // Limits of each connection of an address, with or without a credential.
@@ -97,17 +99,18 @@ const (
 	headers   reason = "too_many_headers" // the call was refused
 )
 
-// Limiter enforces the limits of one address. Make it with New.
+// Limiter enforces the limits of one address. Make it with New. Use its Listen, Credentials and Options together for
+// one grpc.Server.
 type Limiter struct {
 	limits  Limits
 	ledger  *sources.Ledger
-	line    *turns.Line // orders steps of TLS handshakes: each step is the computation between two messages of the client
+	line    *turns.Line // orders the steps of TLS handshakes; a step is the computation after a message of the client
 	clients *obs.Sampled
 	left    chan struct{} // capacity 1: a place became free
 	waiting atomic.Int64  // connections of shared sources that wait for a place
 }
 
-// New returns a Limiter. clients logs refusals at a limited rate, and must not be nil.
+// New returns a Limiter. clients receives log lines about refusals and failed handshakes, and must not be nil.
 func New(l Limits, clients *obs.Sampled) *Limiter {
 	l.fill()
 	return &Limiter{
@@ -129,7 +132,8 @@ func (l *Limiter) place() time.Duration { return l.limits.Credential / 5 }
 // await returns the longest wait for the verification of a credential.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }
 
-// Open returns the number of unauthenticated connections that occupy a place.
+// Open returns the number of occupied places. A connection that ended unauthenticated may occupy its place for a short
+// time after its end.
 func (l *Limiter) Open() int { return l.ledger.Taken() }
 
 // Waiting returns the number of connections of shared sources that wait for a place.

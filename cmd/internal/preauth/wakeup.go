@@ -9,15 +9,15 @@ import (
 
 // A client that sends its handshake byte by byte would wake this process for each byte, and a thousand such clients
 // cost a third of a processor. So each connection sets the number of bytes that wake its reader (SO_RCVLOWAT,
-// socket(7)). The number is large while the connection waits for its place, then the header of a TLS record, then the
-// rest of that record, and after the handshake one byte.
+// socket(7)). While the connection waits for its place, the number is large. Then it is the length of a TLS record's
+// header, and then the length of the record's rest. After the handshake it is 1.
 
 // leastWaiting is the number for a connection without a place, which has no reader. It is less than the kernel's
 // receive buffer.
 const leastWaiting = 16 << 10
 
-// wakes sets the number of bytes that wake the connection's reader; the end of the connection wakes it too. Bytes that
-// have arrived can be read at any time. Connections that are not sockets (in tests) wake at any byte.
+// wakes sets the number of bytes that wake the connection's reader. The end of the connection also wakes the reader.
+// Bytes that have arrived can be read at any time. Connections that are not sockets (in tests) wake at any byte.
 func (c *conn) wakes(bytes int) {
 	if c.least == bytes {
 		return
@@ -31,7 +31,7 @@ func (c *conn) wakes(bytes int) {
 	if err != nil {
 		return // closed
 	}
-	_ = raw.Control(func(fd uintptr) { // fails on a closed or non-TCP connection: then any byte wakes it
+	_ = raw.Control(func(fd uintptr) { // if it fails (closed, or not TCP), any byte wakes the reader
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
 	})
 }
@@ -46,8 +46,8 @@ type record struct {
 	body   int // bytes of the body that are still to come
 }
 
-// read processes bytes that were read. It returns the number of bytes that complete the current record, or the next
-// record's header.
+// read processes bytes that were read. It returns the number of further bytes that complete the current record, or the
+// next record's header.
 func (r *record) read(b []byte) int {
 	for len(b) > 0 {
 		if r.have < len(r.header) {

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Node is the JSON form of a view.Node: a proxy's node as the planner reads it. Values of labels and metadata that
-// look like credentials are cut when a Node is encoded.
+// Node is a view.Node (a proxy's node as the planner reads it) with a JSON form. Values of labels and metadata that
+// look like credentials are replaced by cut.Cut when a Node is encoded.
 type Node view.Node
 
 // plainNode has the fields of a Node without methods.
@@ -24,11 +24,11 @@ type node struct {
 	Unacted  []string `json:",omitempty"`
 }
 
-// identity is the JSON of a view.Identity, whose other fields depend on the configuration.
+// identity is the JSON of a view.Identity. Other fields of a view.Identity depend on the configuration.
 type identity struct{ Namespace, Account, Cluster string }
 
-// MarshalJSON encodes the node with credentials replaced by cut.Cut; n is not changed. The error is that of
-// encoding/json.
+// MarshalJSON encodes the node, with credentials in labels and metadata replaced by cut.Cut. Of Verified it encodes
+// only Namespace, Account and Cluster. n is not changed. The error is that of encoding/json.
 func (n Node) MarshalJSON() ([]byte, error) {
 	out := node{plainNode: plainNode(n), Unacted: n.Unacted.All(),
 		Verified: identity{n.Verified.Namespace, n.Verified.Account, n.Verified.Cluster}}
@@ -36,7 +36,8 @@ func (n Node) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Bounds of a node in an archive. Servers accept only smaller nodes (push/view).
+// Bounds of a node in an archive. Servers accept only smaller nodes (push/view). The JSON of a node may have four times
+// mostBytes.
 const (
 	mostTexts = 512
 	mostBytes = 64 << 10
@@ -45,8 +46,9 @@ const (
 // unacted interns the lists Node.Unacted of all decoded nodes.
 var unacted intern.Table[string]
 
-// UnmarshalJSON decodes a node. It fails if the node exceeds a bound, is not valid UTF-8 or JSON, or has an unknown
-// Kind or Mode. After an error n is unchanged.
+// UnmarshalJSON decodes a node, and replaces all fields of n. It fails if the JSON exceeds 256 KiB, is not valid UTF-8
+// or JSON, or has an unknown Kind or Mode. It also fails if the node has more than 512 labels, metadata keys, addresses
+// or entries of Unacted. After an error n is unchanged.
 func (n *Node) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 4*mostBytes {
 		return errors.New("a node is too large")

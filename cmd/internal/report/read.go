@@ -18,13 +18,13 @@ import (
 type Limits struct {
 	Compressed   int64 // bytes of the archive
 	Decompressed int64 // bytes of all entries with their headers
-	Entries      int
-	Proxies      int // of all processes
+	Entries      int   // all entries, also unknown ones
+	Proxies      int   // of all processes
 	Processes    int
 	Texts        int   // labels and entries of metadata, of all nodes
 	Refusals     int   // refused and withheld versions of all proxies
-	Page         int64 // bytes of one entry *.json
-	Pages        int64 // bytes of all pages
+	Page         int64 // bytes of one entry that Pages or Facts counts
+	Pages        int64 // bytes of all entries in Process.Pages
 	Facts        int64 // bytes of all index.json, process.json and envoys.json
 	Held         int64 // bytes of all held.bin
 	Resources    int   // of all held.bin; a resource in memory has about 250 bytes beside its body
@@ -41,9 +41,9 @@ var Usual = Limits{Compressed: 256 << 20, Decompressed: 1 << 30, Entries: 20_000
 type Report struct {
 	Index     Index
 	Processes []*Process // in the order of their first entries
-	// Snapshot contains the records of the first records.bin; nil: the archive lacks them.
+	// Snapshot contains the records of the first records.bin; nil: the archive has no records.bin.
 	Snapshot *mirror.Snapshot
-	Envoys   []Envoy // nil: no proxy was requested to dump its configuration
+	Envoys   []Envoy // content of envoys.json; nil: the archive does not have this entry
 }
 
 // Process is the part of an archive that one process wrote.
@@ -54,7 +54,7 @@ type Process struct {
 	Pages   map[string]json.RawMessage // the other *.json entries, by name without the ending; not nil
 }
 
-// bounded reads at most `left` bytes. Each further Read fails, even at the end of the input.
+// bounded reads at most left bytes. Each further Read fails, even at the end of the input.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -73,7 +73,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // reader contains the state of one Read.
 type reader struct {
-	limits Limits // Pages, Facts, Held, Resources, Lists and Sets are what is left of them
+	limits Limits // of Pages, Facts, Held, Resources, Lists and Sets it has the remaining numbers
 	out    *Report
 	by     map[string]*Process
 	index  bool
@@ -81,10 +81,13 @@ type reader struct {
 	proxies, texts, refusals int
 }
 
-// Read decodes an archive up to its end, within the limits: an archive may come from an untrusted source. Unknown
-// entries are skipped. Repeated entries are permitted: for index.json and *.json the last one counts, and proxies
-// accumulate. Errors: r is not gzip or tar, a limit is exceeded, an entry is damaged or not a regular file, or
-// index.json or a process.json is missing. The error names the entry. With an error the Report is nil.
+// Read decodes an archive up to its end. The archive may come from an untrusted source, so l limits it. Unknown entries
+// are skipped. Repeated entries are permitted: proxies accumulate, of records.bin the first entry counts, and of other
+// entries the last.
+//
+// Errors: r fails or is not gzip or tar, a limit is exceeded, an entry is damaged or not a regular file, index.json has
+// another Schema, or index.json or the process.json of a process is missing. Errors about an entry name the entry. With
+// an error the Report is nil.
 func Read(r io.Reader, l Limits) (*Report, error) {
 	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(compressed, 1<<16))
@@ -114,7 +117,7 @@ func Read(r io.Reader, l Limits) (*Report, error) {
 	return in.finish()
 }
 
-// finish checks that the archive has its index, and that each process has its facts.
+// finish checks that the archive has its index, and that each process has its process.json with a name.
 func (in *reader) finish() (*Report, error) {
 	if !in.index {
 		return nil, fmt.Errorf("the archive has no %s: it was cut off, or is of another program", indexName)
@@ -217,7 +220,8 @@ func (in *reader) readProxies(p *Process, r io.Reader) error {
 	return lines.Err()
 }
 
-// content reads a whole entry. Its memory grows with the bytes that are read, not with the size in the header.
+// content reads a whole entry. Above 1 MiB its memory grows with the bytes that are read, not with the size in the
+// header.
 func content(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size < 1<<20 {
@@ -227,8 +231,8 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// take subtracts the size of an entry from the bytes that are left for its kind. The error says that too few are
-// left.
+// take subtracts the size of an entry from the bytes that are left for its kind. The error reports that too few bytes
+// are left.
 func take(left *int64, size int64) error {
 	if size > *left {
 		return fmt.Errorf("%d bytes, at most %d are left for entries of this kind", size, *left)
@@ -237,8 +241,8 @@ func take(left *int64, size int64) error {
 	return nil
 }
 
-// decode decodes an entry of JSON, of at most `most` bytes, in place of the value of an earlier entry. It subtracts
-// the size from the bytes that are left.
+// decode decodes an entry of JSON that has at most the number most of bytes. It replaces the value of an earlier entry,
+// and subtracts the size from the bytes that are left.
 func decode[T any](r io.Reader, size, most int64, left *int64, into *T) error {
 	if size > most {
 		return fmt.Errorf("%d bytes, at most %d", size, most)

@@ -1,9 +1,9 @@
-// Package report defines the archive of navarchctl bug-report and snapshot save, writes it and reads it.
+// Package report defines, writes and reads the archive of navarchctl bug-report and snapshot save.
 //
 // # Form
 //
-// The archive is a tar in gzip. Each process writes its part as a gzip member of its own, below
-// processes/NAME/, so that parts are joined by concatenation (gzip and tar allow that). The entries are:
+// The archive is a tar in gzip. Each process writes its part, below processes/NAME/, as a gzip member. Parts are joined
+// by concatenation, which gzip and tar allow. The entries are:
 //
 //	index.json          schema, contents, time, missing processes (Index)
 //	processes/NAME/     of one process:
@@ -13,18 +13,18 @@
 //	  proxies.jsonl     the connected proxies, one per line (Proxy)
 //	  held.bin          the xDS resources that proxies have, each resource once (Sets)
 //	  *.json            pages of /debug and parts of /api/v1, by name
-//	  *.txt             goroutines, metrics (twice), log lines: for people
+//	  *.txt             goroutines, metrics (twice) and log lines, for people
 //	envoys/NAME.json    dumps of Envoys
 //	envoys.json         the proxies that were requested to dump their configuration, with errors (Envoy)
 //
 // # Secrets
 //
-// Private keys of Secrets are never written, whether encrypted or not. Values that look like credentials are cut
-// (store/cut): by the name of their key, or by their form.
+// Private keys of Secrets are never written, neither encrypted nor in plain text. Package store/cut replaces values
+// that look like credentials by the name of their key, or by their form.
 //
 // Owns: the form of the archive.
 // Reads: its arguments only.
-// Never: trusts an archive: sizes and numbers of entries are bounded (Limits).
+// Never: trusts an archive (Limits bounds the sizes and numbers of entries).
 package report
 
 import (
@@ -64,9 +64,9 @@ const (
 type Index struct {
 	Schema   string    `json:"schema"`
 	Contents Contents  `json:"contents"`
-	Created  time.Time `json:"created"`
+	Created  time.Time `json:"created"`           // time of the collection
 	Version  string    `json:"version"`           // of the build that wrote the archive
-	Asked    string    `json:"asked"`             // the process that collected the parts of the others
+	Asked    string    `json:"asked"`             // name of the process that collected the parts of the others
 	Missing  []Missing `json:"missing,omitempty"` // the processes that are not in the archive
 }
 
@@ -78,17 +78,17 @@ type Missing struct {
 
 // Facts is the content of process.json: facts about one process.
 type Facts struct {
-	Name        string    `json:"name"`
-	Version     string    `json:"version"`
+	Name        string    `json:"name"`    // of the process
+	Version     string    `json:"version"` // of the build
 	Go          string    `json:"golang_version,omitempty"`
 	Platform    string    `json:"platform,omitempty"`
-	Zone        string    `json:"zone,omitempty"`
+	Zone        string    `json:"zone,omitempty"` // of the process
 	Roles       []string  `json:"roles,omitempty"`
 	Flags       []string  `json:"flags,omitempty"`       // the flags that were set, as --name=value
 	Environment []string  `json:"environment,omitempty"` // variables that the process reads, as NAME=value
-	Created     time.Time `json:"created"`
+	Created     time.Time `json:"created"`               // the time at which the process began to write its part
 	// Served is the store's revision that the process serves. Notified is the revision up to which its proxies are
-	// notified. Both are 0 if it serves no proxies.
+	// notified. Both are 0 if the process serves no proxies.
 	Served   int64 `json:"served,omitempty"`
 	Notified int64 `json:"notified,omitempty"`
 	// Cluster is the name of the config cluster. Normal has the options by which objects are normalised to records.
@@ -104,7 +104,7 @@ type Proxy struct {
 	Identity  string           `json:"identity,omitempty"` // SPIFFE ID; empty on plain text
 	Address   string           `json:"address,omitempty"`  // host:port of the connection's peer
 	Connected time.Time        `json:"connected"`
-	Behind    time.Time        `json:"behind,omitzero"` // time of the first unacknowledged change; zero: none exists
+	Behind    time.Time        `json:"behind,omitzero"` // time of the first unacknowledged change; zero: no such change
 	Revision  int64            `json:"revision"`        // the store's revision of the proxy's newest configuration
 	Types     map[string]State `json:"types"`           // the subscribed types, by xds.Type.Noun
 	// Set is the number (Sets.Add) of the set of resources that the proxy has. Proxies with the same planned
@@ -122,8 +122,9 @@ type State struct {
 	Warming  *inspect.Warming   `json:"warming,omitempty"`
 }
 
-// StatesOf returns the states of the subscribed types, by Type.Noun. It changes the argument: credentials in the
-// texts of refusals are cut there. The result shares slices with the argument.
+// StatesOf returns the states of the subscribed types, by Type.Noun. It cuts credentials in the Text of each refused or
+// withheld version, and writes the cut texts into the argument. The result is not nil, and shares slices and pointers
+// with the argument.
 func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	all := map[string]State{}
 	for t := range types {
@@ -143,7 +144,8 @@ func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	return all
 }
 
-// Statuses returns the states by type: the inverse of StatesOf. Types without a state have the zero TypeStatus.
+// Statuses returns the states by type, and so reverts StatesOf. Types without a state have the zero TypeStatus. The
+// result shares slices and pointers with p.
 func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	for t := range xds.NumTypes {
 		if s, ok := p.Types[t.Noun()]; ok {
@@ -154,8 +156,8 @@ func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	return types
 }
 
-// Ill reports the faults of a proxy. refuses: a resource is refused by the proxy or withheld from it. behind: a
-// subscribed type is not synced.
+// Ill reports the faults of a proxy. refuses: a version of a resource is refused by the proxy or withheld from it.
+// behind: a subscribed type is not synced.
 func (p *Proxy) Ill() (refuses, behind bool) {
 	for _, s := range p.Types {
 		refuses = refuses || len(s.Refused)+len(s.Withheld) > 0
@@ -169,5 +171,5 @@ type Envoy struct {
 	Proxy string `json:"proxy"`
 	State string `json:"state"`           // "refusing" or "behind"
 	File  string `json:"file,omitempty"`  // the name of the entry with the dump (EnvoyFile)
-	Error string `json:"error,omitempty"` // the reason for a missing dump
+	Error string `json:"error,omitempty"` // the reason for a missing dump; empty if File is set
 }

@@ -22,8 +22,8 @@ type Sets struct {
 	rows      [][xds.NumTypes]uint64
 }
 
-// Add adds the resources of one proxy, and returns the number of its set: 0, 1 and so on. Sets retains the resources,
-// which must not change. Resources are compared by pointer.
+// Add adds the resources of one proxy, and returns the number of its set. The numbers count the calls from 0. Sets
+// retains the resources, which must not change, but not the slices. Resources are compared by pointer.
 func (s *Sets) Add(held inspect.Resources) int {
 	if s.ids == nil {
 		s.ids, s.listIDs = map[*xds.Resource]uint64{}, map[string]uint64{}
@@ -52,10 +52,11 @@ func (s *Sets) Add(held inspect.Resources) int {
 	return len(s.rows) - 1
 }
 
-// Len returns the number of sets.
+// Len returns the number of sets, which is the number of calls of Add.
 func (s *Sets) Len() int { return len(s.rows) }
 
-// encode returns the content of held.bin, with credentials cut. The error names a resource that cannot be decoded.
+// encode returns the content of held.bin, with credentials cut. The error reports a resource that cannot be decoded or
+// encoded.
 func (s *Sets) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(len(s.resources)))
 	for _, r := range s.resources {
@@ -97,18 +98,18 @@ func publicBody(r *xds.Resource) ([]byte, error) {
 	return encoding.Marshal(m)
 }
 
-// Held is a decoded held.bin. The zero Held has no sets. Set expands one set per call, so that unread sets cost
-// little.
+// Held is a decoded held.bin. The zero Held has no sets. Sets stay encoded until the method Set decodes one of them.
 type Held struct {
 	resources []*xds.Resource
 	lists     [][]byte
 	rows      [][xds.NumTypes]uint64
 }
 
-// maxPart bounds the name, version or body of a resource and a list, in bytes.
+// maxPart is the maximum size in bytes of a resource's name, of its version, of its body, and of a list.
 const maxPart = 64 << 20
 
-// cursor decodes numbers and byte strings from a stream. After its first error it returns zeros.
+// cursor decodes numbers and byte strings from a stream. After its first error it decodes nothing more: numbers are 0
+// and byte strings are nil.
 type cursor struct {
 	r    *bufio.Reader
 	left int64 // bytes
@@ -140,8 +141,8 @@ func (c *cursor) number(most uint64, what string) uint64 {
 	return n
 }
 
-// count decodes the number of elements that follow, and subtracts it from the number that is left for the archive. An
-// element has at least `size` bytes.
+// count decodes the number of the elements that follow, and subtracts the number from *left, the limit for the rest of
+// the archive. An element has at least `size` bytes.
 func (c *cursor) count(left *int, size int64, what string) int {
 	n := int(c.number(uint64(max(*left, 0)), what)) // #nosec G115 -- at most *left
 	if int64(n) > c.left/size {
@@ -152,7 +153,7 @@ func (c *cursor) count(left *int, size int64, what string) int {
 	return n
 }
 
-// part decodes bytes after their length. Its memory grows with the bytes that are read.
+// part decodes a length, and then as many bytes. Its memory grows with the bytes that are read.
 func (c *cursor) part(what string) []byte {
 	n := c.number(maxPart, what)
 	if c.err != nil || n == 0 {
@@ -173,8 +174,8 @@ func (c *cursor) part(what string) []byte {
 	return part
 }
 
-// decodeHeld decodes held.bin, of a size in bytes. It subtracts its resources, lists and sets from the limits. The
-// error reports an exceeded bound or damage.
+// decodeHeld decodes held.bin, of a size in bytes. It subtracts the numbers of resources, lists and sets from the
+// limits. The error reports an exceeded bound, damage or a failed read.
 func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
 	c := &cursor{r: bufio.NewReader(r), left: size}
 	for range c.count(&limits.Resources, 4, "resources") {
@@ -214,8 +215,9 @@ func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
 // Len returns the number of sets.
 func (h *Held) Len() int { return len(h.rows) }
 
-// Set returns the resources of a set, by its number (Sets.Add). ok is false if the set does not exist or is damaged.
-// The resources are shared between sets and must not be changed.
+// Set returns the resources of a set, in the order in which they were added. number is the result of Sets.Add. ok is
+// false if the set does not exist or is damaged. In this case held may have a part of the set. The resources are shared
+// between sets and must not be changed, but the slices belong to the caller.
 func (h *Held) Set(number int) (held inspect.Resources, ok bool) {
 	if number < 0 || number >= len(h.rows) {
 		return held, false

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoding has the options by which all messages are encoded.
+// encoding has the options for the encoding of all protobuf messages.
 var encoding = proto.MarshalOptions{Deterministic: true}
 
 // Writer writes entries of an archive as one gzip member, in memory. It is not safe for concurrent use.
@@ -28,7 +28,8 @@ type Writer struct {
 	in   string // folder of the entries, with a slash at the end; empty: the root
 }
 
-// NewWriter returns a writer of entries at the root of the archive. when is their modification time.
+// NewWriter returns a writer of entries at the root of the archive. when is their modification time, which Add
+// truncates to seconds.
 func NewWriter(when time.Time) *Writer {
 	w := &Writer{when: when}
 	w.gz = gzip.NewWriter(&w.out)
@@ -36,15 +37,16 @@ func NewWriter(when time.Time) *Writer {
 	return w
 }
 
-// NewPart returns a writer of entries in the folder of one process.
+// NewPart returns a writer of entries in the folder of one process. The folder has the name of the process, but without
+// leading dots, and with _ for characters that are unusual in file names. when is as in NewWriter.
 func NewPart(process string, when time.Time) *Writer {
 	w := NewWriter(when)
 	w.in = processes + fileName(process) + "/"
 	return w
 }
 
-// fileName returns a name without its leading dots, and with _ in place of all characters but letters, digits and
-// -_.~.
+// fileName returns a name without its leading dots. All characters except ASCII letters, ASCII digits and -_.~ become
+// _.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~", r) {
@@ -54,8 +56,8 @@ func fileName(name string) string {
 	}, strings.TrimLeft(name, "."))
 }
 
-// Add adds an entry with unchanged content. The error names the entry: its name cannot be encoded in tar, or Member
-// was called before.
+// Add adds an entry with unchanged content, and does not retain content. name is relative to the Writer's folder. The
+// error names the entry. It reports a name that tar cannot encode, or an earlier call of Member.
 func (w *Writer) Add(name string, content []byte) error {
 	err := w.tar.WriteHeader(&tar.Header{Name: w.in + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.when.Truncate(time.Second)})
 	if err == nil {
@@ -67,11 +69,11 @@ func (w *Writer) Add(name string, content []byte) error {
 	return nil
 }
 
-// Text adds a text with credentials cut (cut.Text). Errors are those of Add.
+// Text adds a text with credentials cut (cut.Text). text is not changed. Errors are those of Add.
 func (w *Writer) Text(name string, text []byte) error { return w.Add(name, cut.Text(text)) }
 
-// JSON adds a value as JSON, with credentials cut (cut.JSON). The error names the entry: v does not encode, or an
-// error of Add.
+// JSON adds a value as indented JSON, with credentials cut (cut.JSON). The error names the entry. It reports that v
+// does not encode as JSON, or is an error of Add.
 func (w *Writer) JSON(name string, v any) error {
 	raw, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -83,8 +85,9 @@ func (w *Writer) JSON(name string, v any) error {
 // Facts adds process.json. Errors are those of JSON.
 func (w *Writer) Facts(f *Facts) error { return w.JSON(factsName, f) }
 
-// Proxies adds the connected proxies and the sets of their resources. The error names a proxy or a resource that does
-// not encode, or is that of Add.
+// Proxies adds the connected proxies, and the sets of their resources to which Proxy.Set refers. It cuts credentials in
+// the resources, but not in the proxies (StatesOf). Errors: a proxy does not encode as JSON, a resource cannot be
+// decoded or encoded, or an error of Add.
 func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
@@ -103,8 +106,8 @@ func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
 	return w.Add(heldName, held)
 }
 
-// Records adds the records of a snapshot, with keys and credentials cut. The error names a record that does not
-// encode, or is that of Add. The snapshot is not changed.
+// Records adds the records of a snapshot, with private keys and credentials cut. The snapshot is not changed. The error
+// reports a record that does not encode, or is an error of Add.
 func (w *Writer) Records(s *mirror.Snapshot) error {
 	var raw bytes.Buffer
 	if err := mirror.Write(&raw, s, w.when, publicRecord); err != nil {
@@ -113,11 +116,11 @@ func (w *Writer) Records(s *mirror.Snapshot) error {
 	return w.Add(recordsName, raw.Bytes())
 }
 
-// NoKey replaces the private key in a Secret's record: archives never have private keys.
+// NoKey replaces the private key in a Secret's record, because archives never have private keys.
 const NoKey = "not in a report"
 
-// publicRecord returns a record without keys and credentials. r is not changed; it is returned itself if nothing is
-// cut.
+// publicRecord returns a record without private keys and credentials. r is not changed. If nothing is cut, the result
+// is r itself, except for a Secret.
 func publicRecord(r model.Record) (model.Record, error) {
 	key := r.Meta().Key
 	if s, is := r.(*model.Secret); is {
@@ -144,7 +147,8 @@ func publicRecord(r model.Record) (model.Record, error) {
 	return model.New(key, r.Meta().Created, body)
 }
 
-// publicPolicy returns a policy's record with credentials cut in its encoded Istio message.
+// publicPolicy returns a policy's record with credentials cut in its encoded Istio message. If nothing is cut, the
+// result is p itself.
 func publicPolicy(p *model.Policy) (model.Record, error) {
 	var istio proto.Message
 	switch {
@@ -165,14 +169,14 @@ func publicPolicy(p *model.Policy) (model.Record, error) {
 	return model.New(p.Key, p.Created, body)
 }
 
-// Index adds index.json with Schema set to the constant of that name. Errors are those of JSON.
+// Index adds index.json. It sets the field Schema to the constant Schema. Errors are those of JSON.
 func (w *Writer) Index(i Index) error {
 	i.Schema = Schema
 	return w.JSON(indexName, i)
 }
 
 // Envoys adds the dumps of Envoys, and the list as envoys.json. The keys of dumps are the names of their entries
-// (EnvoyFile). Credentials are cut. Errors are those of Add and JSON.
+// (EnvoyFile), in the folder of the Writer. Credentials are cut (cut.JSON). Errors are those of Add and JSON.
 func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	for name, dump := range dumps {
 		if err := w.Add(name, cut.JSON(dump)); err != nil {
@@ -182,11 +186,13 @@ func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	return w.JSON(envoysName, list)
 }
 
-// EnvoyFile returns the name of the entry for a proxy's dump. Characters that are unusual in file names become _.
+// EnvoyFile returns the name of the entry for a proxy's dump, with the folder and the ending .json. In the proxy's ID,
+// all characters except ASCII letters, ASCII digits and -_.~ become _. Leading dots are removed.
 func EnvoyFile(proxy string) string { return envoys + fileName(proxy) + ".json" }
 
-// Member returns the entries as a gzip member and ends the writer. An archive is the concatenation of members. last
-// adds the end of the tar archive, for the last member. The error reports an incomplete entry.
+// Member returns the entries as a gzip member, and ends the writer: no entry may be added afterwards. An archive is the
+// concatenation of members. last is true for the last member, which ends the tar archive. The error is an error of the
+// tar or gzip encoder, for example for an incomplete entry.
 func (w *Writer) Member(last bool) ([]byte, error) {
 	end := w.tar.Flush
 	if last {

@@ -20,9 +20,10 @@ var (
 	forwardedPrefix = []string{"X-Forwarded-", "X-Envoy-", "X-Original-"}
 )
 
-// SameMachine reports whether a request was made on this machine, as the requests of kubectl port-forward are. This
-// requires a loopback address as RemoteAddr. The result is false for a request that a proxy on this machine has
-// forwarded: it comes from 127.0.0.6, or has a header that proxies add, even an empty one.
+// SameMachine reports whether a request was made on this machine, for example through kubectl port-forward. RemoteAddr
+// must be a loopback address with a port. The result is false if a proxy may have forwarded the request. Such a request
+// comes from 127.0.0.6, or has a header that proxies add, for example X-Forwarded-For or X-Request-Id, even with an
+// empty value.
 func SameMachine(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -46,12 +47,12 @@ func SameMachine(r *http.Request) bool {
 	return true
 }
 
-// Hosts are the names by which a server may be requested. Loopback addresses and localhost are always permitted, also
-// by nil Hosts.
+// Hosts are the names by which a server may be requested: host names in lower case and IP addresses, without ports.
+// Loopback addresses and localhost are always permitted, even if Hosts is nil.
 type Hosts map[string]bool
 
-// NewHosts makes Hosts of names and IP addresses, each with or without a port. It omits empty names and unspecified
-// addresses (0.0.0.0, ::).
+// NewHosts makes Hosts of names and IP addresses, each with or without a port. It converts names to lower case. It
+// omits empty names and unspecified addresses (0.0.0.0, ::). The result is never nil.
 func NewHosts(names ...string) Hosts {
 	hosts := Hosts{}
 	for _, name := range names {
@@ -63,8 +64,9 @@ func NewHosts(names ...string) Hosts {
 	return hosts
 }
 
-// has reports whether the Host of a request is a name of the server. Other names may come from DNS rebinding: an
-// attacker's page, loaded under the attacker's name, sends this name as Host after it resolves to this machine.
+// has reports whether the Host of a request is a name of the server. Another name may come from DNS rebinding. The
+// attacker's name first resolves to the attacker's server, which sends a page, and later to this machine. Requests of
+// the page then have the attacker's name as Host.
 func (h Hosts) has(hostPort string) bool {
 	host := hostOf(hostPort)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
@@ -73,8 +75,8 @@ func (h Hosts) has(hostPort string) bool {
 	return host == "localhost" || h[host]
 }
 
-// hostOf returns the host of "host", "host:port", "[v6]" or "[v6]:port", in lower case; IP addresses in canonical
-// form.
+// hostOf returns the host of "host", "host:port", "[v6]" or "[v6]:port". The result is in lower case, and an IP address
+// is in canonical form.
 func hostOf(hostPort string) string {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -86,9 +88,10 @@ func hostOf(hostPort string) string {
 	return strings.ToLower(host)
 }
 
-// Guard returns a handler that passes requests to h, except those that a page of another site may have caused. A
-// request is refused with 403 if its Host is not in hosts, or if Sec-Fetch-Site or Origin names another site. Headers
-// of all responses forbid other sites to embed them.
+// Guard returns a handler that passes requests to h, except those that a page of another site may have caused. It
+// refuses a request with 403 if its Host is not permitted by hosts, even in requests of programs that are not browsers.
+// It also refuses a Sec-Fetch-Site other than same-origin and none, and an Origin whose host and port are not those of
+// Host. All responses have headers that forbid other sites to embed them.
 func Guard(hosts Hosts, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -103,9 +106,9 @@ func Guard(hosts Hosts, h http.Handler) http.Handler {
 	})
 }
 
-// foreign returns the reason why a request may come from a page of another site; nil: it does not. Browsers send
-// Sec-Fetch-Site to loopback and over TLS (https://www.w3.org/TR/fetch-metadata/), and Origin if a page may read the
-// response. Other clients send neither header.
+// foreign returns the reason why a request may come from a page of another site, or nil if it does not. Browsers send
+// Sec-Fetch-Site to loopback and over TLS (https://www.w3.org/TR/fetch-metadata/). They send Origin with CORS requests,
+// and with methods other than GET and HEAD. Other clients usually send neither header.
 func foreign(hosts Hosts, r *http.Request) error {
 	if !hosts.has(r.Host) {
 		return fmt.Errorf("host %.200q is not a name of this server: it is asked as localhost, by a loopback address, or by a name "+

@@ -9,15 +9,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// bounded is a listener with a maximum of open connections, in total and for each source (IPv4 address or IPv6 /64). A
-// further connection is accepted in place of the oldest connection of the source with the most. A client with many
-// connections thus displaces its own, and other clients are answered at once.
+// bounded is a listener with a maximum of open connections, in total and for each source (IPv4 address or IPv6 /64).
+// Above the total limit, a new connection displaces the oldest connection of the source with the most. At the limit of
+// its source, it displaces the oldest connection of that source. A client with many connections thus displaces its own,
+// and other clients are answered at once.
 type bounded struct {
 	net.Listener
 	ledger  *sources.Ledger
 	clients *obs.Sampled // nil: nothing is logged
 }
 
+// bound returns l with limits of open connections. total and perSource must be above 0.
 func bound(l net.Listener, total, perSource int, clients *obs.Sampled) *bounded {
 	return &bounded{Listener: l, ledger: sources.NewLedger(sources.Limits{Total: total, PerSource: perSource}), clients: clients}
 }
@@ -30,10 +32,11 @@ type conn struct {
 	once  sync.Once
 }
 
-// Busy implements sources.Holder: the oldest connection is closed, even if it is active.
+// Busy implements sources.Holder. A connection never counts as busy, so the oldest one is displaced even if it is
+// active.
 func (c *conn) Busy(time.Time) (busy, younger bool) { return false, false }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. If a limit is reached, it closes another connection.
 func (b *bounded) Accept() (net.Conn, error) {
 	inner, err := b.Listener.Accept()
 	if err != nil {
@@ -52,7 +55,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It also frees the connection's place.
 func (c *conn) Close() error {
 	c.once.Do(func() { c.of.ledger.Leave(c.entry) })
 	return c.Conn.Close()

@@ -12,12 +12,14 @@ import (
 
 // Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. Each client message
 // of a handshake waits until the line grants a turn to the client's host. A client with many handshakes thus does not
-// delay other clients. Accept does not wait: the first Read or Write of a connection performs the handshake, and
-// returns its error.
+// delay other clients. Accept does not wait for the handshake, which the first Read or Write of a connection performs.
+// If the handshake fails, this and each later Read or Write returns its error. The accepted connections are not of type
+// *tls.Conn.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }
 
+// handshakes is the listener that Handshakes returns.
 type handshakes struct {
 	net.Listener
 	conf *tls.Config
@@ -66,14 +68,14 @@ func (c *secure) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It also ends the wait for a turn.
 func (c *secure) Close() error {
 	c.steps.closed.Do(func() { close(c.steps.gone) })
 	return c.Conn.Close()
 }
 
-// steps is the connection below TLS during its handshake. Its host has a turn from the arrival of each client message
-// until the handshake waits for the next one.
+// steps is the connection below TLS. During the handshake its host has a turn from the arrival of each client message
+// until the handshake waits for the next message or ends.
 type steps struct {
 	net.Conn
 	host   netip.Prefix
@@ -81,8 +83,8 @@ type steps struct {
 	gone   chan struct{} // closed with the connection
 	closed sync.Once
 
-	// Only the goroutine that performs the handshake uses these fields. begun: the first message has arrived. turn: a
-	// turn is in use. over: the handshake has ended.
+	// begun: the first message has arrived. turn: a turn is in use. over: the handshake has ended. Only the goroutine
+	// that performs the handshake changes these fields, and they do not change after the handshake.
 	begun, turn, over bool
 }
 

@@ -10,29 +10,30 @@ import (
 // Recorder is an http.ResponseWriter that stores the response in memory. NewRecorder creates it. It is not safe for
 // concurrent use.
 type Recorder struct {
-	Code int // HTTP status; of several calls of WriteHeader the last one counts
-	Body bytes.Buffer
+	Code int          // HTTP status; of several calls of WriteHeader the last one counts
+	Body bytes.Buffer // all bytes of the calls of Write
 
 	header http.Header
 }
 
-// NewRecorder returns an empty Recorder with status 200.
+// NewRecorder returns a Recorder with status 200, without headers and body.
 func NewRecorder() *Recorder { return &Recorder{Code: http.StatusOK, header: http.Header{}} }
 
-// Header implements http.ResponseWriter.
+// Header implements http.ResponseWriter. It returns the response's headers, not a copy; they may be changed at any time.
 func (r *Recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. It sets Code, even after Write.
 func (r *Recorder) WriteHeader(code int) { r.Code = code }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. It appends b to Body and never fails.
 func (r *Recorder) Write(b []byte) (int, error) { return r.Body.Write(b) }
 
-// Local is a transport that passes requests to a handler of this process, with a loopback RemoteAddr (SameMachine).
+// Local is an http.RoundTripper that passes requests to a handler of this process. Their RemoteAddr is a loopback
+// address, as SameMachine requires. Handler must not be nil.
 type Local struct{ Handler http.Handler }
 
-// RoundTrip returns the complete response of the handler, which it calls with a copy of r. It blocks until the handler
-// returns, and then closes the body of r. The error is always nil.
+// RoundTrip calls the handler with a copy of r, and returns the complete response. It blocks until the handler returns,
+// even if the context of r ends earlier. Then it closes the body of r. The error is always nil.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RemoteAddr, in.RequestURI = "127.0.0.1:1", r.URL.RequestURI()

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// ErrBusy reports that a caller has too many unfinished answers. A later retry helps.
+// ErrBusy reports that a caller has too many unfinished answers. Turns.Take wraps it. A retry may succeed after one of
+// these answers is finished.
 var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
 
 // After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 4
-// min. The longest preview (25 s) has a shorter pause, so a tenant gets at most a tenth of a processor with previews.
+// min. Even after the longest preview (25 s) the pause is below 4 min. So previews use at most a tenth of the time of a
+// processor for one tenant.
 const (
 	pauses       = 9
 	longestPause = 4 * time.Minute
@@ -20,8 +22,8 @@ const (
 
 // Turns limits the cost of making and keeping answers. It is safe for concurrent use. There are three limits:
 //
-//   - the costly answers that are made concurrently, over all callers;
-//   - the answers of one caller that wait, are made, or are not read yet;
+//   - the number of costly answers that are made concurrently, over all callers;
+//   - the number of answers of one caller that wait, are made, or are not read yet;
 //   - the processor time of one tenant: its answers are made one after the other, with a pause after each.
 type Turns struct {
 	costly    chan struct{} // a place for each costly answer that may be made at once
@@ -40,27 +42,30 @@ type tenant struct {
 }
 
 // NewTurns returns Turns for at most atOnce concurrent costly answers, and at most perCaller unfinished answers of one
-// caller. With atOnce 0 a costly answer waits until its context ends.
+// caller. With atOnce 0 a costly answer without a Place waits until its context ends. With perCaller 0 each Take fails
+// with ErrBusy. A negative atOnce panics.
 func NewTurns(atOnce, perCaller int) *Turns {
 	return &Turns{costly: make(chan struct{}, atOnce), perCaller: perCaller, callers: map[string]int{}, tenants: map[string]*tenant{}}
 }
 
-// Question describes a request for an answer. The answers for one non-empty Tenant are made one at a time; an empty
-// Tenant sets no such limit. Costly answers count for atOnce of NewTurns. Answers with a Place count for the capacity
-// of Place instead, so that they never keep costly answers waiting.
+// Question describes a request for an answer. Caller is the name by which the unfinished answers of one caller are
+// counted; the empty name is a caller too. The answers for one non-empty Tenant are made one at a time; an empty Tenant
+// sets no such limit. Costly answers count for atOnce of NewTurns. Answers with a Place count for the capacity of Place
+// instead, so that they never keep costly answers waiting.
 type Question struct {
 	Caller, Tenant string
 	Costly         bool
-	Place          chan struct{} // occupied while the answer is made
+	Place          chan struct{} // contains one element for each answer that is being made; nil: no such limit
 }
 
-// Turn is the turn of one answer. The caller calls Made once the answer is made, which ends the turn, and Done once
-// the answer has been read. Until Done the answer counts for its caller. Done implies Made. Repeated calls do nothing.
+// Turn is the turn of one answer. Its owner calls Made when the answer is made, which ends the turn, and Done when the
+// answer has been read. Until Done the answer counts for its caller. Done implies Made. Repeated calls do nothing. In
+// the zero Turn both functions are nil.
 type Turn struct{ Made, Done func() }
 
 // Take waits for the turn of an answer until ctx ends. The turns of a tenant are granted in the order of arrival, and
-// so are those of costly answers. Errors: ErrBusy, without waiting, if the caller has perCaller unfinished answers; or
-// the wrapped error of ctx. With an error the Turn is zero.
+// so are those of costly answers. Errors: ErrBusy (wrapped), without waiting, if the caller has perCaller unfinished
+// answers; or the wrapped error of ctx. With an error the Turn is zero.
 func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	if err := t.enter(q.Caller); err != nil {
 		return Turn{}, err
@@ -99,8 +104,8 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn. rest grants the turn to the next caller after a pause. The error wraps that
-// of ctx.
+// tenantsTurn waits for a tenant's turn; without a tenant it returns at once. rest frees the turn for the tenant's next
+// answer after a pause. The error wraps the error of ctx.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil
@@ -131,6 +136,7 @@ func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Du
 	}, nil
 }
 
+// enter counts an answer for its caller. The error wraps ErrBusy.
 func (t *Turns) enter(caller string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,6 +147,7 @@ func (t *Turns) enter(caller string) error {
 	return nil
 }
 
+// leave reverts enter.
 func (t *Turns) leave(caller string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package web is the common part of the commands' HTTP servers. It limits connections and requests (Serve) and the
-// cost of answers (Turns), recognises callers on this machine (SameMachine), and refuses requests that a page of
-// another site makes a browser send (Guard).
+// Package web is the common part of the commands' HTTP servers. It limits connections and requests (Serve), the cost of
+// answers (Turns), and the cost of TLS handshakes (Handshakes). It recognises callers on this machine (SameMachine),
+// and refuses requests that a page of another site makes a browser send (Guard).
 //
 // Owns: the connections that it accepted. Reads: heads of requests. Never: interprets the content of a page; decides
 // which callers may read it.
@@ -19,21 +19,21 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limits are the limits of one server. Each comment ends with the default, which a zero field stands for.
+// Limits are the limits of one server. A zero field stands for its default, which the comment of the field states.
 type Limits struct {
-	// HeaderBytes is the maximum size of the head of a request, without the 4 KiB that net/http adds: 16 KiB. A token
-	// has 8 KiB at most (attest.TokensConfig.MaxBytes).
+	// HeaderBytes is the maximum size of the head of a request, without the 4 KiB that net/http adds. A token has 8 KiB
+	// at most (attest.TokensConfig.MaxBytes). Default: 16 KiB.
 	HeaderBytes int
-	Header      time.Duration // for reading the head of a request: 5 s
-	Request     time.Duration // for reading the whole request: 10 s
-	Answer      time.Duration // from the request's head to the end of the answer, including the seconds of a profile: 2 min
-	Idle        time.Duration // between two requests on one connection: 1 min
-	Connections int           // open at once: 256
-	PerSource   int           // open at once from one IPv4 address or one IPv6 /64: 64
-	Body        int64         // bytes that are read of a request's body: 64 KiB
-	// Leave is the time between the end of Serve's context and the end of the server. During this time each connection
+	Header      time.Duration // maximum time for reading the head of a request; default: 5 s
+	Request     time.Duration // maximum time for reading the whole request; default: 10 s
+	Answer      time.Duration // maximum time from the end of the request's head to the end of the answer; default: 2 min
+	Idle        time.Duration // maximum time between two requests on one connection; default: 1 min
+	Connections int           // maximum number of open connections; default: 256
+	PerSource   int           // maximum number from one IPv4 address or one IPv6 /64; default: 64
+	Body        int64         // maximum size of a request's body in bytes; further reads fail; default: 64 KiB
+	// Leave is the time for which Serve still answers after the end of its context. During this time each connection
 	// is closed with its next response. A client that sends many requests on one connection thus moves to another
-	// server, and no request meets a connection that is just being closed. Default: 0.
+	// server before this server ends. Default: 0.
 	Leave time.Duration
 }
 
@@ -51,10 +51,12 @@ func (l *Limits) fill() {
 	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
-// Serve answers requests on a listener until ctx ends and Limits.Leave has passed; then requests may finish for one
-// more second. Serve blocks during this time, closes the listener and returns nil. If the listener fails first, Serve
-// returns its error. Above the limits of connections, it closes the oldest connection of the source with the most, and
-// logs this to clients; nil: no log.
+// Serve answers requests on a listener until ctx ends and Limits.Leave has passed. Then it closes the listener.
+// Requests may finish for one more second, after which Serve closes their connections. Serve blocks until then and
+// returns nil. If the listener fails first, Serve closes the listener and returns the wrapped error.
+//
+// Above Limits.Connections, Serve closes the oldest connection of the source with the most. Above Limits.PerSource, it
+// closes the oldest connection of that source. It logs such closings to clients. With nil clients it logs nothing.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
 	var leaving atomic.Bool

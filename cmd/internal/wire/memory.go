@@ -14,9 +14,10 @@ import (
 // (page tables, thread stacks, the mapped file of the embedded etcd).
 const headroom = 0.9
 
-// LimitMemory sets Go's memory limit to 0.9 of the container's (cgroup v1 or v2). The garbage collector then works
-// harder before the kernel kills the process. It returns the limit in bytes; 0 if it has set none: outside of a
-// container, without a limit, or with GOMEMLIMIT or AUTOMEMLIMIT=off, which take precedence. Failures are logged.
+// LimitMemory sets Go's memory limit to 0.9 of the container's (cgroup v1 or v2), or to the fraction in AUTOMEMLIMIT.
+// The garbage collector then works harder before the kernel kills the process. The result is the limit in bytes. It is
+// 0 outside of a container and in a container without a limit. It is also 0 with GOMEMLIMIT or AUTOMEMLIMIT=off, which
+// take precedence, and after a failure, which is logged.
 func LimitMemory(log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -34,8 +35,8 @@ func LimitMemory(log *slog.Logger) int64 {
 	return limit
 }
 
-// TuneCollector sets the target of the garbage collector as GOGC does: garbage in percent of live memory. It does
-// nothing if GOGC is set.
+// TuneCollector sets the target of the garbage collector as GOGC does: garbage in percent of live memory. A negative
+// percent turns the collector off. If GOGC is set, even if empty, TuneCollector does nothing.
 func TuneCollector(percent int) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(percent)

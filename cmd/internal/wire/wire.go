@@ -26,11 +26,14 @@ import (
 // Profilers and debuggers of the same user may then read the memory, and the kernel may write core dumps.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
-// Main runs cmd and exits the process. SIGINT and SIGTERM end the command's context; a second such signal kills the
-// process at once. Main prints the command's error to standard error, with control characters escaped. The exit code
-// is 0 for success, the result of the error's method ExitCode if it has one, and otherwise 1. Unless
-// NAVARCH_DUMPABLE=true, other processes cannot read the process's memory, and neither it nor its children write core
-// dumps.
+// Main runs cmd. It returns after success, and exits the process after an error. SIGINT and SIGTERM end the command's
+// context; a second such signal kills the process at once. Main prints the command's error to standard error, with
+// control characters escaped except line ends and tabs. The exit code is the result of the method ExitCode if the error
+// or an error that it wraps has this method, and otherwise 1.
+//
+// On Linux, other processes of the same user cannot read the process's memory, and neither it nor its children write
+// core dumps. If this protection fails, Main exits with the error, without running cmd. NAVARCH_DUMPABLE=true omits the
+// protection.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -53,8 +56,8 @@ func Main(cmd *cobra.Command) {
 }
 
 // Logger returns a logger that writes records of level and above to w, in the format "text" or "json". level has the
-// form of obs.Level; scopes in it other than default are reported by a warning. The error names a level or format that
-// does not exist.
+// form of obs.Level. If it states levels for scopes other than "default" and "all", Logger logs a warning. The error
+// names the level or format that does not exist. With an error the logger is nil.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -75,8 +78,8 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 }
 
 // ScopedLogger returns a logger that writes text to w, and the levels of its scopes, which may change later. level has
-// the form of obs.NewLevels; unknown scopes in it are reported by a warning. The error names a level that does not
-// exist.
+// the form of obs.NewLevels. If it states levels for unknown scopes, ScopedLogger logs a warning. The error names the
+// level that does not exist. With an error the other results are nil.
 func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
 	levels, unknown, err := obs.NewLevels(level)
 	if err != nil {
@@ -93,9 +96,10 @@ func warnUnknown(log *slog.Logger, message string, scopes []string) {
 	}
 }
 
-// FromEnv sets flags from the environment if the command line did not set them. names maps each flag to its variable.
-// Blanks around values are removed, and an empty variable counts as unset. The error joins the errors of all variables
-// whose flag does not exist or refuses the value; the other flags are set.
+// FromEnv sets flags from the environment if they were not set before, for example by the command line. names maps the
+// name of each flag, without dashes, to its variable. Blanks around values are removed, and an empty variable counts as
+// unset. The error joins the errors of all variables whose flag does not exist or refuses the value. The other flags
+// are set.
 func FromEnv(flags *pflag.FlagSet, getenv func(string) string, names map[string]string) error {
 	var errs []error
 	for flag, name := range names {

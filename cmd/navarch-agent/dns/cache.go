@@ -35,13 +35,14 @@ type cached struct {
 	came, ends time.Time
 }
 
+// newCache returns an empty cache with the clock of the system.
 func newCache() *cache {
 	answers, _ := lru.New[key, cached](maxCached) // a size above 0
 	return &cache{answers: answers, now: time.Now}
 }
 
-// keyOf returns the cache key of a query, which has one question. It returns false for a query with EDNS options: its
-// answer may be valid for this client only (for example, by client subnet) and must not be stored.
+// keyOf returns the cache key of a query, which must have a question. It returns false for a query with EDNS options.
+// The answer to such a query may be valid for this client only (for example, by client subnet) and must not be stored.
 func keyOf(query *dns.Msg) (key, bool) {
 	q := query.Question[0]
 	k := key{name: strings.ToLower(q.Name), kind: q.Qtype, class: q.Qclass, cd: query.CheckingDisabled, rd: query.RecursionDesired}
@@ -52,8 +53,8 @@ func keyOf(query *dns.Msg) (key, bool) {
 	return k, true
 }
 
-// get returns a copy of the stored answer, with the ID and question of query and TTLs reduced by the answer's age. It
-// returns nil if no answer is stored or the stored answer has expired.
+// get returns a copy of the stored answer, with the ID and question of query. The TTLs are reduced by the age of the
+// answer. It returns nil if no answer is stored or the stored answer has expired.
 func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 	found, is := c.answers.Get(k)
 	if !is {
@@ -94,8 +95,9 @@ func (c *cache) put(k key, reply *dns.Msg) {
 }
 
 // lifetime returns the time for which an answer may be stored. For a positive answer this is the least TTL of its
-// records. For an empty or NXDOMAIN answer it is also limited by the SOA record (RFC 2308 section 5). Zero means that
-// the answer must not be stored: it is truncated, has another response code, or is negative without an SOA record.
+// answer section. For an empty or NXDOMAIN answer it is also limited by the SOA record (RFC 2308 section 5). Zero means
+// that the answer must not be stored. Such an answer is truncated, has another response code, is negative without an
+// SOA record, or has a TTL of zero.
 func lifetime(reply *dns.Msg) time.Duration {
 	if reply.Truncated || reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
 		return 0

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	serverPatience = 2 * time.Second // time limit of one server
+	serverPatience = 2 * time.Second // time limit of each step at one server: connect, send, receive
 	maxServers     = 4               // maximum number of servers; further servers are ignored
 	maxReplySize   = 4096            // bytes of an answer over UDP, if the query has no EDNS buffer size
 )
@@ -30,6 +30,7 @@ type forwarder struct {
 	own map[netip.AddrPort]int // pending queries by the local address of their socket
 }
 
+// newForwarder returns a forwarder to the first maxServers servers, which must not change.
 func newForwarder(servers []string) *forwarder {
 	f := &forwarder{servers: servers[:min(len(servers), maxServers)], cache: newCache(), own: map[netip.AddrPort]int{}}
 	f.resting.until = map[asking]time.Time{}
@@ -52,9 +53,9 @@ func addrPort(a net.Addr) netip.AddrPort {
 }
 
 // exchange returns the answer to a query from the cache, or else from the Pod's DNS servers (stream: over TCP). It
-// tries one server after the other, until a server answers with a code other than SERVFAIL and REFUSED. Servers that
-// recently timed out come last. Once in restFor, a query is also sent to such a server in the background, to find out
-// whether it answers again. The error joins the errors of all servers, or states that no server is known.
+// tries one server after the other, until a server answers with a code other than SERVFAIL and REFUSED. Servers with a
+// recorded timeout come last. To find out whether such a server answers again, exchange also sends it a query in the
+// background, once in restFor. The error joins the errors of all servers, or states that no server is known.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -87,8 +88,8 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try sends the query to one server and records whether the server timed out. After any other outcome, including any
-// other error, the server has its place of resolv.conf in the order again: such errors cost no time.
+// try sends the query to one server and records whether the server timed out. After any other outcome, including
+// another error, the server returns to its place of resolv.conf in the order. Such errors cost no time.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error
@@ -97,9 +98,9 @@ func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, e
 }
 
 // askOne sends the query to one server and returns the answer, with the ID of query. It uses a fresh socket and a
-// random ID, so that an application that knows its own query's port and ID cannot forge the answer. Over UDP, messages
-// with another ID are ignored. Errors: no connection, no answer within serverPatience, or an answer to another
-// question.
+// random ID. So an application that knows the port and ID of its own query cannot forge the answer. Over UDP, messages
+// with another ID are ignored. Errors: no connection, no answer within serverPatience, an invalid answer, or an answer
+// to another query.
 func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	network := "udp"
 	if stream {

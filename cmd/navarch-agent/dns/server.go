@@ -31,11 +31,11 @@ const (
 
 // Config contains the settings of a Server. The server keeps the slices, which must not change.
 type Config struct {
-	Listen []string // host:port; each for UDP and TCP
+	Listen []string // at least one host:port; each for UDP and TCP
 	// Servers are the host:port of the Pod's DNS servers, in the order in which they are tried. Only the first four are
 	// used. Empty: queries for names outside of the mesh fail (SERVFAIL).
 	Servers []string
-	Place   Place
+	Place   Place        // for the resolution of incomplete names
 	Log     *obs.Sampled // for warnings that clients can cause, at a limited rate; must not be nil
 }
 
@@ -55,7 +55,7 @@ func New(cfg Config) *Server {
 
 // Listen binds all sockets and must be called once, before Run. An address that this machine does not have, for example
 // ::1 without IPv6, is skipped. Errors: an address cannot be bound for another reason, for example because the port is
-// in use, or all addresses were skipped. After an error no socket is open.
+// in use, or no address is left. After an error no socket is open.
 func (s *Server) Listen() error {
 	for _, address := range s.cfg.Listen {
 		if err := s.bind(address); errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -71,6 +71,7 @@ func (s *Server) Listen() error {
 	return nil
 }
 
+// bind opens the sockets of one address. After an error neither socket is open.
 func (s *Server) bind(address string) error {
 	packets, err := net.ListenPacket("udp", address)
 	if err != nil {
@@ -101,7 +102,8 @@ func (s *Server) close() {
 	}
 }
 
-// Addresses returns the host:port of the server's UDP sockets; TCP uses the same. Before Listen it returns nil.
+// Addresses returns the host:port of the server's UDP sockets, in the order of Config.Listen without the skipped
+// addresses. The TCP sockets have the same addresses. Before Listen it returns nil.
 func (s *Server) Addresses() (out []string) {
 	for _, server := range s.servers {
 		if server.PacketConn != nil {
@@ -111,16 +113,17 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Take replaces the name table by names, which must not change afterwards. Empty names make a table without entries.
-// Of two elements with the same host the later one applies. Take is safe for concurrent use, also with Run.
+// Take replaces the name table by names. The address slices in names must not change afterwards. Empty names make a
+// table without entries. Of two elements with the same host the later one applies. Take is safe for concurrent use,
+// also with Run.
 func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
-// Ready reports whether Take was called. Until then every query gets SERVFAIL: mesh names must not be resolved by the
-// Pod's DNS servers.
+// Ready reports whether Take was called. Until then every query gets SERVFAIL, because mesh names must not be resolved
+// by the Pod's DNS servers.
 func (s *Server) Ready() bool { return s.table.Load() != nil }
 
 // Run answers queries until ctx ends, then closes all sockets and returns nil. If a socket fails earlier, Run closes
-// all sockets and returns the error of that socket.
+// all sockets and returns the error of that socket. Run may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	var tasks []loop.Task
 	for _, server := range s.servers {
@@ -164,8 +167,9 @@ func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	_ = w.WriteMsg(reply) // fails if the client is gone
 }
 
-// reply returns the response to a query: from the name table, else from the Pod's servers. The response is SERVFAIL
-// without a name table, if no server answers, and for a query that the agent itself sent.
+// reply returns the response to a query. Mesh names are resolved by the name table, all other names by the Pod's
+// servers. The response is SERVFAIL without a name table, if no server answers, and for a query that the agent itself
+// sent.
 func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 	table := s.table.Load()
 	if table == nil {
@@ -191,7 +195,7 @@ func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 }
 
 // inMesh returns the response for a mesh name. Without addresses of the queried family the response is empty, with code
-// NOERROR: after NXDOMAIN, clients would not query the other family. alias: see Table.Lookup.
+// NOERROR, because after NXDOMAIN clients would not query the other family. alias is that of Table.Lookup.
 func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	q := query.Question[0]
 	reply := new(dns.Msg)
@@ -219,7 +223,7 @@ func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	return reply
 }
 
-// failed returns the response SERVFAIL: the name cannot be resolved now.
+// failed returns the response SERVFAIL, which means that the name cannot be resolved now.
 func failed(query *dns.Msg) *dns.Msg {
 	reply := new(dns.Msg)
 	reply.SetRcode(query, dns.RcodeServerFailure)

@@ -17,10 +17,10 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// Place contains the namespace and DNS domains of the Pod, by which incomplete names are resolved. All are in lower
-// case and have no dot at either end.
+// Place contains the namespace and DNS domains of the Pod, by which incomplete names are resolved. All fields are in
+// lower case and have no dot at either end.
 type Place struct {
-	Namespace string
+	Namespace string // the Pod's namespace
 	Domain    string // domain of Services, for example svc.cluster.local
 	// Search is the first search domain of resolv.conf; empty: resolv.conf has no search domain. The application's
 	// resolver appends it to a name and queries the result first.
@@ -49,9 +49,10 @@ func (t *Table) Len() int { return len(t.names) }
 // without a dot at the end. found is true for every mesh name, even if it has no address of that family. The caller
 // owns addresses, which are in random order.
 //
-// A name that ends with Place.Search is also resolved without that suffix. alias then is the name without the suffix:
-// the response contains a CNAME to alias. Otherwise alias is empty. The rules are those of Istio's agents (istio:
-// pkg/dns/client).
+// A host that begins with "*." covers all longer names. A host that matches exactly takes precedence. If no host
+// matches a name exactly and the name ends with Place.Search, Lookup resolves the name without that suffix. After
+// success alias is the name without the suffix, and the response contains a CNAME to alias. Otherwise alias is empty.
+// The rules are those of Istio's agents (istio: pkg/dns/client).
 func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Addr, found bool) {
 	n, found := t.exact(name)
 	if !found {

@@ -22,9 +22,9 @@ func (s *Server) startApps(start func(url, formats string) chan page, formats st
 	return all
 }
 
-// awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages: an
-// OpenMetrics type if all successful answers have such a type, and empty for plain text. If the result is plain text,
-// each OpenMetrics page gets an error.
+// awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages. It is
+// an OpenMetrics type if all successful answers have such a type. It is empty for plain text, and if no target
+// answered. If a page is plain text, each OpenMetrics page gets an error.
 func awaitApps(apps []chan page) (all []page, kind string) {
 	open, plain := "", false
 	for _, ch := range apps {

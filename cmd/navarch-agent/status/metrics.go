@@ -52,8 +52,8 @@ func (c counts) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.scrapes, c.failures}
 }
 
-// newFetcher returns an HTTP client without proxy and compression. It follows a redirect only within the scheme and
-// host:port of the first request. Any other redirect is returned as the response.
+// newFetcher returns an HTTP client without proxy and compression. It follows up to nine redirects, and only within the
+// scheme and host:port of the first request. Any other redirect is returned as the response.
 func newFetcher() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
@@ -76,7 +76,7 @@ type page struct {
 }
 
 // metrics writes the agent's metrics, then Envoy's page, then the application's pages, without buffering whole pages. A
-// source that fails is counted and left out, or cut off after a whole line; the other sources are still written. The
+// source that fails is counted and left out, or cut off after a whole line. The other sources are still written. The
 // application's pages come last and determine the format, as in Istio's agents.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	all := budget(r.Header.Get(timeoutHeader))
@@ -118,8 +118,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// countFailure counts a failure of source unless err is nil. It returns false if err wraps errWrite: the scraper has
-// disconnected.
+// countFailure counts a failure of source unless err is nil. It returns false if err wraps errWrite, which means that
+// the scraper has disconnected.
 func (s *Server) countFailure(source string, err error) bool {
 	if err == nil {
 		return true
@@ -143,8 +143,8 @@ func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	return err
 }
 
-// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, in which case the others are
-// still written, or w cannot be written (errWrite).
+// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, or w cannot be written
+// (errWrite). After a metric that cannot be collected the other metrics are still written.
 func (s *Server) writeOwn(w io.Writer) error {
 	families, err := s.registry.Gather()
 	for _, f := range families {
@@ -156,8 +156,8 @@ func (s *Server) writeOwn(w io.Writer) error {
 }
 
 // fetch requests a page from one source. formats is the value of the request's Accept header. The response must begin
-// within the duration first. The body may be read until ctx ends. page.err is set if there is no response, a status
-// other than 200, a compressed body, or a content type that cannot be merged.
+// within the duration first. The body may be read until ctx ends. page.err is set if there is no response, or if the
+// response has a status other than 200, a compressed body, or a content type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
@@ -212,11 +212,13 @@ func (p page) close() {
 	}
 }
 
+// closing is a response body.
 type closing struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
+// Close implements io.Closer. It also ends the request's context.
 func (c *closing) Close() error {
 	c.cancel()
 	return c.ReadCloser.Close()

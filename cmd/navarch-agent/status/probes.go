@@ -30,7 +30,7 @@ const (
 )
 
 // Probes contains the probes of the application by the path that the kubelet requests from the agent. Paths are
-// /app-health/CONTAINER/livez, readyz or startupz, and /app-lifecycle/CONTAINER/prestopz or poststartz.
+// /app-health/CONTAINER/ with livez, readyz or startupz, and /app-lifecycle/CONTAINER/ with prestopz or poststartz.
 type Probes map[string]Probe
 
 // Probe is a probe or lifecycle hook of the application. In the Pod, sidecar injection has replaced the original
@@ -43,9 +43,10 @@ type Probe struct {
 	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0 or negative: 1 s; above 60: 60 s
 }
 
-// HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the
-// body. A redirect to another host is not followed; the kubelet then gets status 200. The host of the original probe
-// is ignored.
+// HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the body.
+// Redirects are followed on the Pod's host only. Instead of a status from 300 to 399, as of a redirect to another host,
+// the kubelet gets status 200. Without a complete response, or at the tenth redirect, the kubelet gets status 500. The
+// host of the original probe is ignored.
 type HTTPProbe struct {
 	Path    string     `json:"path"` // with or without "/" at the beginning
 	Port    port       `json:"port"`
@@ -55,12 +56,13 @@ type HTTPProbe struct {
 	} `json:"httpHeaders"`
 }
 
-// TCPProbe succeeds (status 200) when a connection to the port can be opened, and else fails (status 500).
+// TCPProbe succeeds (status 200) when a connection to the port of the Pod can be opened, and else fails (status 500).
 type TCPProbe struct {
 	Port port `json:"port"`
 }
 
-// GRPCProbe succeeds (status 200) when grpc.health.v1.Health returns SERVING, and else fails (status 500).
+// GRPCProbe succeeds (status 200) when grpc.health.v1.Health on the port of the Pod returns SERVING, and else fails
+// (status 500).
 type GRPCProbe struct {
 	Port    port   `json:"port"`
 	Service string `json:"service"` // empty: the health of the whole gRPC server
@@ -79,9 +81,9 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS: a JSON object from path to probe. For an empty text it
-// returns nil, nil. Errors: invalid JSON, an invalid port, or a path or probe that does not have the form that the
-// injector writes. The last error names the first such path.
+// ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS, which is a JSON object from path to probe. For a blank text
+// and for null it returns nil, nil. Errors: invalid JSON, an invalid port, or a path or probe that does not have the
+// form that the injector writes. The last error names the first such path in sorted order.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -149,7 +151,7 @@ type prober struct {
 }
 
 func newProber(host string) *prober {
-	// Redirection exempts connections from these source addresses: the probe reaches the application and not Envoy.
+	// Redirection exempts connections from these source addresses, so the probe reaches the application and not Envoy.
 	source := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() && !ip.Is4In6() {
 		source = &net.TCPAddr{IP: net.ParseIP("::6")}
@@ -174,7 +176,7 @@ func newProber(host string) *prober {
 }
 
 // dial connects from the source address of probes (newProber). If the machine does not have that address, dial connects
-// from any address: ::6 exists only if redirection has added it.
+// from any address. The address ::6 exists only if redirection has added it.
 func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := p.dialer.DialContext(ctx, network, address)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
@@ -255,8 +257,8 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 		}
 		req.Header.Add(v.Name, v.Value)
 	}
-	// As in the kubelet (kubernetes, pkg/probe/http): it sets these headers unless the probe lists them, and an empty
-	// Accept removes the header.
+	// The kubelet (kubernetes, pkg/probe/http) sets these headers unless the probe lists them. An empty Accept removes
+	// the header.
 	if _, listed := req.Header["User-Agent"]; !listed {
 		req.Header.Set("User-Agent", kubelet(from))
 	}
@@ -265,7 +267,7 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 	} else if accept[0] == "" {
 		req.Header.Del("Accept")
 	}
-	if req.Host == p.address(h.Port) { // the probe sets no Host: the kubelet would send the address of the Pod
+	if req.Host == p.address(h.Port) { // the probe sets no Host, so the kubelet would send the address of the Pod
 		if local, is := from.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); is {
 			req.Host = net.JoinHostPort(local.IP.String(), strconv.Itoa(int(h.Port)))
 		}

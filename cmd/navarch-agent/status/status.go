@@ -40,7 +40,7 @@ type Config struct {
 	// Ready returns nil when the proxy can serve traffic, else an error that lists what is missing.
 	Ready func(context.Context) error
 	// Quit must end the agent as SIGTERM does. Drain must start a graceful close of Envoy's client connections. The
-	// client gets its response when the function returns.
+	// client of the request gets its response when the function returns.
 	Quit, Drain func()
 	// EnvoyStats is the URL of Envoy's Prometheus page. The query of a request for metrics is added to this URL.
 	EnvoyStats string
@@ -49,7 +49,7 @@ type Config struct {
 	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: the page contains only
 	// this package's metrics scrapes_total and scrape_failures_total, with the prefix.
 	Agent prometheus.Collector
-	// Apps are the metrics pages of the application, on localhost; empty: none are merged.
+	// Apps are the metrics pages of the application, on localhost; empty: no such page is merged.
 	Apps []scrape.Target
 	// Probes are the probes of the application, by path. They are sent to ProbeHost, the IP address of the Pod, as the
 	// kubelet does. Without Probes, ProbeHost may be empty.
@@ -58,7 +58,7 @@ type Config struct {
 	Log       *slog.Logger // nil: nothing is logged
 }
 
-// Server answers requests on the status ports. Make it with New.
+// Server answers requests on the status ports. New makes it. Its methods and handlers are safe for concurrent use.
 type Server struct {
 	cfg      Config
 	registry *prometheus.Registry
@@ -100,7 +100,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // Health returns the handler of port 15021, which answers /healthz/ready only, because load balancers from everywhere
-// can reach this port. The status is 200, or 503 with the error of Config.Ready.
+// can reach this port. The status is 200, or 503 with the error of Config.Ready. Other paths get 404.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -108,8 +108,8 @@ func (s *Server) Health() http.Handler {
 }
 
 // Handler returns the handler of port 15020. It serves readiness as in Health, merged metrics (GET /stats/prometheus or
-// /metrics), and Config.Probes by their paths. POST /quitquitquit and /drain are accepted from this machine only. Other
-// paths get 404.
+// /metrics), and Config.Probes by their paths. POST /quitquitquit and POST /drain call Config.Quit and Config.Drain.
+// They are accepted from this machine only, else the status is 403. Another method gets 405. Other paths get 404.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -146,11 +146,12 @@ func local(do func()) http.HandlerFunc {
 	}
 }
 
-// Serve answers requests on l with h until ctx ends, then lets requests finish for a second and returns nil. It
-// closes l. Slow, idle and oversized clients are disconnected. A client may have 64 connections. Above 128 in total,
-// a connection of the client with the most connections is closed, so that the kubelet always gets an answer. The
+// Serve answers requests on l with h until ctx ends, then lets requests finish for a second and returns nil. It closes
+// l. Slow, idle and oversized requests lose their connection. A client may have 64 connections, and all clients
+// together 128. A client is an IPv4 address or an IPv6 /64. At its own limit, a client loses its oldest connection. At
+// the total limit, the client with the most connections loses one, so that the kubelet always gets an answer. The
 // logger (clients) logs such closed connections at a limited rate; nil: they are not logged. If l cannot accept
-// connections, Serve returns the error of l.
+// connections, Serve returns the wrapped error of l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // turns limits the number of concurrent requests of one sort. A source is a client address, IPv4 or IPv6 /64. At the
-// limit, a request displaces the oldest request of the source with the most requests. If that source is the request's
-// own, the request is refused instead.
+// limit, a request displaces the oldest request of the source with the most requests. If no source has more requests
+// than the request's own source, the request is refused instead.
 type turns struct{ ledger *sources.Ledger }
 
 func newTurns(most int) *turns {
@@ -25,12 +25,12 @@ type turn struct {
 	cancel context.CancelFunc
 }
 
-// Busy implements sources.Holder. It always returns true, false: a request is displaced only by a source with fewer
-// requests.
+// Busy implements sources.Holder. It always returns true, false, so that only a source with fewer requests displaces a
+// request.
 func (turn) Busy(time.Time) (busy, younger bool) { return true, false }
 
-// take adds a request. ctx ends with the request's context, or when another request displaces this one. The caller
-// must call done at the end, also if ok is false, which means that the request is refused.
+// take adds a request. ctx ends with the request's context, or when another request displaces this request. If ok is
+// false, the request is refused. The caller must call done at the end, also for a refused request.
 func (t *turns) take(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)

@@ -2,7 +2,7 @@
 //
 // Owns: nothing.
 // Reads: untrusted text.
-// Never: guesses; a line that does not have exactly this format is an error.
+// Never: guesses. A line with another number of fields, or with an invalid request or status, is an error.
 package accesslog
 
 import (
@@ -20,11 +20,11 @@ const longest = 128 << 10
 // fields is the number of fields of the format.
 const fields = 22
 
-// Entry is a decoded line of the log. A text is empty, and Flags is nil, where the line has "-".
+// Entry is a decoded line of the log. A text is empty, and Flags is nil, if the line has "-" for it.
 type Entry struct {
 	Method, Path, Protocol string
 	Status                 int      // HTTP status; 0: no response
-	Flags                  []string // names of response flags, as UF
+	Flags                  []string // names of response flags, such as UF
 	// Details is the reason for the status, Termination the reason why the connection ended, and Failure the error of
 	// the connection to the endpoint, each in Envoy's words.
 	Details, Termination, Failure string
@@ -36,7 +36,8 @@ type Entry struct {
 }
 
 // Parse decodes a line of Istio's default text format (istio: pilot/pkg/model/telemetry_logging.go). It ignores white
-// space around the line. For any other text, it returns the zero Entry and an error that names the field, or the line.
+// space around the line. For a text that does not have this format, it returns the zero Entry and an error that names
+// the field, or the line.
 func Parse(line string) (Entry, error) {
 	line = strings.TrimSpace(line)
 	if len(line) > longest {
@@ -106,8 +107,8 @@ func split(line string) (all []string, err error) {
 	return all, nil
 }
 
-// Inbound reports whether the line is about a request that the workload received. The line must be from the log of a
-// workload's proxy.
+// Inbound reports whether the line is about a request that the workload received, according to Cluster. The line must
+// be from the log of a workload's proxy.
 func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
 }
@@ -121,8 +122,8 @@ func (e Entry) Client() string {
 	return at.Addr().String()
 }
 
-// Denied returns the name of the policy that denied the request, from Details or Termination; empty if neither names
-// one.
+// Denied returns Envoy's name of the policy that denied the request, from Details or Termination. It is empty if
+// neither names a policy.
 func (e Entry) Denied() string {
 	for _, text := range []string{e.Details, e.Termination} {
 		if _, rest, is := strings.Cut(text, "rbac_access_denied_matched_policy["); is {
@@ -135,7 +136,7 @@ func (e Entry) Denied() string {
 // Flag is a response flag of Envoy: its short name, its meaning, and the place to examine.
 type Flag struct{ Name, Means, Look string }
 
-// Flags contains the response flags, sorted by name. Callers must not change them. Source:
+// Flags contains the response flags that Explain knows, sorted by name. Callers must not change them. Source:
 // https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage
 var Flags = []Flag{
 	{"DC", "the client closed the connection", "the client's own timeout"},
@@ -167,7 +168,8 @@ var Flags = []Flag{
 	{"UT", "the endpoint did not answer in time", "timeout of the VirtualService"},
 }
 
-// Explain returns the response flag with the given name, in upper case. It returns false for any other text.
+// Explain returns the response flag with the given name, which must be in upper case. It returns false for any other
+// text.
 func Explain(name string) (Flag, bool) {
 	at, found := slices.BinarySearchFunc(Flags, name, func(f Flag, name string) int { return strings.Compare(f.Name, name) })
 	if !found {

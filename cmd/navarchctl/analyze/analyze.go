@@ -6,11 +6,11 @@
 // The checks of this package find faults of objects that have no records: injection, webhooks, Pods and the
 // definitions of the Gateway API. They also report codes that a leader would report too often.
 //
-// For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that it would
-// have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
+// For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that the
+// workload would have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
 //
 // Owns: the checks beside records, the order and the forms of findings. Reads: objects, from files or an API server.
-// Never: writes; reports a fault that depends on a kind that could not be read.
+// Never: changes files or a cluster; reports a fault that depends on a kind that could not be read.
 package analyze
 
 import (
@@ -35,8 +35,8 @@ type Finding struct {
 	// Code is Istio's (IST0101) or Navarch's (NAV1001). A problem without such a code has its problem.Code instead.
 	Code     string           `json:"code"`
 	Severity problem.Severity `json:"severity"`
-	Object   string           `json:"object"`          // "Kind namespace/name"; empty: unknown
-	Field    string           `json:"field,omitempty"` // path, spec.http[0].route; empty: the whole object
+	Object   string           `json:"object"`          // as object.ID.String: "Kind namespace/name"; empty: unknown
+	Field    string           `json:"field,omitempty"` // path, such as spec.http[0].route; empty: the whole object
 	Message  string           `json:"message"`
 	// Place is the line of the field, or of the closest parent that the file contains. Only Lines.Fill sets it.
 	Place
@@ -49,20 +49,21 @@ type Finding struct {
 type Config struct {
 	Normal          normal.Options // settings of the conversion to records
 	SystemNamespace string         // namespace of the control plane
-	Now             time.Time      // the time that the ends of certificates are compared with
+	Now             time.Time      // time with which the ends of certificates are compared
 	Soon            time.Duration  // certificates that end within this time are reported; 0: 30 days
 }
 
-// Input is the set of objects to analyse. Functions of this package do not change its slices and maps, except Read and
-// ReadSecrets.
+// Input is the set of objects to analyse. Of the functions of this package, only ReadSecrets changes its slices and
+// maps.
 type Input struct {
 	Events   []object.Event   // only with Op Put or Broken; of two with the same ID, the later counts
 	Problems []object.Problem // found while the objects were read
-	// Unread has the kinds that could not be read, each with the reason. Checks that need such a kind are left out.
+	// Unread maps each kind that could not be read (such as Secret) to the reason. Checks that need such a kind are
+	// left out.
 	Unread map[string]string
-	// Cluster contains the kinds that were read from a cluster.
+	// Cluster contains the kinds that a cluster was asked for, also those in Unread.
 	Cluster map[string]bool
-	// Reported are the problems that the control plane reports; nil: no control plane was queried.
+	// Reported are the problems that the control plane reports; empty: it reports none, or was not queried.
 	Reported []Reported
 }
 
@@ -114,7 +115,7 @@ func (w *world) judge(known *mirror.Snapshot) {
 		for r := range each[model.Record](w, kind) {
 			refused, warned := judge.Record(r, known)
 			if kind == model.KindEnvoyFilter {
-				warned = nil // the conversion to records and other checks have these
+				warned = nil // the conversion to records and other checks report these warnings
 			}
 			for _, err := range slices.Concat(refused, warned) {
 				p := model.ProblemOf(err, r.Meta().Key)
@@ -143,8 +144,9 @@ func (w *world) problem(p object.Problem) {
 	w.add(p, cmp.Or(p.Analyzer, schemaCode(p)))
 }
 
-// uninhabited reports whether a problem is that a selector matches no workload, in a namespace without any analysed
-// workload. Such a problem is no finding: the workloads may be in files that are not analysed.
+// uninhabited reports whether a problem is about a selector that matches no workload, in a namespace without any
+// analysed workload. While no Pods are read from a cluster, such a problem is not a finding, because the workloads may
+// be in files that are not analysed.
 func (w *world) uninhabited(p object.Problem) bool {
 	ofSelector := p.Code == problem.NoEffect &&
 		(p.Analyzer == problem.NoMatchingWorkloadsFound || p.Analyzer == problem.ReferencedResourceNotFound)
@@ -188,10 +190,10 @@ func (w *world) result() []Finding {
 	return slices.Compact(all)
 }
 
-// New compares two lists of findings, and returns the findings that only the second list has. Differences of Location
-// and of list indexes in Field are ignored. Equal findings are counted: if the first list has a finding once and the
-// second list has it twice, New returns it once. Call New before Lines.Fill, because differences of Place are not
-// ignored. New does not change its arguments.
+// New compares two lists of findings, and returns the findings that only the second list has, in its order. Differences
+// of Location and of list indexes in Field are ignored. Equal findings are counted: if the first list has a finding
+// once and the second list has it twice, New returns it once. Call New before Lines.Fill, because differences of Place
+// are not ignored. New does not change its arguments.
 func New(before, after []Finding) []Finding {
 	key := func(f Finding) Finding {
 		f.Location, f.Field = "", withoutIndexes(f.Field)

@@ -11,8 +11,7 @@ import (
 // Reporter is the part of Navarch that reports a code. navarchctl analyze reports the codes of all parts.
 type Reporter string
 
-// The reporters. For an error of the schema, the leader reports a problem.Code instead of the code of Istio's
-// webhook.
+// The reporters. For an error of the schema, the leader reports the problem.Code, not the code of Istio's webhook.
 const (
 	Leader   Reporter = "leader"   // navarchd's leader, continuously, from the configuration of the mesh
 	Replicas Reporter = "replicas" // navarchd's replicas, continuously, from the configuration of connected proxies
@@ -56,10 +55,10 @@ var reporters = map[problem.Analyzer]Reporter{
 	problem.InvalidTelemetryProvider:       Replicas, // for objects of the root namespace: the leader
 }
 
-// ReporterOf returns the part of Navarch that reports a code; Analyze also for unknown codes.
+// ReporterOf returns the part of Navarch that reports a code. For unknown codes it returns Analyze.
 func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code], Analyze) }
 
-// Codes returns all codes that an analysis may report, in the order of problem.Analyzers.
+// Codes returns every code that this build knows, of Istio and of Navarch, sorted. The caller owns the result.
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
 // schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds.

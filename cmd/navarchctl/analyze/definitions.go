@@ -21,7 +21,7 @@ var oldest = map[string][3]int{
 }
 
 // served contains the API versions that a definition must serve: for today's istiod (now) and for later releases
-// (later) (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
+// (later). Empty: no version is required (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
 var served = map[string]struct{ now, later string }{
 	"gateways.gateway.networking.k8s.io":        {"v1beta1", "v1"},
 	"gatewayclasses.gateway.networking.k8s.io":  {"v1beta1", "v1"},
@@ -30,7 +30,7 @@ var served = map[string]struct{ now, later string }{
 	"referencegrants.gateway.networking.k8s.io": {"v1beta1", ""},
 }
 
-// definitions reports definitions of the Gateway API that come from an old release.
+// definitions reports definitions of the Gateway API that lack a needed version or come from an old release.
 func definitions(w *world) {
 	for o, c := range decoded[definition](w, "apiextensions.k8s.io", "CustomResourceDefinition") {
 		want := served[o.ID.Name]

@@ -29,7 +29,7 @@ type router struct {
 	assumed   bool             // no Pod is known; services then is nil
 }
 
-// findRouters returns the routers of all Gateways.
+// findRouters returns the routers of all Gateways with a selector.
 func (w *world) findRouters() (all []*router) {
 	byLabel := map[labelAt][]*model.Gateway{} // by the label of the selector whose key sorts first
 	for g := range each[*model.Gateway](w, model.KindGateway) {
@@ -117,7 +117,7 @@ func routers(w *world) {
 }
 
 // certificates reports credentials of Gateways that are missing or unusable, credentials that several Gateways of a
-// router name, and certificates that end soon.
+// router name, and certificates that have ended or end soon.
 func certificates(w *world) {
 	for _, r := range w.routers {
 		owner := map[string]*model.Gateway{}
@@ -186,7 +186,7 @@ func (w *world) ending(c *x509.Certificate) string {
 	return ""
 }
 
-// ends reports certificates of Secrets that end soon.
+// ends reports certificates of Secrets that have ended or end soon.
 func (w *world) ends() {
 	for s := range each[*model.Secret](w, model.KindSecret) {
 		block, _ := pem.Decode(s.Spec.GetChain())

@@ -16,7 +16,7 @@ type Place struct {
 	Line int    `json:"line,omitempty"` // from 1; 0: unknown
 }
 
-// Lines finds the lines of findings in files. It reads each file once. One goroutine may use it.
+// Lines finds the lines of findings in files. It reads each file once. It is not safe for concurrent use.
 type Lines struct {
 	read  func(path string) ([]byte, error)
 	files map[string][]byte
@@ -29,14 +29,16 @@ type document struct {
 	line int        // number of the document's first line in the file
 }
 
-// Fill sets the Place of each finding from its Location and Field. If the file cannot be read, Line is 0.
+// Fill sets the Place of each finding from its Location and Field. Without a Location, the Place becomes zero. Line is
+// 0 if the file cannot be read, or if Location names no document of the file.
 func (l *Lines) Fill(all []Finding) {
 	for i := range all {
 		all[i].Place = l.place(all[i])
 	}
 }
 
-// NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location.
+// NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location. Fill
+// ignores its errors.
 func NewLines(read func(path string) ([]byte, error)) *Lines {
 	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
 }
@@ -71,7 +73,7 @@ func (l *Lines) document(path string, number int) *document {
 	}
 	data, known := l.files[path]
 	if !known {
-		data, _ = l.read(path) // without the file there is no line
+		data, _ = l.read(path) // the error is ignored: without the file there is no line
 		l.files[path] = data
 	}
 	var d *document
@@ -126,7 +128,7 @@ func child(n *yaml.Node, part string) (key, value *yaml.Node) {
 			}
 		}
 	case yaml.AliasNode:
-		return nil, nil // an alias: the fields are at another place of the file
+		return nil, nil // the fields of an alias are at another place of the file
 	default: // has no elements
 	}
 	return nil, nil

@@ -73,8 +73,8 @@ const patience = 2 * time.Minute
 // Read reads the objects of a cluster, with the rights of the client's user. system is the namespace of the control
 // plane. Secrets are not read: see ReadSecrets. If the user may not read an optional kind (Namespace, Node, Deployment,
 // MutatingWebhookConfiguration, ConfigMap, CustomResourceDefinition), the reason is in Unread. Kinds that the cluster
-// does not have are empty. Errors: the user may not read a kind that is not optional, or the API server fails. With
-// an error the Input is incomplete.
+// does not have are empty. Errors: the user may not read a kind that is not optional, the API server fails, an object
+// does not decode, or reading a kind takes longer than 2 min. With an error the Input is incomplete.
 func Read(ctx context.Context, api *apiserver.Client, system string) (Input, error) {
 	in := Input{Unread: map[string]string{}, Cluster: map[string]bool{}}
 	for _, r := range listed {
@@ -166,9 +166,10 @@ func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	return nil
 }
 
-// ReadSecrets adds the Secrets that Gateways name, in the namespaces of the Pods that the Gateways select. Gateways
-// of the second input, which is from files, count too: they replace the cluster's Gateways of the same IDs. If the
-// user may not read Secrets, the reason is in Unread. Errors: the API server fails.
+// ReadSecrets adds to in, a result of Read, the Secrets that Gateways name. It reads them in the namespaces of the Pods
+// that the Gateways select, or without such Pods in the Gateway's own namespace. Objects of files replace those of the
+// cluster with the same ID. If the user may not read Secrets, the reason is in Unread. Errors: the API server fails, or
+// reading a Secret takes longer than 2 min.
 func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
 	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
 	in.Cluster["Secret"] = true
@@ -208,7 +209,7 @@ func secretNames(in Input, c Config) []string {
 }
 
 // Over returns an input with the objects of both arguments. An object of the second input replaces the object of the
-// first input with the same ID. Unread and Cluster are those of the first input, and Reported is nil.
+// first input with the same ID. Unread and Cluster are the maps of the first input, and Reported is nil.
 func Over(cluster, files Input) Input {
 	return Input{Events: slices.Concat(cluster.Events, files.Events), Problems: slices.Concat(cluster.Problems, files.Problems),
 		Unread: cluster.Unread, Cluster: cluster.Cluster}

@@ -15,12 +15,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Reported is a problem that the control plane reports: one item of /api/v1/problems.
+// Reported is a problem that the control plane reports: one item of /api/v1/problems. Run uses only problems with a
+// code that the control plane alone can find, and ignores the others.
 type Reported struct {
 	Object   string           `json:"object"`   // "Kind namespace/name"
 	Location string           `json:"location"` // for VersionWithheld: the withheld resource; for other codes unused
-	Field    string           `json:"field"`
-	Analyzer problem.Analyzer `json:"analyzer"` // empty: no code of an analyzer; the problem is ignored
+	Field    string           `json:"field"`    // path of the field; empty: the whole object
+	Analyzer problem.Analyzer `json:"analyzer"` // code of the problem; empty: the problem has no code
 	Message  string           `json:"message"`
 	Proxies  int              `json:"proxies"` // for RefusedByProxies: the number of proxies that refuse the configuration
 }
@@ -84,8 +85,8 @@ func (w *world) named(ids map[string]object.ID, name string) object.ID {
 // rootKeys are the keys of ConfigMaps under which the root certificates for proxies are stored.
 var rootKeys = []string{"root-cert.pem", "ca-root-cert.pem", "ca.crt"}
 
-// authorities reports certificates of authorities that end soon: the roots of the mesh, and the authorities by which
-// gateways verify clients.
+// authorities reports certificates of authorities that have ended or end soon. They are the roots of the mesh, and the
+// authorities by which gateways verify clients.
 func authorities(w *world) {
 	for o, of := range decoded[corev1.ConfigMap](w, "", "ConfigMap") {
 		for _, key := range rootKeys {
@@ -106,7 +107,7 @@ func authorities(w *world) {
 // maxAuthorities is the maximum number of certificates that are parsed in one text.
 const maxAuthorities = 200
 
-// firstEnd finds the certificate in PEM text that expires first. end describes the expiry as ending does; it is empty
+// firstEnd finds the certificate in PEM text that expires first. end describes the expiry as ending does; end is empty
 // if the certificate does not expire soon. The second result is the certificate's subject.
 func (w *world) firstEnd(text []byte) (end, which string) {
 	var first *x509.Certificate

@@ -81,8 +81,8 @@ func WriteSARIF(w io.Writer, all []Finding) error {
 	return WriteSARIFOf(w, "navarchctl analyze", func(code string) string { return problem.Analyzer(code).Name() }, all)
 }
 
-// WriteSARIFOf writes the findings of another tool as WriteSARIF does. The third argument must return the name of a
-// code; if it returns "", the code's rule has no name. Errors are those of w.
+// WriteSARIFOf writes the findings of another tool, with the given name, as WriteSARIF does. The function name must
+// return the name of a code. If it returns "", the rule of that code has no name. Errors are those of w.
 func WriteSARIFOf(w io.Writer, tool string, name func(code string) string, all []Finding) error {
 	rules, index := []sarifRule{}, map[string]int{}
 	results := []sarifResult{}

@@ -24,8 +24,8 @@ func (w *world) suppressed(f Finding) bool {
 	})
 }
 
-// Suppression selects findings that are not reported, in istioctl's form CODE=KIND NAME.NAMESPACE. Code and object
-// are patterns of path.Match. The zero value selects no finding. Make a Suppression with ParseSuppression.
+// Suppression selects findings that are not reported, in istioctl's form CODE=KIND NAME.NAMESPACE. Code and object are
+// patterns of path.Match. The zero value selects no finding. ParseSuppression makes a Suppression.
 type Suppression struct{ code, object string }
 
 // ParseSuppression parses CODE=KIND NAME.NAMESPACE, for example "IST0102=Namespace *", or CODE=* for all objects. The

@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Origin is the origin in the IDs of all analysed objects of the config cluster, from files and from its API server.
-// With equal IDs, an object of a file replaces the object of the cluster.
+// Origin is the origin in the IDs of all analysed objects of the config cluster, whether from files or from its API
+// server. An object of a file thus has the same ID as the object in the cluster that it replaces. Origin must not be
+// changed.
 var Origin = origin.New("", origin.Files)
 
 // world indexes the objects and records of one analysis, and collects its findings.
@@ -28,7 +29,7 @@ type world struct {
 	fromCluster map[string]bool
 	byKind      map[kind][]*object.Object
 	byID        map[object.ID]*object.Object
-	stands      map[object.ID]*object.Object // by the ID of an object that standIn added: the original object
+	stands      map[object.ID]*object.Object // original objects, by the ID of the object that standIn added for them
 	made        []object.Event               // the added objects
 	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
@@ -60,7 +61,7 @@ type pod struct {
 	ready  bool
 	ip     string
 	owned  bool   // a workload made the Pod
-	stand  string // name of the Pod that standIn added for a template; empty: none was added
+	stand  string // name of the Pod that standIn added for a template; empty: no Pod was added
 }
 
 // index indexes the objects. Of two objects with the same ID, the later one counts.
@@ -128,7 +129,7 @@ func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 	}
 }
 
-// decode decodes an object. Upper and lower case in names of fields are not distinguished, as in encoding/json.
+// decode decodes an object. The case of names of fields does not matter, as in encoding/json.
 func decode(o *object.Object, into any) error { return json.Unmarshal(o.JSON, into) }
 
 // id returns the ID of an object of the config cluster.
@@ -144,7 +145,7 @@ func (w *world) knows(kinds ...string) bool {
 	return !slices.ContainsFunc(kinds, func(of string) bool { return w.unread[of] != "" })
 }
 
-// location returns the location of an object in files; empty: the object is a cluster's, or unknown.
+// location returns the location of an object in files. It is empty if the object comes from a cluster or is unknown.
 func (w *world) location(id object.ID) string {
 	if o := w.byID[id]; o != nil {
 		return o.Location

@@ -18,9 +18,9 @@ const (
 	listed = 6
 )
 
-// ask checks rights, each by a call of its last argument. It adds one result for the required rights, and one result
-// for each optional feature that lacks a right. The results are about the given subject, and contain the given advice
-// if rights are missing.
+// ask checks rights, each by a call of the function `about`. It adds one result for the required rights, and one result
+// for each optional feature that lacks a right. If the API server fails, it adds the result of cannot instead. The
+// results are about the given subject. If rights are missing, the results contain the advice `do`.
 func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -62,7 +62,7 @@ func (k *checker) ask(ctx context.Context, check subject, all []question, do str
 	}
 }
 
-// some returns the first elements, and the number of further elements.
+// some joins the first `listed` elements, and states the number of further elements.
 func some(all []string) string {
 	text := strings.Join(all[:min(len(all), listed)], "; ")
 	if more := len(all) - listed; more > 0 {
@@ -71,4 +71,5 @@ func some(all []string) string {
 	return text
 }
 
+// sorted returns the keys of a map in ascending order.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -24,9 +24,9 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// called makes the API server call the webhooks of each configuration, by dry runs: with a Gateway that the validation
-// webhook refuses, and a Pod to which the injection webhook adds a proxy. This also tests the network between the API
-// server and the replicas.
+// called makes the API server call the webhooks of each configuration by dry runs. For a validating configuration it
+// creates a Gateway that the webhook refuses. For a mutating one it creates a Pod to which the webhook adds a proxy.
+// This also tests the network between the API server and the replicas.
 func (k *checker) called(ctx context.Context, all []hook) {
 	var seen []string
 	for _, h := range all {
@@ -59,11 +59,12 @@ func (k *checker) called(ctx context.Context, all []hook) {
 // notCalled is the error of a dry run in which the API server did not call the webhook, or got no answer from it.
 type notCalled struct{ why string }
 
+// Error implements error.
 func (n *notCalled) Error() string { return n.why }
 
-// attempt creates an object by a dry run, and decodes the response into a value. names are the webhooks that should
-// be called. refused is true if such a webhook denied the object; a denial is not an error. *notCalled: the API
-// server could not call one of these webhooks. Other errors are those of the API server.
+// attempt creates an object by a dry run, and decodes the response into a value. names are the webhooks that should be
+// called. refused is true if such a webhook denied the object, which is not an error. The error is *notCalled if the
+// API server could not call one of these webhooks. Other errors are those of the API server.
 func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -83,8 +84,8 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	return false, err
 }
 
-// refuses tests the ValidatingWebhookConfiguration at path. found describes the success. *notCalled: the webhook was
-// not called.
+// refuses tests the ValidatingWebhookConfiguration at path. found describes the success. The error is *notCalled if the
+// webhook was not called, and otherwise that of the API server.
 func (k *checker) refuses(ctx context.Context, path string) (found string, err error) {
 	of := &unstructured.Unstructured{}
 	if err := k.get(ctx, path, &of.Object); err != nil {
@@ -98,8 +99,9 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	return "the API server had a dry run refused", err
 }
 
-// injects tests the MutatingWebhookConfiguration at path. found describes the success. *notCalled: the webhook was not
-// called.
+// injects tests the MutatingWebhookConfiguration at path. found describes the success. The error is *notCalled if the
+// webhook was not called. Other errors: the webhook selects no Pod (selected) or refused the Pod, or the API server
+// fails.
 func (k *checker) injects(ctx context.Context, path string) (found string, err error) {
 	var of admissionregistrationv1.MutatingWebhookConfiguration
 	if err := k.get(ctx, path, &of); err != nil {

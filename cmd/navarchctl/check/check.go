@@ -1,10 +1,10 @@
-// Package check examines a cluster before the installation of a control plane, or examines a running control plane.
-// It checks the API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the
+// Package check examines a cluster before the installation of a control plane, or examines a running control plane. It
+// checks the API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the
 // leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
 // Owns: the list of checks, and the text of each result. Reads: the API server, replicas' pages, their secure address.
-// Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour.
-// The check obtains no certificate, because a rotation of the mesh's roots would wait for the certificate's expiry.
+// Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. The
+// check obtains no certificate, because a rotation of the mesh's roots would wait for the certificate's expiry.
 package check
 
 import (
@@ -27,19 +27,21 @@ type Status string
 
 // The statuses, from the best to the worst.
 const (
-	OK      Status = "ok"
+	OK      Status = "ok"      // no fault that needs attention
 	Unknown Status = "unknown" // the check was not possible, for example because the caller lacks a right
-	Warning Status = "warning"
-	Failure Status = "failure"
+	Warning Status = "warning" // a fault that needs attention
+	Failure Status = "failure" // a severe fault
 )
 
 // Result is the result of one check, one line of the output.
 type Result struct {
-	Check  string `json:"check"` // the examined thing, for humans; begins with the revision if several exist
-	Name   Name   `json:"name"`  // kind of check
+	// Check is the examined thing, for humans. If several revisions exist, it begins with the revision in checks of one
+	// revision.
+	Check  string `json:"check"`
+	Name   Name   `json:"name"` // kind of check
 	Status Status `json:"status"`
 	Limit  string `json:"limit"`        // required figure, as text (Limits)
-	Figure string `json:"figure"`       // measured figure, as text; else "within", "outside" or "unknown"
+	Figure string `json:"figure"`       // measured figure, as text; without one "within", "outside" or "unknown"
 	Found  string `json:"found"`        // the finding, for humans
 	Do     string `json:"do,omitempty"` // advice, possibly also for an OK result; empty: no advice
 	Remedy string `json:"remedy"`       // page and anchor of the remedy, PAGE#NAME; never empty
@@ -60,20 +62,20 @@ type Replica struct {
 	Name       string       // for messages
 	Monitoring int          // port of metrics and debug pages
 	Client     *http.Client // must connect requests for http://localhost:PORT to PORT of the Pod
-	// Dial must connect to a port of the Pod.
+	// Dial must connect to a port of the Pod. The check closes the connection.
 	Dial func(ctx context.Context, port int) (net.Conn, error)
 }
 
 // Config selects the control plane to examine.
 type Config struct {
 	API                 *apiserver.Client
-	Namespace, Revision string // those of the control plane; empty Revision: all revisions
+	Namespace, Revision string // those of the control plane; empty Revision: all revisions, or with Pre "default"
 	// Pre selects the checks before an installation. Replicas are not examined.
 	Pre bool
-	// Upgrade is the version that is to be installed; empty: no upgrade. Tool is the version of this program, which is
-	// compared with Upgrade.
+	// Upgrade is the version that is to be installed; empty: no upgrade. Pre excludes the checks of an upgrade. Tool is
+	// the version of this program, which is compared with Upgrade.
 	Upgrade, Tool string
-	// Replica returns the access to a Pod of the control plane. Run calls it at most once for each Pod, not
+	// Replica returns the access to a Pod of the control plane. Run calls it at most once for each ready Pod, not
 	// concurrently. The caller of Run must close the connections after Run. Replica may be nil only if Pre is true.
 	Replica func(*corev1.Pod) Replica
 }
@@ -84,17 +86,17 @@ type checker struct {
 	prefix  string // text that begins each result: the revision, if the namespace has several
 	results []Result
 	pods    []corev1.Pod       // Pods of the revision
-	secrets map[string]string  // Secrets of gateways, "namespace/name" -> a Gateway that names it
+	secrets map[string]string  // Secrets of gateways: maps "namespace/name" to a Gateway that names the Secret
 	made    map[string]Replica // by Pod name
 }
 
-// patience bounds one request.
+// patience is the time limit of one request, and of a group of requests that belong together.
 const patience = 20 * time.Second
 
-// Run performs the checks that c selects, and returns their results in order. Errors become results. If the control
-// plane has no Pod, or its Pods cannot be listed, one result of NameReplicas replaces the checks of revisions. Some
-// checks have no result if there is nothing to examine, for example without Gateways. Each request has a time limit
-// of 20 s.
+// Run performs the checks that c selects, and returns their results in order. Errors, also that of an ended ctx, become
+// results. If the control plane has no Pod, or its Pods cannot be listed, one result of NameReplicas replaces the
+// checks of revisions. Some checks have no result if there is nothing to examine, for example without Gateways. Each
+// request has a time limit of at most 20 s.
 func Run(ctx context.Context, c Config) []Result {
 	k := &checker{Config: c, made: map[string]Replica{}, secrets: map[string]string{}}
 	k.apiServer(ctx)
@@ -137,6 +139,7 @@ func (k *checker) ofRevision(ctx context.Context) {
 	}
 }
 
+// add adds a result.
 func (k *checker) add(of subject, status Status, found, do string) {
 	k.results = append(k.results, of.result(k.prefix, status, found, do))
 }
@@ -156,7 +159,7 @@ func (k *checker) get(ctx context.Context, path string, into any) error {
 }
 
 // cannot adds the result for an error of the API server. If the caller lacks a right, the result's status is Unknown,
-// because the error tells nothing about the control plane.
+// because the error is no evidence about the control plane.
 func (k *checker) cannot(check subject, err error) {
 	if apiserver.IsStatus(err, http.StatusForbidden) || apiserver.IsStatus(err, http.StatusUnauthorized) {
 		k.add(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
@@ -165,7 +168,7 @@ func (k *checker) cannot(check subject, err error) {
 	k.add(check, Failure, err.Error(), "the API server must answer this")
 }
 
-// revision returns the name of the examined revision.
+// revision returns the name of the examined revision; "default" if Config.Revision is empty.
 func (k *checker) revision() string {
 	if k.Revision == "" {
 		return "default"
@@ -176,6 +179,7 @@ func (k *checker) revision() string {
 // oldest is the minor version of the oldest supported Kubernetes (kubeVersion of Chart.yaml).
 const oldest = 31
 
+// apiServer checks the version of the API server, and its clock.
 func (k *checker) apiServer(ctx context.Context) {
 	check := NameAPIServer.of("API server")
 	var version struct{ Major, Minor, GitVersion string }
@@ -212,8 +216,8 @@ func (k *checker) clock(ctx context.Context) {
 	k.compare(NameClock.of("clock of the API server"), said, took)
 }
 
-// compare compares a remote time with this machine's time. said is the remote time in whole seconds, rounded down.
-// took is the duration of the request that returned this time.
+// compare compares a remote time with this machine's time. said is the remote time in whole seconds, rounded down. took
+// is the duration of the request that returned the remote time.
 func (k *checker) compare(check subject, said time.Time, took time.Duration) {
 	apart := time.Until(said.Add(time.Second/2)).Abs() - took
 	check = check.at(max(apart, 0).Round(time.Second).String())

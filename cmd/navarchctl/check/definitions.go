@@ -53,7 +53,8 @@ func (k *checker) definitions(ctx context.Context) {
 	}
 }
 
-// served returns the newest served version of each resource of a group.
+// served returns the newest served version of each resource of a group, among the given versions. Resources that are
+// not served are absent. The error is that of the API server.
 func (k *checker) served(ctx context.Context, group string, versions []string) (map[string]string, error) {
 	served := map[string]string{}
 	for _, version := range versions {

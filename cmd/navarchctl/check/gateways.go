@@ -34,6 +34,7 @@ type gateway struct {
 	}
 }
 
+// name returns "namespace/name".
 func (g *gateway) name() string { return g.Metadata.Namespace + "/" + g.Metadata.Name }
 
 // credentials lists the values of credentialName and credentialNames.
@@ -49,9 +50,9 @@ func (g *gateway) credentials() (all []string) {
 var unserved = map[string]string{model.ExternalCredential: "is not served yet",
 	model.ConfigMapCredential: "is a ConfigMap, which has no private key"}
 
-// gateways checks, for each Gateway, that its selector matches Pods, and that the Pods' service accounts may list the
-// Secrets of the Pods' namespace. Each Gateway of the Gateway API is reported as a fault. Without Gateways there is
-// no result.
+// gateways checks each Gateway: its selector must match Pods. If it names credentials, the Pods' service accounts must
+// be allowed to list the Secrets of the Pods' namespace. Each Gateway of the Gateway API is reported as a fault.
+// Without Gateways there is no result.
 func (k *checker) gateways(ctx context.Context) {
 	check := NameGateways.of("gateways")
 	served, err := k.served(ctx, kinds[0].group, kinds[0].versions)
@@ -82,7 +83,8 @@ func (k *checker) gateways(ctx context.Context) {
 }
 
 // servers returns the faults of one Gateway, and adds the Pods that it selects to pods. For a Gateway without a
-// selector, Pods are not examined. rights caches which service accounts may list Secrets.
+// selector, Pods are not examined. rights caches which service accounts may list Secrets. The error is that of the API
+// server.
 func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[string]bool) (faults []string, err error) {
 	needs := g.credentials()
 	for _, name := range needs {
@@ -125,7 +127,7 @@ func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[stri
 }
 
 // gatewaySecrets checks whether the service accounts of replicas with role ingest may read the Secrets that Gateways
-// name.
+// name. Without such Secrets there is no result.
 func (k *checker) gatewaySecrets(ctx context.Context) {
 	check := NameGatewaySecrets.of("secrets of gateways")
 	var faults []string
@@ -168,7 +170,7 @@ func (k *checker) may(ctx context.Context, namespace, account string, right *aut
 }
 
 // accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right is on a
-// resource (of) or on a path; the other argument is nil.
+// resource (of) or on a path. The argument that is not used is nil.
 func accountReview(namespace, name string, of *authorizationv1.ResourceAttributes,
 	path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReview {
 	return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -178,7 +180,7 @@ func accountReview(namespace, name string, of *authorizationv1.ResourceAttribute
 }
 
 // ofGatewayAPI returns a fault for each Gateway of the Gateway API, which Navarch does not serve. It returns nil if the
-// API server does not have this kind.
+// API server does not have this kind. If the Gateways cannot be listed, this is the only fault.
 func (k *checker) ofGatewayAPI(ctx context.Context) []string {
 	var list struct{ Items []gateway }
 	err := k.get(ctx, "/apis/gateway.networking.k8s.io/v1/gateways", &list)

@@ -18,8 +18,8 @@ const (
 	otherCA        // a separate CA: no process has role ca
 )
 
-// issuer determines the issuer from the roles and environment of the control plane's Pods. It returns ownCA if there
-// are no Pods.
+// issuer determines the issuer from the roles and environment of the control plane's Pods. The first Pod with role ca
+// decides. It returns ownCA if there are no Pods.
 func (k *checker) issuer() issuer {
 	if len(k.pods) == 0 {
 		return ownCA
@@ -36,6 +36,7 @@ func (k *checker) issuer() issuer {
 	return otherCA
 }
 
+// hasEnv reports whether a container of the Pod has an environment variable with this value.
 func hasEnv(pod *corev1.Pod, name, value string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name && e.Value == value })

@@ -30,14 +30,14 @@ import (
 )
 
 const (
-	securePort = 15012
-	account    = "default" // service account for the check
-	audience   = "istio-ca"
+	securePort = 15012            // port of the CA and of ADS
+	account    = "default"        // service account for the check
+	audience   = "istio-ca"       // audience of the token
 	lifetime   = 15 * time.Minute // lifetime of the token
 )
 
-// join performs the steps of a starting workload at each replica: it sends a token to the CA, and requests clusters by
-// ADS.
+// join performs the steps of a starting workload at each ready replica with role xds or ca. It sends a token to the CA,
+// and requests clusters by ADS.
 func (k *checker) join(ctx context.Context) {
 	check := NameWorkload.of("certificate and configuration of a workload")
 	asked := k.processes("xds", "ca")
@@ -81,7 +81,7 @@ func (k *checker) roots(ctx context.Context) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// token requests a token of the namespace's default service account, as agents have.
+// token requests a token of the namespace's default service account, such as agents have.
 func (k *checker) token(ctx context.Context) (string, error) {
 	seconds := int64(lifetime.Seconds())
 	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience},
@@ -130,7 +130,7 @@ func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, to
 	return found, nil
 }
 
-// clusters requests clusters.
+// clusters requests clusters, and returns nil once a response has arrived.
 func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 	node, err := node(k.Namespace)
 	if err != nil {
@@ -151,8 +151,8 @@ func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 // certificate is issued.
 const notACSR = "navarchctl check: this is not a certificate signing request"
 
-// certificate sends notACSR to the CA. It returns nil if the CA refuses notACSR as an invalid request: then the CA
-// would have signed a valid request.
+// certificate sends notACSR to the CA. It returns nil if the CA refuses notACSR as an invalid request. In this case the
+// CA would have signed a valid request.
 func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: notACSR})
 	switch status.Code(err) {

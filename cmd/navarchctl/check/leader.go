@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// behind is the maximum delay of the leader: the age of the cluster's newest state that the leader has stored
-// completely. In a cluster without changes, the API server confirms this state about every two minutes.
+// behind is the maximum delay of the leader. The delay is the age of the cluster's newest state that the leader has
+// stored completely. In a cluster without changes, the API server confirms this state about every two minutes.
 const behind = 3 * time.Minute
 
+// leaderCheck is the subject of all results about the leader.
 var leaderCheck = NameLeader.of("leader")
 
 // leader finds the leader among the replicas with role ingest, and checks its progress.

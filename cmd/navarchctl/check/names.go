@@ -55,7 +55,7 @@ var Limits = map[Name]string{
 	NameUpgradeRoom: "2 ready replicas of each role", NameUpgradeFleet: "0 proxies behind or refusing",
 }
 
-// Page is the path of the page with the remedies.
+// Page is the path of the page with the remedies, in the repository.
 const Page = "deploy/docs/checks.md"
 
 // subject is a check of one thing, for example one replica, with the measured figure.

@@ -79,8 +79,8 @@ func (k *checker) pages(ctx context.Context) {
 	k.reportConcerns(unique(found))
 }
 
-// debug requests a page on the replica's monitoring port, and decodes the page's JSON into a value. A status other
-// than 200 is an error.
+// debug requests a page on the replica's monitoring port, and decodes the page's JSON into a value. Errors: the request
+// fails, the status is not 200, or the body is not JSON of the expected form.
 func (r Replica) debug(ctx context.Context, path string, into any) error {
 	status, body, _, err := r.page(ctx, r.Monitoring, path)
 	switch {
@@ -111,8 +111,9 @@ type concern struct {
 	is       func(problem) bool
 }
 
-// concerns are the groups; a problem belongs to the first group whose predicate accepts the problem. Errors of
-// policies are failures because workloads refuse all requests under an invalid policy (deploy/docs/compatibility.md).
+// concerns are the groups of problems. A problem belongs to the first group whose predicate accepts the problem. Errors
+// of policies are failures because workloads refuse all requests under an invalid policy
+// (deploy/docs/compatibility.md).
 var concerns = []concern{
 	{NameEtcd.of("etcd"), "it answers, and has room", "see deploy/docs/etcd.md",
 		true, true, func(p problem) bool { return p.Object == "etcd" }},

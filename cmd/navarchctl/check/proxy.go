@@ -13,23 +13,23 @@ const behindProxy = time.Minute
 
 // Proxy contains the state of one proxy, as replicas of the control plane report it. All texts may be untrusted.
 type Proxy struct {
-	Name     string
+	Name     string   // name.namespace
 	Replicas []string // replicas that the proxy is connected to
-	Missing  []string // replicas that did not answer; the proxy may be connected to them too
-	// Behind lists the resource types with versions that the proxy has not acknowledged. Since is the last time at
-	// which the proxy had acknowledged all versions. It is zero if Behind is empty, if the proxy has never
-	// acknowledged all, or if the time is not known.
+	Missing  []string // replicas without an answer; the proxy may be connected to them too
+	// Behind lists the resource types with versions that the proxy has not acknowledged. Since is the time of the
+	// first change that the proxy has not acknowledged. Since is zero if the time is not known, or if Behind is empty.
 	Behind []string
 	Since  time.Time
 	// Refused lists the resources that the proxy refused. Withheld lists the resources that the control plane does
-	// not send to the proxy, because other proxies refused them. Each text contains the reason.
+	// not send to the proxy, because several proxies refused them. Each text contains the reason.
 	Refused, Withheld []string
 	// Errors are the errors of objects in the proxy's namespace.
 	Errors []string
 }
 
 // OfProxy returns the results of the checks of one proxy at the time now. For a proxy without a connection it returns
-// one result. It sorts p.Refused and p.Withheld, and does not escape texts.
+// one result: Unknown if p.Missing is not empty, and otherwise Failure. For a connected proxy it returns five results,
+// and p.Missing has no effect. It sorts p.Refused and p.Withheld in place, and does not escape texts.
 func OfProxy(p Proxy, now time.Time) (all []Result) {
 	add := func(name Name, figure string, status Status, found, do string) {
 		all = append(all, name.of("proxy "+p.Name).at(figure).result("", status, found, do))

@@ -20,6 +20,7 @@ type rule struct {
 	optional string // the only feature that needs the rule; empty: always required
 }
 
+// allow returns a rule for resources of one group. names restrict the rule to objects with these names.
 func allow(group string, resources []string, verbs []string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs, ResourceNames: names}
 }
@@ -36,7 +37,7 @@ var (
 )
 
 // clusterRules are required in the whole cluster, namespaceRules in the namespace of the control plane. A test compares
-// them with deploy/docs/kubernetes.md, Rights.
+// both lists with deploy/docs/kubernetes.md, Rights.
 var clusterRules = []rule{
 	{allow("", []string{"services", "pods", "nodes", "namespaces", "serviceaccounts"}, listWatch), ingest, ""},
 	{allow("", []string{"configmaps"}, []string{"get", "list", "watch", "update"}, "istio-ca-root-cert", "istio-ca-crl"), ingest, ""},
@@ -87,7 +88,8 @@ var namespaceRules = []rule{
 	{allow("coordination.k8s.io", []string{"leases"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 }
 
-// installs are the kinds of the chart's objects, which its installer creates; a test compares them with the templates.
+// installs are the kinds of the chart's objects, which its installer creates. A test compares the list with the
+// templates.
 var installs = []struct {
 	group      string
 	resource   string
@@ -113,6 +115,8 @@ type question struct {
 	optional string
 }
 
+// String returns the right as "VERB RESOURCE.GROUP/SUBRESOURCE NAME in NAMESPACE", without empty parts, or as "VERB
+// PATH".
 func (q question) String() string {
 	if q.path != nil {
 		return q.path.Verb + " " + q.path.Path
@@ -131,8 +135,8 @@ func (q question) String() string {
 	return text
 }
 
-// questions returns the rights of those rules that at least one of the roles needs. The rights are for a namespace;
-// if namespace is empty, for the whole cluster.
+// questions returns the rights of the rules that at least one of the roles needs. The rights are for the given
+// namespace. If namespace is empty, they are for the whole cluster.
 func questions(rules []rule, namespace string, roles []string) (all []question) {
 	for _, of := range rules {
 		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
@@ -162,7 +166,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 }
 
 // withNames replaces the names of ConfigMaps and webhook configurations by the names that the examined revision uses.
-// It changes its argument and returns it. These names end with the revision and, for the validator, the namespace.
+// These names end with the revision and, for the validator, the namespace. withNames changes its argument and returns
+// it.
 func (k *checker) withNames(all []question) []question {
 	hooks := inject.Webhooks{Namespace: k.Namespace, Revision: k.Revision}
 	for _, q := range all {
@@ -183,8 +188,8 @@ func (k *checker) withNames(all []question) []question {
 	return all
 }
 
-// installer checks whether the caller may install the chart: create and patch the chart's objects, and grant
-// navarchd's rights. Kubernetes lets only users grant rights who have these rights themselves.
+// installer checks whether the caller may install the chart. The installer creates and patches the chart's objects, and
+// grants navarchd's rights. Kubernetes lets only users grant rights who have these rights themselves.
 func (k *checker) installer(ctx context.Context) {
 	var all []question
 	for _, of := range installs {

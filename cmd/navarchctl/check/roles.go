@@ -14,7 +14,7 @@ import (
 )
 
 // controlPlane lists the control plane's Pods by revision. If Config.Revision is set, it lists the Pods of this
-// revision only. Having no Pod is an error.
+// revision only. Errors: there is no such Pod, or an error of the API server.
 func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, error) {
 	seen, of := map[string]bool{}, map[string][]corev1.Pod{}
 	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
@@ -40,6 +40,7 @@ func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, er
 	return of, nil
 }
 
+// inRevision returns the words for the selected revision in messages; empty if all revisions are selected.
 func (k *checker) inRevision() string {
 	if k.Revision == "" {
 		return ""
@@ -47,6 +48,7 @@ func (k *checker) inRevision() string {
 	return " of revision " + k.Revision
 }
 
+// revisionOf returns the revision of a Pod. A Pod without the label has the revision "default".
 func revisionOf(pod *corev1.Pod) string {
 	if revision := pod.Labels[label.IoIstioRev.Name]; revision != "" {
 		return revision
@@ -102,7 +104,7 @@ func (k *checker) replica(pod *corev1.Pod) Replica {
 	return one
 }
 
-// rolesOf returns the roles in a Pod's argument --roles; without this argument all roles.
+// rolesOf returns the roles in a Pod's argument --roles. Without this argument it returns all roles.
 func rolesOf(pod *corev1.Pod) []string {
 	if list := argument(pod, "--roles"); list != "" {
 		return strings.Split(list, ",")
@@ -110,7 +112,7 @@ func rolesOf(pod *corev1.Pod) []string {
 	return everyRole
 }
 
-// argument returns the value of a flag among a Pod's arguments; empty: it is missing.
+// argument returns the value of a flag among a Pod's arguments. It is empty if the flag is missing.
 func argument(pod *corev1.Pod, flag string) string {
 	for _, c := range pod.Spec.Containers {
 		for i, arg := range c.Args {

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// sizeAnnotation is the chart's annotation of Pods that serve proxies, with the number of proxies that the installed
-// size is for. Pods of Deployments without a memory limit do not have it.
+// sizeAnnotation is the chart's annotation of Pods that serve proxies. Its value is the number of proxies that the
+// installed size is for. Pods do not have it if the chart cannot determine the number, for example without a memory
+// limit.
 const sizeAnnotation = "navarch.io/proxies"
 
 // size compares the number of connected proxies with the number that the installed size is for.

@@ -12,8 +12,7 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// upgrade checks whether the control plane can be replaced by version Config.Upgrade now, in addition to the other
-// checks.
+// upgrade checks whether the control plane can be replaced by version Config.Upgrade now. It adds to the other checks.
 func (k *checker) upgrade(ctx context.Context) {
 	tool := NameUpgradeTool.of("navarchctl").at(k.Tool)
 	if k.Tool == k.Upgrade {

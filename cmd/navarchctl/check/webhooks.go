@@ -23,9 +23,11 @@ type hook struct {
 	hooks.Webhook
 }
 
+// String returns "KIND CONFIGURATION, WEBHOOK".
 func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// configurations returns all webhook configurations of the cluster that have a revision label.
+// configurations returns all webhook configurations of the cluster that have a revision label. The error is that of the
+// API server.
 func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -33,7 +35,7 @@ func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, er
 }
 
 // hooks returns the webhooks that call a Service in the control plane's namespace. If a revision is selected, it
-// returns only the webhooks of this revision.
+// returns only the webhooks of this revision. The error is that of configurations.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -46,8 +48,8 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	return own, err
 }
 
-// webhooks checks, for each of the control plane's webhooks, its Service, and whether replicas have a certificate that
-// the caBundle verifies. Then it makes the API server call the webhooks (called).
+// webhooks checks each of the control plane's webhooks: its Service, and whether replicas have a certificate that the
+// caBundle verifies. Then it makes the API server call the webhooks (called).
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -78,7 +80,7 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 }
 
-// webhook checks one webhook. The error describes a fault; do is the advice against the fault.
+// webhook checks one webhook. The error describes a fault, and do is the advice against the fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)

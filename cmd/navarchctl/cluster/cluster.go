@@ -1,4 +1,4 @@
-// Package cluster finds the replicas of a control plane in a Kubernetes cluster by istioctl's labels, and connects to
+// Package cluster finds the replicas of a control plane in a Kubernetes cluster by istioctl's labels. It connects to
 // ports of their Pods through the API server, as kubectl port-forward does.
 //
 // Owns: the flags that select the cluster; connections to Pods, until they are closed.
@@ -30,8 +30,8 @@ import (
 
 // Flags are the flags that select a cluster and its control plane.
 type Flags struct {
-	// Kubeconfig is a path; empty: $KUBECONFIG, else ~/.kube/config. Context is the name of a context in the
-	// kubeconfig; empty: the current context.
+	// Kubeconfig is a path; empty: the paths in $KUBECONFIG, else ~/.kube/config. Context is the name of a context in
+	// the kubeconfig; empty: the current context.
 	Kubeconfig, Context string
 	Namespace           string // namespace of the control plane
 	Revision            string // revision of the control plane; empty: all revisions
@@ -71,7 +71,7 @@ func Kubeconfigs() []string {
 }
 
 // Contexts returns the sorted names of the contexts in a kubeconfig. If the path is empty, it reads $KUBECONFIG or the
-// default path. It returns nil if the kubeconfig cannot be read.
+// default path. It returns nil if the kubeconfig cannot be read or has no context.
 func Contexts(kubeconfig string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -84,14 +84,14 @@ func Contexts(kubeconfig string) []string {
 
 // Cluster is the access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	Flags  // Context is the context that was chosen; empty with the service account of a Pod
-	API    *apiserver.Client
+	Flags                    // Context is the context in use; empty: there is no context, as with the service account of a Pod
+	API    *apiserver.Client // client of the API server; not nil
 	config *rest.Config
 }
 
 // Open reads the kubeconfig and returns the cluster. In a Pod without a kubeconfig it uses the Pod's service account.
-// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. An error names the flag and
-// the context, or the paths that were tried.
+// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. Each error names --kubeconfig,
+// and also the context or the paths that were tried, if they are known.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -138,16 +138,16 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the Pods of the control plane that serve proxies. ready contains, sorted by name, the ready Pods,
-// and the Pods that are being deleted and still run, because they have proxies until they are drained. others
-// contains a text "NAME (REASON)" for each further Pod. Errors: the request fails, or there is no Pod for the list
-// ready. An error names the context or the API server, the namespace and the labels. The caller must close the Pods
-// that it has dialled.
+// Replicas lists the Pods of the control plane that serve proxies. The list ready, sorted by name, has the ready Pods.
+// It also has the Pods that are being deleted and still run, because they have proxies until they are drained. The list
+// others has a text "NAME (REASON)" for each further Pod, in no particular order. The caller must close the Pods that
+// it has dialled. Errors: the request fails, or ready would be empty. With an error both lists are nil. An error names
+// the context or the API server, the namespace and the labels.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }
 
-// Processes lists the Pods of the control plane with any role. Results and errors are those of Replicas.
+// Processes lists the Pods of the control plane with any role. Results and errors have the form of those of Replicas.
 func (c *Cluster) Processes(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
 }
@@ -192,8 +192,8 @@ func draining(pod *corev1.Pod) bool {
 		func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
-// Unready returns the reason why a Pod accepts no new connections: it is being deleted, or not ready. It returns "" for
-// a Pod that accepts them.
+// Unready returns the reason why a Pod accepts no new connections: the Pod is being deleted, or is not ready. It
+// returns "" for a Pod that accepts connections.
 func Unready(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it is being deleted"

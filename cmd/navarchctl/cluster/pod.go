@@ -27,7 +27,7 @@ type Pod struct {
 	Namespace, Name string
 	Account         string // service account
 	Revision        string // label istio.io/rev; empty: the Pod has no such label
-	Monitoring      int    // port of metrics and debug pages
+	Monitoring      int    // port of metrics and debug pages, by annotation prometheus.io/port; default: 15014
 	of              *Cluster
 
 	mu       sync.Mutex            // guards link; held while the link is made
@@ -39,7 +39,7 @@ type Pod struct {
 // istioctl.
 const monitoringPort = 15014
 
-// Pod returns the access to a Pod by its API object, which it does not keep. It sends no request: the first Dial
+// Pod returns the access to a Pod by its API object. It sends no request, and does not keep the object. The first Dial
 // connects. The caller must call Close.
 func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 	p := &Pod{Namespace: pod.Namespace, Name: pod.Name, Account: pod.Spec.ServiceAccountName,
@@ -53,8 +53,9 @@ func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 // String returns "Pod NAMESPACE/NAME", for messages.
 func (p *Pod) String() string { return "Pod " + p.Namespace + "/" + p.Name }
 
-// Client returns an HTTP client without a time limit whose requests go to the Pod. The host of the URL should be
-// localhost; its port selects the Pod's port. Each call returns another client, with its own idle connections.
+// Client returns an HTTP client without a time limit whose requests go to the Pod. The host of a URL should be
+// localhost, and the URL's port selects the Pod's port. Each call returns another client, with its own idle
+// connections.
 func (p *Pod) Client() *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
@@ -71,9 +72,9 @@ func (p *Pod) Client() *http.Client {
 }
 
 // Dial connects to a port of the Pod, from the loopback address of its network namespace. It blocks until the
-// connection is made or ctx ends. Errors: the API server refuses the port-forward, or ctx ends. An error names the
-// Pod, the port and the kubeconfig's context. If no process listens on the port, Dial succeeds, and the first Read or
-// Write fails. The caller must close the connection.
+// connection is made or ctx ends. The caller must close the connection. Errors: the API server cannot be reached or
+// refuses the port-forward, the node reports a failure of the port, or ctx ends. An error names the Pod and the port.
+// If no process listens on the port, Dial may succeed all the same, and a later Read fails.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
 	if ctx.Err() != nil { // an existing link could win the select below
@@ -135,8 +136,8 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	return c, nil
 }
 
-// said returns the node's message about a failure to connect to a port. It returns nil if no message arrives within
-// failureLag.
+// said returns the node's message about a failure to connect to a port. It returns nil if the stream for failures ends
+// without a message, or if no message arrives within failureLag.
 func (p *Pod) said(failures httpstream.Stream, port int) error {
 	done := make(chan error, 1)
 	go func() { done <- failure(failures, p, port) }() // ends with the stream
@@ -202,7 +203,7 @@ func (p *Pod) connect() (httpstream.Connection, error) {
 	return link, nil
 }
 
-// Close ends all connections to the Pod. A later Dial connects again.
+// Close ends all connections to the Pod, after a Dial in progress has its link. A later Dial connects again.
 func (p *Pod) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,13 +220,13 @@ type conn struct {
 	failed atomic.Pointer[error] // the node's message
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. If the node reported a failure, an error is the node's message.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	return n, c.because(err)
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. If the node reported a failure, an error is the node's message.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	return n, c.because(err)

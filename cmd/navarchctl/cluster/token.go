@@ -18,8 +18,8 @@ const tokenSeconds = 600
 
 // Token returns a bearer token with which a process of the control plane can authenticate the caller. It is the token
 // of the kubeconfig's user. If the kubeconfig has no token, for example because it has a client certificate, Token
-// creates one. That token is for the given service account in the control plane's namespace, and is valid for 10
-// minutes. Errors: the kubeconfig's credential plugin fails, or the user may not create the token.
+// creates a token. The created token is for the given service account in the control plane's namespace, and is
+// requested for 10 minutes. Errors: the kubeconfig's credential plugin fails, or the token cannot be created.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)
 	if err != nil || token != "" {

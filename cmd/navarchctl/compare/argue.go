@@ -86,7 +86,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 		return d.theirs == nil && len(filters) == 1 && nameOf(filters[0]) == "envoy.filters.listener.tls_inspector"
 	},
 	"nowhere": nowhere,
-	// Both sides name the same cluster; istiod's value is the host of the cluster, ours is the cluster in SNI form.
+	// Both sides name the same cluster. istiod's value is the host of the cluster, and ours is the cluster in SNI form.
 	"authority": func(d difference, _ *seen) bool {
 		cluster := text(d.parent().theirs["cluster_name"])
 		return cluster != "" && cluster == d.parent().ours["cluster_name"] && strings.HasSuffix(cluster, "|"+text(d.theirs)) &&
@@ -97,8 +97,8 @@ var conditions = map[string]func(d difference, s *seen) bool{
 // destination splits the name of an outbound cluster into port, subset and host.
 var destination = regexp.MustCompile(`^"?outbound\|(\d+)\|([^|]*)\|([^|"]+)"?$`)
 
-// missingPort reports whether istiod's value names a cluster that istiod did not send, while Navarch's value names an
-// existing cluster of the same host and subset with another port.
+// missingPort reports whether istiod's value names a cluster that istiod did not send, while Navarch's value names a
+// cluster that both sides have. Both names must have the same host and subset, and different ports.
 func missingPort(d difference, s *seen) bool {
 	return otherPort(text(d.theirs), text(d.ours), s)
 }
@@ -240,7 +240,7 @@ func nowhere(d difference, s *seen) bool {
 	return d.ours == nil && len(to) > 0
 }
 
-// lists returns the lines that hold in any mesh: first those of all proxies, second those of gateways.
+// lists returns the lines that hold in any mesh: first the lines of all proxies, second the lines of gateways.
 var lists = sync.OnceValue(func() [][]line {
 	all := make([][]line, 2)
 	for i, list := range []string{fidelity.Sidecars, fidelity.Gateways} {

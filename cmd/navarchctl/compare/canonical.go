@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Types lists the resource types that are compared; it must not be modified. Secrets come from the agent or have
-// private keys. Extensions are rewritten by the agent, which fetches their modules.
+// Types lists the resource types that are compared, clusters first. It must not be modified. Secrets come from the
+// agent or have private keys. Extensions are rewritten by the agent, which fetches their modules.
 var Types = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
 
 // message returns an empty message of one of Types.
@@ -68,7 +68,7 @@ func parse(t xds.Type, raw json.RawMessage) (out parsed, unread, err error) {
 	return out, unread, err
 }
 
-// fieldsOf returns the fields of a message as decoded JSON; the message is not changed.
+// fieldsOf returns the fields of a message as decoded JSON, and does not change the message.
 func fieldsOf(m proto.Message) (parsed, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true, AllowPartial: true}.Marshal(m)
 	if err != nil {
@@ -155,8 +155,8 @@ func clean(v any, in string) any {
 	return v
 }
 
-// simplified rewrites one message to its normal form, and returns it. A list of rules with one element is replaced by
-// the element.
+// simplified rewrites one message to its normal form, and returns it. A message whose only field is a list of rules
+// with one element is replaced by the element.
 func simplified(out map[string]any) any {
 	if typed, is := out["match_typed_subject_alt_names"].([]any); is {
 		delete(out, "match_typed_subject_alt_names")
@@ -202,8 +202,8 @@ func sortCanonically(list []any) {
 	slices.SortFunc(list, func(a, b any) int { return strings.Compare(canon(a), canon(b)) })
 }
 
-// canon returns decoded JSON as text with sorted keys, and with the spacing of Python's json module: the fidelity lists
-// have this form.
+// canon returns decoded JSON as text with sorted keys, and with the spacing of Python's json module, because the
+// fidelity lists have this form.
 func canon(v any) string {
 	var b strings.Builder
 	writeCanon(&b, v)

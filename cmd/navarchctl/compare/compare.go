@@ -1,10 +1,10 @@
-// Package compare compares the resources that a proxy got from istiod with those that Navarch would serve the proxy.
-// For each difference it names the row of deploy/docs/fidelity.md that explains ("argues for") the difference.
+// Package compare compares the resources that a proxy got from istiod with those that Navarch would serve the proxy. A
+// row of deploy/docs/fidelity.md may explain ("argue for") a difference. Differences without such a row are findings.
 //
 // Data: a dump's resources are added one after the other (Comparison.Add). Each is parsed, brought into a normal form
-// (clean), and compared with Navarch's by path (diff). Some differences do not count (counts). Any other either matches
-// a line of the fidelity lists whose condition holds for its values (argued), or is a Finding. Names contain "theirs"
-// for istiod's and "ours" for Navarch's configuration.
+// (clean), and compared with Navarch's by path (diff). Some differences do not count (counts). Any other difference
+// either matches a line of the fidelity lists whose condition holds for its values (argued), or is a Finding. Names
+// contain "theirs" for istiod's and "ours" for Navarch's configuration.
 //
 // Owns: nothing.
 // Reads: untrusted dumps; the lists of deploy/fidelity.
@@ -23,8 +23,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Most is the highest number of findings and of notes that are kept for one proxy. Further findings are counted,
-// further notes dropped. mostText is the highest number of bytes of a value in a finding; the rest is cut.
+// Most is the highest number of findings and of notes that are kept for one proxy. Further findings are counted, and
+// further notes are dropped. mostText is the highest number of bytes of a note, and of a value in a finding. The rest
+// is cut.
 const (
 	Most     = 200
 	mostText = 1024
@@ -34,10 +35,10 @@ const (
 type Ours interface {
 	// Get returns a resource, which the caller does not change; nil without an error if Navarch has no such resource.
 	Get(t xds.Type, name string) (proto.Message, error)
-	// Names returns the names of a type's resources, sorted.
+	// Names returns the names of a type's resources, sorted; nil: there are no resources.
 	Names(t xds.Type) []string
-	// Objects returns the configuration objects that caused a value of a resource. value is the path of the field, then
-	// the JSON of Navarch's value.
+	// Objects returns the configuration objects that caused a value of a resource. The argument value is the path of
+	// the field, then the JSON of Navarch's value. An absent value has no JSON.
 	Objects(t xds.Type, name, value string) []string
 }
 
@@ -48,30 +49,33 @@ type Count struct {
 	Different int `json:"different"`
 }
 
-// Finding is a difference that no row of the fidelity page explains.
+// Finding is a difference that no row of the fidelity page explains, or a resource that cannot be parsed.
 type Finding struct {
-	Type     string `json:"type"`
-	Resource string `json:"resource"`
-	Path     string `json:"path"`             // .field.list[key].field; empty: the whole resource
-	Istiod   string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes; empty: absent
-	// Navarch's value, in the form of the field Istiod.
+	Type     string `json:"type"`     // plural of the type's noun, such as clusters
+	Resource string `json:"resource"` // name of the resource
+	// Path is .field.list[key].field. It ends with #count or #order for a property of a list. For a property of a
+	// gateway's resource it is a space and a word, such as " shared". Empty: the whole resource.
+	Path   string `json:"path"`
+	Istiod string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes, then "... (N bytes)"; empty: absent
+	// Navarch is Navarch's value, in the form of the field Istiod.
 	Navarch string   `json:"navarch,omitempty"`
-	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value
+	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value (Ours.Objects)
 }
 
-// Argument is a row of the fidelity page that explains differences of one proxy.
+// Argument is a row of the fidelity page that explains differences of one proxy. A row has one Argument for each
+// combination of the other fields except Places.
 type Argument struct {
 	Row   string `json:"row"`   // fidelity.md#anchor
 	Class string `json:"class"` // class of the row: harmless, asked, kept, better
-	Type  string `json:"type"`
-	Field string `json:"field"`
-	Why   string `json:"why"`
-	// Places is the number of differences that the row explains.
+	Type  string `json:"type"`  // plural of the type's noun, such as clusters
+	Field string `json:"field"` // the path of the difference after its last dot
+	Why   string `json:"why"`   // explanation
+	// Places is the number of differences that this Argument explains.
 	Places int `json:"places"`
 }
 
-// Outcomes of a resource or a proxy. Equal: there is no difference. Argued: a row explains each difference.
-// Different: there is at least one finding or unreadable part.
+// Outcomes of a resource or a proxy. Equal: no difference counts. Argued: a row explains each difference that counts.
+// Different: there is at least one finding or unreadable part. Types without a section do not count.
 const (
 	Equal     = "equal"
 	Argued    = "argued"
@@ -80,13 +84,13 @@ const (
 
 // Result is the outcome of the comparison of one proxy.
 type Result struct {
-	Outcome   string            `json:"outcome"`
-	Resources map[string]*Count `json:"resources"` // by plural of the type's noun, such as clusters; has every type
+	Outcome   string            `json:"outcome"`   // Equal, Argued or Different
+	Resources map[string]*Count `json:"resources"` // by plural of the type's noun, such as clusters; has all of Types
 	// Arguments is sorted by Places, the highest first. Arguments and Findings are not nil.
 	Arguments []Argument `json:"arguments"`
 	Findings  []Finding  `json:"findings"`
-	More      int        `json:"more,omitempty"` // number of findings that were not kept
-	Notes     []string   `json:"notes,omitempty"`
+	More      int        `json:"more,omitempty"`  // number of findings that were not kept
+	Notes     []string   `json:"notes,omitempty"` // remarks, at most Most
 }
 
 // Comparison accumulates the comparison of one proxy. It is not safe for concurrent use.
@@ -102,8 +106,8 @@ type Comparison struct {
 	at     map[Argument]int
 }
 
-// New begins the comparison of one proxy. router reports that the proxy is a gateway. most is the number of findings to
-// keep, limited to Most; with 0 findings are only counted.
+// New begins the comparison of one proxy. The argument router reports that the proxy is a gateway. The argument most is
+// the number of findings to keep, limited to Most. With 0, findings are only counted.
 func New(ours Ours, router bool, most int) *Comparison {
 	c := &Comparison{ours: ours, router: router, most: min(most, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
 		eds: map[string]bool{}, at: map[Argument]int{},
@@ -124,16 +128,18 @@ func noun(t xds.Type) string { return t.Noun() + "s" }
 // resources that istiod did not send.
 func (c *Comparison) Section(t xds.Type) { c.has[t] = true }
 
-// Note adds a remark to the result, formatted as by fmt.Sprintf. Notes beyond Most are dropped.
+// Note adds a remark to the result, formatted as by fmt.Sprintf, and cut after 1024 bytes. Notes beyond Most are
+// dropped.
 func (c *Comparison) Note(format string, args ...any) {
 	if len(c.result.Notes) < Most {
 		c.result.Notes = append(c.result.Notes, cut(fmt.Sprintf(format, args...)))
 	}
 }
 
-// Add compares a resource that istiod sent. Clusters have to be added before endpoints: assignments to which no cluster
-// refers are ignored. Other types than Types and repeated names are ignored, too. A resource that cannot be parsed is a
-// finding with a note. The error is one of Ours or of encoding its resource, not a fault of the dump. raw is not kept.
+// Add compares a resource that istiod sent. Clusters have to be added before endpoints, because assignments to which no
+// cluster refers are ignored. Add also ignores types that are not in Types, and repeated names. A resource that cannot
+// be parsed is a finding with a note. A resource with an unknown part counts as Different, with a note. Add does not
+// keep raw. The error is one of Ours or of encoding its resource, not a fault of the dump.
 func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	if !slices.Contains(Types, t) || c.got[t][name] {
 		return nil
@@ -188,9 +194,9 @@ func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
 	return fieldsOf(m)
 }
 
-// Result adds the resources that only Navarch has, and returns the result. It is called once, after all of istiod's
-// resources were added. A type without a section gets a note instead. The error is one of Ours or of encoding its
-// resource.
+// Result adds the resources that only Navarch has, and returns the result. Call it once, after all of istiod's
+// resources were added. For a type without a section it adds a note instead. The error is one of Ours or of encoding
+// its resource.
 func (c *Comparison) Result() (*Result, error) {
 	for _, t := range Types {
 		if !c.has[t] {
@@ -319,7 +325,7 @@ func (c *Comparison) find(t xds.Type, name, path, istiod string, value any, nava
 	c.result.Findings = append(c.result.Findings, Finding{noun(t), name, path, cut(istiod), cut(navarch), objects})
 }
 
-// shown returns a value as JSON; empty for an absent one.
+// shown returns a value as JSON; empty: the value is absent.
 func shown(v any) string {
 	if v == nil {
 		return ""

@@ -10,7 +10,7 @@ import (
 
 // difference is one field with different values. An absent value is nil. theirs is istiod's value, ours is Navarch's.
 type difference struct {
-	path         string // .field.list[key].field; with #count or #order for a property of a list
+	path         string // .field.list[key].field; with #count or #order for a property of a list; or a mark
 	theirs, ours any
 	around       []pair // the messages that contain the field, outermost first
 }
@@ -18,8 +18,8 @@ type difference struct {
 // pair has the same message of both configurations.
 type pair struct{ theirs, ours map[string]any }
 
-// sets contains the fields with lists whose order has no meaning, and ordered the fields with lists whose order has a
-// meaning. rules contains the fields with lists of RBAC rules, which count as equal in any order.
+// sets contains the fields with lists whose order has no meaning. ordered contains the fields with lists whose order
+// has a meaning. rules contains the fields with lists of RBAC rules, which count as equal in any order.
 var (
 	sets = []string{"domains", "cipher_suites", "application_protocols", "server_names", "prefix_ranges", "source_prefix_ranges",
 		"match_subject_alt_names", "ids", "principals_set", "request_headers_to_remove", "response_headers_to_remove"}
@@ -146,8 +146,8 @@ func keyed(path string, list []any) elements {
 	return out
 }
 
-// key returns the text that identifies an element of the list at a path: its match, address, locality or name, else its
-// index i.
+// key returns the text that identifies an element of the list at a path. The text is the element's match, address,
+// locality with priority, or name, else its index i.
 func key(path string, e any, i int) string {
 	place := strconv.Itoa(i)
 	fields, is := e.(map[string]any)

@@ -9,11 +9,11 @@ type Report struct {
 	SchemaVersion int `json:"schemaVersion"`
 	// Summary is computed by Summarise.
 	Summary   Summary    `json:"summary"`
-	Workloads []Workload `json:"workloads"`
-	Unread    []Unread   `json:"unread,omitempty"`
+	Workloads []Workload `json:"workloads"`        // the caller adds one for each compared proxy
+	Unread    []Unread   `json:"unread,omitempty"` // the caller adds one for each dump that could not be read
 }
 
-// Summary counts the workloads by outcome. Resources counts the resources of all of them.
+// Summary counts the elements of Workloads by outcome. Resources counts the resources of all workloads.
 type Summary struct {
 	Equal     int   `json:"equal"`
 	Argued    int   `json:"argued"`
@@ -31,11 +31,11 @@ type Workload struct {
 
 // Unread is a dump or a Pod that could not be read.
 type Unread struct {
-	Dump   string `json:"dump"`
-	Reason string `json:"reason"`
+	Dump   string `json:"dump"`   // the file or Pod, as in Workload
+	Reason string `json:"reason"` // text of the error
 }
 
-// Room returns the number of findings that may still be added; 0 for a full report.
+// Room returns the number of findings that may still be added: 20,000 less the present findings, but at least 0.
 func (r *Report) Room() int {
 	room := mostOfAll
 	for _, w := range r.Workloads {

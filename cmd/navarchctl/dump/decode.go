@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// decode decodes a resource and omits fields, enum values and extensions that this program does not know, since the
-// proxy may be newer than this program. The error reports that raw is not a resource of the type.
+// decode decodes a resource. It omits fields, enum values and extensions that this program does not know, since the
+// proxy may be newer than this program. The error reports that raw is not a resource of the type. t must not be
+// xds.Unknown.
 func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 	var m proto.Message
 	switch t {
@@ -46,8 +47,8 @@ var tolerant = protojson.UnmarshalOptions{DiscardUnknown: true, AllowPartial: tr
 // resolver resolves the type URL of an Any. An unknown type becomes a message without fields.
 type resolver struct{ *protoregistry.Types }
 
-// FindMessageByURL returns the type for a URL; AggregatedConfigSource, which has few fields, for an unknown URL. The
-// error is always nil.
+// FindMessageByURL returns the message type for a URL. For an unknown URL it returns the type AggregatedConfigSource,
+// which has no fields. The error is always nil.
 func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	if known, err := r.Types.FindMessageByURL(url); err == nil {
 		return known, nil

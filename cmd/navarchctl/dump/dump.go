@@ -1,10 +1,10 @@
 // Package dump parses the configuration of a proxy from JSON: the config_dump of Envoy's admin interface or of
-// navarchd, and Envoy's /clusters. Read parses one dump as a whole. Stream parses several dumps, one resource at a
-// time.
+// navarchd, and Envoy's /clusters. Read parses one dump as a whole. Stream parses several config_dumps, one resource at
+// a time.
 //
 // Owns: nothing.
 // Reads: untrusted bytes.
-// Never: fails as a whole because of one resource that it does not understand; uses a socket or a file.
+// Never: fails because one resource does not decode; opens a socket or a file.
 package dump
 
 import (
@@ -23,10 +23,10 @@ import (
 
 // Dump has the resources of one proxy.
 type Dump struct {
-	// Resources has the resources by type, each in the order of the dump.
+	// Resources has a list of resources for each xds.Type, in the order of the dump.
 	Resources [xds.NumTypes][]Resource
-	// Has reports the types that have a section, even an empty one. Envoy omits endpoints unless the request has
-	// include_eds.
+	// Has is true for each xds.Type that has a section in the dump, even an empty one. Envoy omits endpoints unless the
+	// request has include_eds.
 	Has [xds.NumTypes]bool
 	// Node is the node in the bootstrap's section; zero if the dump lacks the section.
 	Node Node
@@ -37,13 +37,15 @@ type Dump struct {
 
 // Node is the identity that a proxy claims in its bootstrap. A field is empty if the dump lacks it.
 type Node struct {
-	ID string // sidecar~IP~NAME.NAMESPACE~DOMAIN
-	// Namespace is NAMESPACE of the metadata, else the last part of NAME.NAMESPACE in the ID.
+	ID string // usually sidecar~IP~NAME.NAMESPACE~DOMAIN or router~IP~NAME.NAMESPACE~DOMAIN
+	// Namespace is NAMESPACE of the metadata. If the metadata lacks it, it is the text after the last dot in the third
+	// part of an ID with four parts.
 	Namespace string
-	Account   string // name of the service account
+	Account   string // name of the service account (SERVICE_ACCOUNT of the metadata)
 }
 
-// Addresses returns the IP address in the node's ID as a list of one; nil if the ID has another form.
+// Addresses returns the IP address in the node's ID as a list of one element. The address is the second part of the ID,
+// unverified. nil: the ID does not have four parts, or the second part is empty.
 func (n Node) Addresses() []string {
 	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && parts[1] != "" {
 		return parts[1:2]
@@ -54,32 +56,34 @@ func (n Node) Addresses() []string {
 // Resource is one resource of a dump.
 type Resource struct {
 	Type xds.Type
-	// Name is empty if neither resource nor entry states it.
+	// Name is empty if neither the resource, nor its entry in the dump, nor the refused version states a name.
 	Name    string
-	Version string // version_info; empty: unknown
-	// Raw is the JSON of the resource; nil if the proxy has no version of the resource, since every version was refused
-	// or is withheld.
+	Version string // version_info of the version in Raw; empty: unknown
+	// Raw is the JSON of the resource. It is nil if the dump lacks it, usually because the proxy has no version of the
+	// resource: every version was refused or is withheld.
 	Raw json.RawMessage
 	// Message is Raw decoded, without parts that this program does not know. It is nil if Raw is nil or cannot be
-	// decoded; then Problem is the decoder's error.
+	// decoded, and for resources of a Stream.
 	Message proto.Message
+	// Problem is the error of decoding Raw; nil if Raw is decoded, or if no decoding was tried.
 	Problem error
 	// Where is the state of the resource in Envoy's dump: "static", "warming", "draining"; empty: active.
 	Where string
-	// Failure describes the newest version if the proxy refused it or it is withheld; nil otherwise.
+	// Failure describes the newest version if the proxy refused it or it is withheld; nil otherwise. If the dump has
+	// several states of one listener, only the first of them has the Failure.
 	Failure *Failure
 }
 
 // Failure is a version of a resource that the proxy refused, or that navarchd withholds from the proxy.
 type Failure struct {
-	Withheld bool   `json:"withheld,omitempty"`
-	Version  string `json:"version,omitempty"`
+	Withheld bool   `json:"withheld,omitempty"` // navarchd withholds the version; false: the proxy refused it
+	Version  string `json:"version,omitempty"`  // version_info of the refused or withheld version; empty: unknown
 	// Details is the proxy's or navarchd's reason.
 	Details string `json:"details"`
-	Last    string `json:"last_update_attempt,omitempty"` // RFC 3339
+	Last    string `json:"last_update_attempt,omitempty"` // time of the refusal as in the dump, RFC 3339; empty: unknown
 }
 
-// Word returns WITHHELD or REFUSED, by Withheld. f must not be nil.
+// Word returns "WITHHELD" if Withheld is true, else "REFUSED". f must not be nil.
 func (f *Failure) Word() string {
 	if f.Withheld {
 		return "WITHHELD"
@@ -90,7 +94,7 @@ func (f *Failure) Word() string {
 // object is a JSON object with unparsed fields.
 type object map[string]json.RawMessage
 
-// field returns a field by its proto name, also if the JSON has the proto JSON name; nil if it is missing.
+// field returns the field with a proto name, or with the corresponding proto JSON name. nil: the object has neither.
 func (o object) field(name string) json.RawMessage {
 	if raw, ok := o[name]; ok {
 		return raw
@@ -109,13 +113,13 @@ func camel(name string) string {
 	return first
 }
 
-// text returns a string field; empty if it is missing or has another type.
+// text returns a string field; empty if the field is missing or has another type.
 func (o object) text(name string) (s string) {
 	_ = json.Unmarshal(o.field(name), &s)
 	return s
 }
 
-// object returns an object field; nil if it is missing or has another type.
+// object returns an object field; nil if the field is missing or has another type.
 func (o object) object(name string) (out object) {
 	if json.Unmarshal(o.field(name), &out) != nil {
 		return nil
@@ -123,8 +127,8 @@ func (o object) object(name string) (out object) {
 	return out
 }
 
-// list returns a field with a list of objects; nil if it is missing or has another type. Elements of other types are
-// nil.
+// list returns a field with a list of objects; nil if the field is missing or has another type. Elements of other types
+// are nil.
 func (o object) list(name string) []object {
 	var raws []json.RawMessage
 	if json.Unmarshal(o.field(name), &raws) != nil {
@@ -139,8 +143,8 @@ func (o object) list(name string) []object {
 	return out
 }
 
-// section describes the section of a type in a dump. message is the name of its message, lists are its lists of
-// entries, and body is the field of an entry that contains the resource
+// section describes the section of a type in a dump. message is the name of the section's message, lists are the lists
+// of entries, and body is the field of an entry that contains the resource
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
 type section struct {
 	message, body string
@@ -163,9 +167,9 @@ var sections = [xds.NumTypes]section{
 	xds.Extension: {"envoy.admin.v3.EcdsConfigDump", "ecds_filter", []list{{"ecds_filters", ""}}},
 }
 
-// Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Unknown sections
-// are skipped. A resource that cannot be decoded has its Problem set. The error reports that raw has another form. raw
-// is not kept.
+// Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. From /clusters it
+// sets only Hosts, like ReadClusters. Unknown sections are skipped. A resource that cannot be decoded has its Problem
+// set. The error reports that raw has another form. raw is not kept.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -266,7 +270,8 @@ func nameOf(t xds.Type, raw json.RawMessage) string {
 	return o.text("name")
 }
 
-// failureOf returns the error state of an entry and the JSON of the refused resource; nil without an error state.
+// failureOf returns the error state of an entry and the JSON of the refused resource. Both are nil without an error
+// state.
 func failureOf(e object) (*Failure, json.RawMessage) {
 	state := e.object("error_state")
 	if state == nil {

@@ -11,15 +11,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Stream parses a sequence of config_dumps, of Envoy's admin interface or of istioctl proxy-config all, one resource at
-// a time. At most one resource is in memory. A Stream is not safe for concurrent use.
+// Stream parses a sequence of config_dumps, of Envoy's admin interface or of istioctl proxy-config all. It has one
+// entry of a dump in memory at a time: one resource, or the states of one listener. A Stream is not safe for concurrent
+// use.
 type Stream struct {
 	in   *json.Decoder
 	from *bounded
 }
 
-// MaxResource is the highest number of bytes that a Stream reads for one resource or other value. A larger one is an
-// error.
+// MaxResource bounds the bytes that a Stream reads for one entry of a dump or another JSON value: 64 MiB. If the value
+// does not end within these bytes, Next fails.
 const MaxResource = 64 << 20
 
 // bounded is a reader with a budget of bytes, which a Stream renews at each value.
@@ -28,7 +29,7 @@ type bounded struct {
 	left, most int
 }
 
-// Read reads up to the rest of the budget. With an exhausted budget it fails.
+// Read implements io.Reader. It reads up to the rest of the budget, and fails if the budget is exhausted.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, fmt.Errorf("a value has more than %d bytes", b.most)
@@ -38,7 +39,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewStream returns a stream of the dumps in r. It may read beyond the end of a dump.
+// NewStream returns a stream of the dumps in r. It reads nothing; Next reads r, and may read beyond the end of a dump.
 func NewStream(r io.Reader) *Stream {
 	from := &bounded{r, MaxResource, MaxResource}
 	return &Stream{json.NewDecoder(from), from}
@@ -57,21 +58,23 @@ func (s *Stream) token() (json.Token, error) {
 }
 
 // Visitor receives the parts of one dump, in the order of the dump. Next stops at the first error of a function, and
-// returns this error. No function may be nil.
+// returns this error, which must not be io.EOF. No function may be nil. The functions may keep their arguments.
 type Visitor struct {
-	// Node receives the node of the bootstrap as JSON, for each bootstrap in the dump. Envoy writes the bootstrap
-	// before all resources; Next does not verify that.
+	// Node receives the node of each bootstrap in the dump, as JSON. Envoy writes the bootstrap before all resources,
+	// but Next does not verify this order.
 	Node func(json.RawMessage) error
-	// Section receives the type of each section of resources at its beginning, even of an empty one.
+	// Section receives the type of each section of resources at the section's beginning, even if the section is empty.
+	// Sections of unknown types are skipped.
 	Section func(xds.Type) error
-	// Resource receives each resource that the proxy got from its control plane, not static ones. Raw is nil if the
-	// proxy has no accepted version. Message and Problem are not set.
+	// Resource receives each resource that the proxy got from its control plane. Static resources are skipped. Raw is
+	// nil if the proxy has no accepted version. Message and Problem are not set.
 	Resource func(Resource) error
 }
 
-// Next reads one dump, and calls the visitor for its parts. It returns io.EOF if there is no further dump, and
-// io.ErrUnexpectedEOF if the text ends within a dump. Other errors: the text has another form, a value exceeds
-// MaxResource, or the visitor failed. After an error, Next must not be called again.
+// Next reads one dump, and calls the visitor for its parts. It returns io.EOF if there is no further dump, and an error
+// that wraps io.ErrUnexpectedEOF if the text ends within a dump. Other errors: the text has another form, a value
+// exceeds MaxResource, the reader failed, or a function of the visitor failed. After an error, Next must not be called
+// again.
 func (s *Stream) Next(v Visitor) error {
 	if !s.in.More() {
 		if _, err := s.token(); !errors.Is(err, io.EOF) {
@@ -96,8 +99,8 @@ func (s *Stream) Next(v Visitor) error {
 	return err
 }
 
-// members calls the function for every member of the next value, which has to be an object. The function has to read
-// the member's value.
+// members calls each with the name of every member of the next value, which has to be an object. The function each has
+// to read the member's value.
 func (s *Stream) members(each func(key string) error) error {
 	if err := s.open('{'); err != nil {
 		return err
@@ -115,8 +118,8 @@ func (s *Stream) members(each func(key string) error) error {
 	return err
 }
 
-// elements calls the function for every element of the next value, which has to be a list or null. The function has
-// to read the element.
+// elements calls each for every element of the next value, which has to be a list or null. The function each has to
+// read the element.
 func (s *Stream) elements(each func() error) error {
 	at, err := s.token()
 	if err != nil || at == nil {
@@ -229,7 +232,7 @@ func (s *Stream) member(section, key string, v Visitor) error {
 	})
 }
 
-// typeOf returns the type of resources of a section, by the name of its message; xds.Unknown for other sections.
+// typeOf returns the type of resources in the section with a message name; xds.Unknown for other sections.
 func typeOf(message string) xds.Type {
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.message == message })
 	if i < 0 {

@@ -7,14 +7,15 @@ import (
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 )
 
-// Host is one endpoint in Envoy's /clusters, with the name of its cluster. HostStatus is not nil.
+// Host is one endpoint in Envoy's /clusters. In Dump.Hosts, HostStatus is not nil.
 type Host struct {
-	Cluster string
+	Cluster string // name of the endpoint's cluster
 	*adminv3.HostStatus
 }
 
-// ReadClusters sets Hosts to the endpoints in Envoy's /clusters?format=json. Without an error Hosts is not nil
-// afterwards. A cluster that cannot be decoded is skipped. The error reports that raw is not such JSON.
+// ReadClusters sets Hosts to the endpoints in Envoy's /clusters?format=json, in the order of the JSON. Without an error
+// Hosts is not nil afterwards, but may be empty. A cluster that cannot be decoded is skipped. The error reports that
+// raw is not such JSON.
 func (d *Dump) ReadClusters(raw []byte) error {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {

@@ -1,6 +1,7 @@
-// Package hooks lists the mutating and validating webhook configurations of a Kubernetes cluster in one common form.
+// Package hooks lists the mutating and validating webhook configurations of a Kubernetes cluster that have a revision
+// (label istio.io/rev). Both kinds have one common form.
 //
-// Owns: that form.
+// Owns: the common form.
 // Reads: the API server.
 // Never: changes a configuration.
 package hooks
@@ -35,23 +36,22 @@ type Configuration struct {
 	// Kind is Mutating or Validating.
 	Kind     string
 	Meta     metav1.ObjectMeta
-	Webhooks []Webhook
+	Webhooks []Webhook // in the order of the configuration; may be nil
 }
 
 // Webhook is one webhook of a configuration.
 type Webhook struct {
 	Name   string
-	Client admissionregistrationv1.WebhookClientConfig
-	// Ignores reports failurePolicy Ignore: requests pass while the webhook does not answer. It is false without a
-	// failurePolicy, for which the API server's default is Fail.
+	Client admissionregistrationv1.WebhookClientConfig // the Service or URL that the API server calls, and its CA
+	// Ignores is true for the failurePolicy Ignore: requests pass while the webhook does not answer. It is false
+	// without a failurePolicy, because the API server's default is Fail.
 	Ignores bool
 }
 
-// Path returns the path of the configuration at the API server. Kind has to be Mutating or Validating.
+// Path returns the URL path of the configuration at the API server. Kind has to be Mutating or Validating.
 func (c Configuration) Path() string { return paths[c.Kind] + "/" + url.PathEscape(c.Meta.Name) }
 
-// Revision returns the value of the label istio.io/rev; empty if the configuration lacks it, as those of other programs
-// do.
+// Revision returns the value of the label istio.io/rev; empty if the configuration lacks the label.
 func (c Configuration) Revision() string { return c.Meta.Labels[label.IoIstioRev.Name] }
 
 // LeadsTo reports whether the API server calls the webhook at a Service of the namespace. It is false for a webhook
@@ -60,8 +60,9 @@ func (w Webhook) LeadsTo(namespace string) bool {
 	return w.Client.Service != nil && w.Client.Service.Namespace == namespace
 }
 
-// OfRevisions lists the configurations of a cluster that have a revision: mutating ones, then validating ones, each in
-// the API server's order. Errors are the client's or the API server's, with the kind.
+// OfRevisions lists the configurations of a cluster whose Revision is not empty. Mutating configurations precede
+// validating configurations. Each kind is in the API server's order. nil: there is no such configuration. Errors are
+// those of apiserver.Client.Do, and name the kind.
 func OfRevisions(ctx context.Context, api *apiserver.Client) (all []Configuration, err error) {
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := list(ctx, api, Mutating, &mutating); err != nil {

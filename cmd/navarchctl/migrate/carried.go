@@ -2,16 +2,17 @@ package migrate
 
 // carry is the rule by which a setting becomes values of Navarch's chart.
 type carry struct {
-	// Paths of the chart's values, each of which is set. Keys below the setting are appended to each path.
+	// to lists the paths of the chart's values, each of which is set. A key below the setting is appended to each path.
 	to []string
-	// Function that converts the value. It returns false if the value has no equivalent. nil: the value is copied.
+	// as converts the value. It returns false if the value has no equivalent. nil: the value is copied.
 	as func(any) (any, bool)
 }
 
 func to(paths ...string) carry { return carry{to: paths} }
 
-// carried maps settings, by kind and key, to their rules. Environment variables that Navarch acts on are copied to
-// the chart's value env if they have no rule.
+// carried maps settings to their rules, by kind and key. The rule with the longest key that is the setting or above it
+// applies. Environment variables that Navarch acts on and that have no rule are copied to the chart's value env, or to
+// envVarFrom if Kubernetes fills them in.
 var carried = map[Sort]map[string]carry{
 	Value: {
 		"affinity": to("affinity"), "tolerations": to("tolerations"), "nodeSelector": to("nodeSelector"),

@@ -4,8 +4,8 @@
 // values of Navarch's chart.
 //
 // Owns: the tables.
-// Reads: Helm values, Deployments, and records of Helm's releases, as arguments.
-// Never: uses a socket; decides whether an unknown key is harmless.
+// Reads: Helm values, Deployments, IstioOperators, and records of Helm's releases, as arguments.
+// Never: opens a connection; decides whether an unknown key is harmless.
 package migrate
 
 import (
@@ -19,9 +19,9 @@ import (
 // Effect classifies a setting of istiod by its effect in Navarch.
 type Effect string
 
-// Effects. ActedOn: Values writes an equivalent. Decide: the operator has to choose a value first, and Navarch
-// behaves differently until then. Reported: Navarch lacks the behaviour, and somebody may miss it. NoEffect: Navarch
-// does not need the setting.
+// Effects. ActedOn: Values writes an equivalent, or the chart's default is equal. Decide: the operator has to choose a
+// value first, and Navarch behaves differently until then. Reported: Navarch lacks the behaviour, and somebody may miss
+// it. NoEffect: Navarch does not need the setting.
 const (
 	Decide   Effect = "decide"
 	ActedOn  Effect = "acted on"
@@ -53,10 +53,11 @@ type row struct {
 // Setting is one setting of an istiod with its classification.
 type Setting struct {
 	Sort Sort `json:"sort"`
-	// Key is the name, or the path of a value with dots between its parts and without pilot and similar prefixes.
+	// Key is the name, or the path of a value or field with dots between its parts. The path of a value lacks pilot and
+	// similar prefixes.
 	Key string `json:"key"`
-	// Value is the text of the value; "N entries" for a list, "(from elsewhere)" for a variable that Kubernetes fills
-	// in.
+	// Value is the text of the value; "N entries" for a list, or "(from elsewhere)" for a variable that Kubernetes
+	// fills in.
 	Value  string `json:"value"`
 	Effect Effect `json:"effect"`
 	// Here is Markdown: the equivalent in Navarch; without one, the reason or advice.
@@ -124,8 +125,9 @@ func withoutAlias(path []string) []string {
 }
 
 // FromValues classifies Helm values of the chart istiod. Flags and variables in them become settings of kind Flag and
-// Environment. The result is sorted by importance: Decide, Reported, ActedOn, NoEffect. A nil tree gives nil. Settings
-// keep references to parts of tree.
+// Environment. Null values are left out, and so are empty maps, lists and texts, except below meshConfig and
+// global.proxy. The result is sorted by importance (Decide, Reported, ActedOn, NoEffect), then by kind and key. It is
+// nil without settings. Settings keep references to parts of tree.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
 	walk(nil, tree, func(path []string, v any) {
@@ -147,7 +149,7 @@ func FromValues(tree map[string]any) []Setting {
 	return sorted(all)
 }
 
-// meant lists the values below which an empty value has a meaning, for example `tracing: {}` of a ProxyConfig.
+// meant lists the values below which an empty value has a meaning, for example "tracing: {}" of a ProxyConfig.
 var meant = []string{"meshConfig", "global.proxy"}
 
 // walk calls f for each leaf, in the order of keys; a list is a leaf. null is skipped. Empty maps, lists and texts are
@@ -196,7 +198,7 @@ func fromReferences(list []any) (all []Setting) {
 }
 
 // fromArgs classifies arguments of pilot-discovery. The name of the command is skipped. A flag without "=" has the next
-// argument as its value, unless that begins with "-"; then its value is "true".
+// argument as its value. If the next argument is missing or begins with "-", the value is "true".
 func fromArgs(args []string) (all []Setting) {
 	for i := 0; i < len(args); i++ {
 		name, is := strings.CutPrefix(args[i], "--")
@@ -237,9 +239,9 @@ func byEffect(a, b Setting) int {
 	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
-// Merge joins lists of settings, classifies them again, and sorts them by importance. Of duplicates (kind, key, value
-// and effect) the last one is kept, because Values uses the last one. The lists are not changed. Without settings it
-// returns nil.
+// Merge joins lists of settings, classifies them again, and sorts them by importance, then by kind and key. Of
+// duplicates (kind, key, value and effect) the last one is kept, because Values uses the last one. The lists are not
+// changed. Without settings it returns nil.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
 	kept := all[:0]

@@ -19,8 +19,9 @@ import (
 const discovery = "discovery"
 
 // FromYAML classifies the settings in one or several YAML documents. A document without a kind has Helm values.
-// Deployments with istiod's container and IstioOperators are used, other objects are ignored. The settings are merged
-// as by Merge. Errors name the document that cannot be parsed, by its number from 1.
+// Deployments with istiod's container (discovery) and IstioOperators are used. Other objects are ignored. The settings
+// are merged as by Merge; the result is nil without settings. Errors name the document that cannot be parsed, by its
+// number from 1.
 func FromYAML(text []byte) ([]Setting, error) {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var lists [][]Setting
@@ -78,9 +79,9 @@ const mostOfRelease = 32 << 20
 // charts has the present and former names of istiod's chart.
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
-// FromRelease classifies the operator's values of a Helm release. record is the key "release" of the release's Secret:
-// base64 of gzipped JSON. It returns false, without an error, if the release is of another chart than istiod's. The
-// error reports that the record is invalid or has more than 32 MiB.
+// FromRelease classifies the operator's values of a Helm release. record is the value of the key "release" in the
+// release's Secret: base64 of gzipped JSON. It returns false, without an error, if the release is of another chart than
+// istiod's. The error reports that the record is invalid or has more than 32 MiB of JSON.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

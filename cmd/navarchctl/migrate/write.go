@@ -9,7 +9,8 @@ import (
 )
 
 // Values translates ActedOn settings into values of Navarch's chart. values is a tree of maps for YAML, empty without
-// such settings; it shares parts with the settings. rest has all other settings, sorted by importance, Decide first.
+// such settings. It shares parts with the settings. rest has all other settings, sorted by importance, Decide first;
+// nil without such settings.
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
@@ -67,7 +68,7 @@ func (s Setting) carryInto(values, scale map[string]any) bool {
 	case best == "" || s.Sort == Environment && reference:
 		return false
 	}
-	if s.raw == "" && best == s.Key { // an empty value means the default, which the chart has anyway
+	if s.raw == "" && best == s.Key { // an empty value means the default, which the chart has too
 		return true
 	}
 	v := s.raw

@@ -3,7 +3,7 @@
 //
 // Owns: the last line of the terminal while a command runs.
 // Reads: nothing.
-// Never: writes to anything but a terminal; writes colours; leaves a line behind.
+// Never: writes the line to anything but the terminal; writes colours; leaves the line behind.
 package progress
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is the silence before the line is shown; interval is the time between updates.
+// patience is the silence before the line is shown. interval is the time between updates.
 const (
 	patience = time.Second
 	interval = 250 * time.Millisecond
@@ -37,9 +37,10 @@ type reporter struct {
 
 type key struct{}
 
-// Start begins to show the progress of requests and Work under the returned context. The command has to write its
-// output to o and e, which erase the line and then write to out and errs. stop erases the line, cancels the context,
-// and waits for the goroutine of this package. It has to be called, and may be called again.
+// Start begins to show on terminal the progress of requests (Transport) and Work under the returned context. The
+// command has to write its output to o and e, which erase the line and then write to out and errs. stop cancels the
+// context, waits for the goroutine of this package, and erases the line. It has to be called, and may be called again.
+// After stop, o and e only pass their input on.
 func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Context, o, e io.Writer, stop func()) {
 	r := &reporter{terminal: terminal, quiet: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, r))
@@ -56,7 +57,8 @@ func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Contex
 }
 
 // Work shows a text as the present work until done is called. While requests are pending, their numbers are shown
-// instead. A later call replaces the text. If ctx does not come from Start, Work does nothing. done is not nil.
+// instead. A later call replaces the text, and done removes the text of a later call too. If ctx does not come from
+// Start, Work does nothing. done is not nil.
 func Work(ctx context.Context, what string) (done func()) {
 	r, is := ctx.Value(key{}).(*reporter)
 	if !is {
@@ -116,14 +118,15 @@ type writer struct {
 	to io.Writer
 }
 
+// Write implements io.Writer. Results are those of the writer below.
 func (w *writer) Write(p []byte) (int, error) {
 	w.r.erase(false)
 	return w.to.Write(p)
 }
 
-// Transport returns a round tripper that counts requests whose context comes from Start. A request is pending until
-// its response body is closed. Other requests pass unchanged. The result is safe for concurrent use if the wrapped
-// round tripper is.
+// Transport returns a round tripper that counts requests whose context comes from Start. A request is pending until it
+// fails, or until its response body is closed. Other requests pass unchanged. The result is safe for concurrent use if
+// the wrapped round tripper is.
 func Transport(of http.RoundTripper) http.RoundTripper { return transport{of} }
 
 type transport struct{ of http.RoundTripper }

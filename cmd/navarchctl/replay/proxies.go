@@ -34,8 +34,8 @@ type planOnce struct {
 	err      error
 }
 
-// planned returns the plan of the process's proxies, which the first call computes. The error reports that the report
-// cannot be planned; it is the same for every call.
+// planned returns the plan of the process's proxies, which the first call computes. Every call returns an error if the
+// report cannot be planned.
 func (p *process) planned() (*planOnce, error) {
 	p.plan.once.Do(func() {
 		defer func() {
@@ -86,6 +86,7 @@ func (p *process) base(context.Context) (*plan.Base, error) {
 }
 
 // describe returns the description of a subject by the plan. sees reports whether the caller may see a namespace.
+// Errors are those of planned and of describe.Of.
 func (p *process) describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *process) describe(of describe.Query, sees func(namespace string) bool) 
 // proxies provides the proxies of a report's process to the API (api.Proxies).
 type proxies struct{ *process }
 
-// Streams returns the visible proxies with a node ID or the name NAME.NAMESPACE; an empty id selects all.
+// Streams returns the visible proxies whose node ID or name (NAME.NAMESPACE) is id; an empty id selects all proxies.
 func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 	for i := range p.Proxies {
 		n := &p.Proxies[i].Node
@@ -110,17 +111,18 @@ func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 	return all
 }
 
-// Departed returns the visible streams that had ended lately; nil if the report lacks the page.
+// Departed returns the visible streams that ended in the last ten minutes before the report; nil if the report lacks
+// the page.
 func (p proxies) Departed(sees func(string) bool) (all []debug.Left) {
 	_ = p.decode(collect.Departed, &all) // a page that the report lacks is empty
 	return slices.DeleteFunc(all, func(l debug.Left) bool { return !sees(l.Namespace) })
 }
 
-// Planned returns the store's revision that the process served, and the revision up to which its proxies were
-// notified; 0 if it served no proxies.
+// Planned returns the store's revision that the process served, and the revision up to which its proxies were notified.
+// Both are 0 if the process served no proxies.
 func (p proxies) Planned() (serves, notified int64) { return p.Served, p.Notified }
 
-// Connected returns the number of proxies.
+// Connected returns the number of the process's proxies.
 func (p proxies) Connected() int { return len(p.Proxies) }
 
 // ConfigCluster returns the name of the config cluster.
@@ -162,8 +164,8 @@ func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	}, nil
 }
 
-// secret returns the state of a Secret at a proxy. The report tells whether the Secret was refused or sent. Otherwise
-// the plan of this build tells whether it is withheld or not asked for. The second result is always true.
+// secret returns the state of a Secret at a proxy. If the report shows that the Secret was refused or sent, this is the
+// state. Otherwise the plan of this build decides between withheld and not asked for. The second result is always true.
 func (p *process) secret(of *report.Proxy, i int, name string) (inspect.Standing, bool) {
 	l, err := p.planned()
 	if err != nil {

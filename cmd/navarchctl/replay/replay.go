@@ -1,10 +1,10 @@
-// Package replay serves HTTP requests in the name of the processes in a report (navarchctl --snapshot): /api/v1, /debug
-// and /version. It uses the handlers of navarchd. Configuration is planned again from the report's records and nodes,
-// by the planner of this build. Acknowledgements, refusals, problems and the ledger of changes come from the report.
+// Package replay answers HTTP requests for the processes in a report (navarchctl --snapshot). It serves /api/v1, /debug
+// and /version with the handlers of navarchd. The planner of this build plans the configuration again from the report's
+// records and nodes. Acknowledgements, refusals, problems and the ledger of changes come from the report.
 //
 // Owns: one plan for each process of the report, computed at the first use.
 // Reads: cmd/internal/report.
-// Never: opens an address; trusts the report: a plan that fails is an error in the response.
+// Never: opens an address; trusts the report (a plan that fails is an error in the response).
 package replay
 
 import (
@@ -36,10 +36,11 @@ import (
 
 // Process is one process of a report.
 type Process struct {
-	// Name is the name of the process in the report.
-	Name   string
-	Serves bool         // the process served proxies
-	Client *http.Client // passes requests for http://localhost to the handlers, in memory; safe for concurrent use
+	Name   string // of the process in the report
+	Serves bool   // the process served proxies
+	// Client passes requests to the handlers of the process, in memory. Use URLs that begin with http://localhost/. It
+	// is safe for concurrent use, and never nil.
+	Client *http.Client
 }
 
 // process has the content and the handlers of one process of the report.
@@ -54,8 +55,8 @@ type process struct {
 	previews *debug.Pages
 }
 
-// New returns the processes of a report, in the order of the report. They keep r, which must not change afterwards.
-// Faults of the report become errors in responses.
+// New returns the processes of a report, in the order of the report; nil if it has no process. The processes keep r,
+// which must not change afterwards. Faults of the report become errors in responses.
 func New(r *report.Report) []Process {
 	all := make([]*process, 0, len(r.Processes))
 	for _, of := range r.Processes {
@@ -118,7 +119,7 @@ func (p *process) why(page string) string {
 	return "process " + p.Name + " has not written it"
 }
 
-// live lists the endpoints of the API that need a running process. Requests to them get status 400.
+// live lists the endpoints of the API that need a running process. Requests to these endpoints get status 400.
 var live = []string{"deliveries", "stored", "report"}
 
 // handler returns the handler for all paths of the process.
@@ -137,8 +138,8 @@ func (p *process) handler() http.Handler {
 	return mux
 }
 
-// pages returns the handler of /debug. Pages that the report contains are served unchanged; the others are computed by
-// navarchd's handlers.
+// pages returns the handler of /debug. The pages that reports contain (collect.Pages) are served unchanged, or with
+// status 404 if this report lacks the page. navarchd's handlers compute all other pages.
 func (p *process) pages() http.Handler {
 	mux := http.NewServeMux()
 	for name, path := range collect.Pages() {
@@ -179,12 +180,13 @@ func (p apiPages) Plan(ctx context.Context, who authz.Caller, body []byte, q url
 	return p.previews.Plan(ctx, who, body, q)
 }
 
-// Turn returns at once: there are no other callers to wait for. The error is always nil.
+// Turn returns at once, because there are no other callers to wait for. The functions do nothing, and the error is
+// always nil.
 func (apiPages) Turn(context.Context, authz.Caller, bool) (made, read func(), err error) {
 	return func() {}, func() {}, nil
 }
 
-// Render returns status and body of a page of /debug. Every caller may see all pages.
+// Render returns the HTTP status and the body of a page of /debug. Every caller may see all pages.
 func (p apiPages) Render(ctx context.Context, _ authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := web.NewRecorder()
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: q.Encode()}, Header: http.Header{}}

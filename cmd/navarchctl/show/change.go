@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/push/meaning"
 )
 
-// Change is the printed form of a plan: the effects that a change of objects would have on proxies. Its methods do not
-// change it.
+// Change has the printed content of a plan, the effects that a change of objects would have on proxies. Its methods do
+// not change it.
 type Change struct {
 	Revision int64 // revision of the configuration before the change
-	// Created, Changed and Deleted count the objects. Refused objects are not among them.
+	// Created, Changed and Deleted count the objects of the change, without refused and unchanged objects.
 	Created, Changed, Deleted int
 	Refused                   []Refusal // one for each problem of a refused object
 	// Summary contains the risks and facts, and counts the views and proxies whose configuration changes. A view is a
@@ -22,13 +22,15 @@ type Change struct {
 	Summary meaning.Summary
 	// AllViews and AllProxies count all views and proxies, affected or not.
 	AllViews, AllProxies int
-	Affected             []Affected
-	Raw                  []string // lines about resources that differ; may be empty
-	// NewProblems and GoneProblems are problems of objects that the change causes or ends, one line each.
+	Affected             []Affected // one for each namespace and kind of affected proxies
+	Raw                  []string   // lines about resources that differ; may be empty
+	// NewProblems are the problems of objects that the change causes, and GoneProblems the problems that it ends. Each
+	// problem is one line.
 	NewProblems, GoneProblems []string
-	// Bytes is the sum of the bytes sent to all proxies. 0: unknown, and not printed.
+	// Bytes is the sum of the bytes that the change sends to all proxies. If it is 0, it is not printed.
 	Bytes int64
-	// Missing names the replicas that did not answer. If it is not empty, all counts are lower bounds.
+	// Missing has a text for each replica that did not answer: its name and the reason. If it is not empty, all counts
+	// are lower bounds.
 	Missing []string
 }
 
@@ -36,7 +38,7 @@ type Change struct {
 type Refusal struct {
 	Object string `json:"object"`          // "Kind namespace/name"
 	Field  string `json:"field,omitempty"` // path; empty: the whole object
-	Reason string `json:"reason"`
+	Reason string `json:"reason"`          // text for people
 }
 
 // Affected counts the proxies of one kind in a namespace whose configuration changes.
@@ -46,8 +48,9 @@ type Affected struct {
 	Proxies   int    `json:"proxies"`
 }
 
-// Text prints the change for a terminal: refused objects, risks, affected proxies, facts, differences of resources,
-// problems and cost. Untrusted text is made printable. Errors are those of w.
+// Text prints the change for a terminal. The first line has the counts. The next lines have the refused objects, risks,
+// affected proxies, facts, differences of resources, problems, and the bytes. Untrusted text is escaped (Printable).
+// Errors are those of w.
 func (c Change) Text(w io.Writer) error {
 	fmt.Fprintln(w, c.headline())
 	var rows [][]string
@@ -137,7 +140,8 @@ func levelText(l meaning.Level) string {
 	return "MED"
 }
 
-// reach returns the number of views that a line is about; empty if the line is about all affected views.
+// reach returns a text with the number of views that a line is about. It is empty if the line is about all affected
+// views.
 func reach(s meaning.Summary, n meaning.Count) string {
 	if n.Views == s.Views {
 		return ""
@@ -224,7 +228,7 @@ func share(part, of int) string {
 	return strconv.FormatFloat(float64(part)*100/float64(of), 'f', 1, 64) + " %"
 }
 
-// Thousands formats a number with commas between groups of three digits.
+// Thousands formats a number with commas between groups of three digits, such as 1,234,567.
 func Thousands(n int) string {
 	text := strconv.Itoa(n)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -233,7 +237,8 @@ func Thousands(n int) string {
 	return text
 }
 
-// Plural returns a number with a noun, which is in the plural unless n is 1.
+// Plural returns a number (Thousands) and a noun, such as "2 proxies". noun is the singular. Unless n is 1, Plural
+// appends s, or replaces a final y by ies.
 func Plural(n int, noun string) string {
 	switch before, is := strings.CutSuffix(noun, "y"); {
 	case n == 1:

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// maxMarkdown bounds the rows of each table in Markdown, so that a comment of a pull request stays readable.
+// maxMarkdown bounds the rows of each table in Markdown, so that a comment of a pull request remains readable.
 const maxMarkdown = 50
 
-// Markdown prints the change as Markdown, for a comment of a pull request. It lists the problems that the change
-// causes, and counts the problems that the change ends. Untrusted text is in code spans, where links and mentions
-// have no effect. Errors are those of w.
+// Markdown prints the change as Markdown, for a comment of a pull request. Each table has at most 50 rows. Markdown
+// lists the problems that the change causes, and counts the problems that the change ends. If objects are refused and
+// no view is affected, it prints only the first line and the refused objects. Untrusted text is in code spans, where
+// links and mentions have no effect. Errors are those of w.
 func (c Change) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n", c.headline())
@@ -69,7 +70,7 @@ func (c Change) Markdown(w io.Writer) error {
 	return err
 }
 
-// code returns a text as a code span within a table; empty for an empty text.
+// code returns a text as a code span for a cell of a table. An empty text stays empty.
 func code(text string) string {
 	if text == "" {
 		return ""

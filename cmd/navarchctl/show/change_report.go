@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// ChangeOf converts a report, which is not nil and stays unchanged. The result shares the report's slices. With raw, it
-// lists the resources that differ.
+// ChangeOf converts a report for printing. r must not be nil and stays unchanged. The result shares slices with r. If
+// raw is set, Raw of the result has a line for each resource that the report lists as different; otherwise Raw is nil.
 func ChangeOf(r *preview.Report, raw bool) Change {
 	proxies, views, bytes := r.Count()
 	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,
@@ -65,7 +65,7 @@ func summaryOf(r *preview.Report) meaning.Summary {
 	return s
 }
 
-// rawLines returns one line for each resource that differs.
+// rawLines returns one line for each listed resource that differs, without duplicates.
 func rawLines(groups []preview.Group) (all []string) {
 	seen := map[string]bool{}
 	for _, g := range groups {

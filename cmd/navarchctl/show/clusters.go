@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// takesCluster reports whether the filter selects a cluster. A filter for clusters selects only names in Istio's form
-// direction|port|subset|host.
+// takesCluster reports whether the filter selects a cluster. If a field for clusters is set, the filter selects only
+// clusters with names in Istio's form direction|port|subset|host.
 func takesCluster(f Filter, name string, _ proto.Message) bool {
 	if f.FQDN+f.Subset+f.Direction == "" && f.Port == 0 {
 		return true
@@ -31,8 +31,8 @@ func clusterRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{clusterRow(c.GetName(), kind, c.GetMetadata())}
 }
 
-// clusterRow returns the row of a cluster. It divides a name in Istio's form into the columns; for any other cluster,
-// the row has only the name and the type.
+// clusterRow returns the row of a cluster. It divides a name in Istio's form into the columns. For any other cluster,
+// the row has the whole name, the type and the origin.
 func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	if !ok {

@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	findingsShown = 10  // most findings, and most notes, printed for each workload, unless all are printed
-	valueShown    = 300 // most bytes printed of a value, unless values are printed in full
+	findingsShown = 10  // most printed findings of a workload, unless all are printed, and always most printed notes
+	valueShown    = 300 // most printed bytes of a value, unless values are printed in full
 )
 
 // Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,
-// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference. If all is set,
-// Comparison prints every finding in full, otherwise the first findings of each workload, with long values cut.
-// Values may be untrusted text. The report stays unchanged. Errors are those of w.
+// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference.
+//
+// If all is set, Comparison prints every finding of the report with its whole values. Otherwise it prints the first 10
+// findings of each workload, with values cut after 300 bytes. It prints at most 10 notes of a workload. Values may be
+// untrusted text. The report stays unchanged. Errors are those of w.
 func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)
@@ -92,7 +94,8 @@ func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 	}
 }
 
-// value returns a value on one line, cut after valueShown bytes unless all is set; "absent" for an empty value.
+// value returns a value on one line, cut after valueShown bytes unless all is set. For an empty value it returns
+// "absent".
 func value(json string, all bool) string {
 	if json == "" {
 		return "absent"

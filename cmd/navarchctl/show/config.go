@@ -13,18 +13,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Filter selects the resources to print. Zero fields select all. Each field applies to the types that its comment
-// names, and is ignored for other types. Upper and lower case are equal for Direction, Address, Type, Cluster and
-// Status.
+// Filter selects the resources to print. A resource must match all fields that apply to its type. Zero fields match all
+// resources. Each field applies to the types that its comment names, and is ignored for other types. Upper and lower
+// case are equal for Direction, Address, Type, Cluster and Status.
 type Filter struct {
 	FQDN      string // substring of a cluster's host
 	Subset    string // substring of a cluster's subset
 	Direction string // of a cluster: inbound or outbound
 	Port      uint32 // of a cluster, a listener or an endpoint
-	Name      string // of a route configuration
+	Name      string // whole name of a route configuration
 	Address   string // of a listener or an endpoint, without port
 	Type      string // of a listener: HTTP, TCP, HTTP+TCP or UNKNOWN
-	Cluster   string // of an endpoint
+	Cluster   string // whole name of an endpoint's cluster
 	Status    string // health of an endpoint: healthy, unhealthy, draining ...
 }
 
@@ -46,9 +46,10 @@ var layouts = [xds.NumTypes]layout{
 	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
-// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. They
-// are sorted by name, clusters and assignments by host, port, subset and direction. The dump stays unchanged. The
-// type must not be xds.Unknown.
+// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. It sorts
+// resources whose names have Istio's form by host, port, subset and direction, and others by name. An assignment is
+// selected if one of its endpoints is. The dump stays unchanged, and the result is a new slice. t must not be
+// xds.Unknown.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
@@ -60,8 +61,8 @@ func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	return out
 }
 
-// order returns the sort key of a resource: the parts of a name in Istio's form for clusters, with the host first, else
-// the name.
+// order returns the sort key of a resource. For a name in Istio's form, the key has the parts of the name, the host
+// first. Otherwise it is the name.
 func order(r dump.Resource) string {
 	if direction, port, subset, host, ok := xds.ParseCluster(r.Name); ok {
 		return fmt.Sprintf("%s\x00%05d\x00%s\x00%s", host, port, subset, direction)
@@ -69,9 +70,13 @@ func order(r dump.Resource) string {
 	return r.Name
 }
 
-// Config prints the table of type t, followed by a line for each resource that was refused, is withheld, or cannot be
-// decoded. If wide is set, the table has additional columns with the name and the version of each resource. Endpoints
-// are those of Envoy's /clusters if the dump has them. Errors are those of w.
+// Config prints a table of the resources that Select returns. Below the table, it prints a line for each resource that
+// was refused, is withheld, or cannot be decoded. The table has a column STATUS if there is such a line, or if a
+// resource is warming or draining. If wide is set, the table has columns with the name and the version of each
+// resource.
+//
+// If the dump has the endpoints of Envoy's /clusters (Hosts), Config prints these endpoints in place of the endpoints
+// of decoded assignments. Errors are those of w.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading
@@ -112,7 +117,8 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	return notes(w, selected)
 }
 
-// mark returns the text of the column STATUS; empty: the resource is in use, and nothing was refused or withheld.
+// mark returns the text of the column STATUS. An empty text means that the resource is in use, without a refused or
+// withheld version.
 func mark(r dump.Resource) string {
 	switch {
 	case r.Failure != nil:
@@ -120,13 +126,13 @@ func mark(r dump.Resource) string {
 	case r.Problem != nil:
 		return "NOT READ"
 	}
-	if r.Where == "static" { // of the bootstrap, which is always in use
+	if r.Where == "static" { // resources of the bootstrap are always in use
 		return ""
 	}
 	return strings.ToUpper(r.Where)
 }
 
-// unknown returns the row of a resource without a decoded message: only its name is known.
+// unknown returns the row of a resource without a decoded message. Only its name is known.
 func unknown(t xds.Type, name string) []string {
 	row := make([]string, len(layouts[t].heading))
 	for i := range row {
@@ -168,7 +174,7 @@ func notes(w io.Writer, selected []dump.Resource) error {
 	return nil
 }
 
-// withoutWord removes "withheld: " or "refused: " from the details, because the line starts with that word.
+// withoutWord removes "withheld: " or "refused: " from the details, because the line already begins with the word.
 func withoutWord(details string) string {
 	for _, word := range []string{"withheld: ", "refused: "} {
 		details = strings.TrimPrefix(details, word)

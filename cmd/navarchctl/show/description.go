@@ -15,7 +15,7 @@ import (
 type Described struct {
 	Schema   string `json:"schema"`
 	Subject  string `json:"subject"`            // noun and name, as "pod shop/web-0"
-	Revision int64  `json:"revision,omitempty"` // of the store; 0: planned from a folder
+	Revision int64  `json:"revision,omitempty"` // of the store; 0: unknown, or planned from a folder
 	describe.Part
 	Problems []inspect.Problem `json:"problems"`
 	Changes  []Touched         `json:"changes"` // newest first
@@ -24,21 +24,22 @@ type Described struct {
 // Touched is a change that touched an object of a description.
 type Touched struct {
 	Lane         string    `json:"lane"`         // config or endpoints
-	Revision     int64     `json:"revision"`     // of the store
-	Since        time.Time `json:"since"`        // start of the change
-	Affected     int       `json:"affected"`     // proxies that the change affects
-	Acknowledged int       `json:"acknowledged"` // affected proxies that have acknowledged it
+	Revision     int64     `json:"revision"`     // the store's revision of the last edit
+	Since        time.Time `json:"since"`        // time of the commit of the first edit
+	Affected     int       `json:"affected"`     // number of proxies that the change affects
+	Acknowledged int       `json:"acknowledged"` // number of affected proxies that have acknowledged the change
 	Objects      []string  `json:"objects"`      // touched objects of the description, at most four
 }
 
 // mostNamed bounds the objects that a line names.
 const mostNamed = 3
 
-// unstated ends the lines about facts that no object decides.
+// unstated ends the lines of facts that no object causes.
 const unstated = "(default)"
 
-// Description prints a description. Each line ends with the objects that cause its fact: the first three, or all if
-// wide is set. Text may be untrusted. Errors are those of w.
+// Description prints a description. Each line of a fact ends with the objects that cause the fact, or with (default) if
+// no object causes it. It names the first three objects, or all objects if wide is set. Text may be untrusted. Errors
+// are those of w.
 func Description(w io.Writer, d *Described, wide bool) error {
 	facts := func(heading, indent string, all []describe.Fact) error { return facts(w, heading, indent, all, wide) }
 	for _, o := range d.Objects {
@@ -92,7 +93,7 @@ func title(g describe.Group) string {
 	return g.Side + " of " + names
 }
 
-// facts prints a heading and a line for each fact; nothing without facts.
+// facts prints a heading and a line for each fact. Without facts it prints nothing.
 func facts(w io.Writer, heading, indent string, all []describe.Fact, wide bool) error {
 	if len(all) == 0 {
 		return nil

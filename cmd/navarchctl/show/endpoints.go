@@ -30,8 +30,9 @@ func (f Filter) takesEndpoint(address *corev3.Address, health string) bool {
 		(f.Port == 0 || f.Port == port) && (f.Status == "" || strings.EqualFold(health, f.Status))
 }
 
-// endpointRows returns one row for each selected endpoint of an assignment; without a filter, a row of dashes for an
-// empty assignment. Outlier checks are known to Envoy alone, and not to an assignment.
+// endpointRows returns one row for each selected endpoint of an assignment. If the assignment is empty and the filter
+// has no field for endpoints, it returns a row of dashes. Outlier checks are unknown here: only Envoy's /clusters has
+// them.
 func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	a, _ := m.(*endpointv3.ClusterLoadAssignment)
 	for _, group := range a.GetEndpoints() {
@@ -50,7 +51,7 @@ func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// healthOf returns the name of a health status. UNKNOWN is HEALTHY, as in Envoy.
+// healthOf returns the name of a health status. It returns HEALTHY for UNKNOWN, as Envoy treats such endpoints.
 func healthOf(s corev3.HealthStatus) string {
 	if s == corev3.HealthStatus_UNKNOWN {
 		return corev3.HealthStatus_HEALTHY.String()

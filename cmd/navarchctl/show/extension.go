@@ -11,8 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// extensionRows returns the row of a filter's configuration: the type that Envoy runs, and the source of a module's
-// code.
+// extensionRows returns the row of a filter's configuration: its name, its type, and the source of the code.
 func extensionRows(_ Filter, m proto.Message) [][]string {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	kind := string(config.GetTypedConfig().MessageName())
@@ -29,7 +28,7 @@ func extensionRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{{config.GetName(), orDash(kind), content}}
 }
 
-// codeOf returns the URI or the file of a module's code; "-" if neither is stated.
+// codeOf returns the URI or the file of a module's code; "-" if the module has no such field.
 func codeOf(p *wasmv3.PluginConfig) string {
 	code := p.GetVmConfig().GetCode()
 	if uri := code.GetRemote().GetHttpUri().GetUri(); uri != "" {

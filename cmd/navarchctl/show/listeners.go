@@ -23,8 +23,8 @@ func takesListener(f Filter, _ string, m proto.Message) bool {
 		(f.Type == "" || strings.EqualFold(kind(l), f.Type))
 }
 
-// hostPort divides an address into host and port. The port is 0 for Unix sockets and internal addresses; without an
-// address the host is "-".
+// hostPort divides an address into host and port. The port is 0 for Unix sockets and internal addresses. Without an
+// address, the host is "-" and the port 0.
 func hostPort(a *corev3.Address) (host string, port uint32) {
 	switch a := a.GetAddress().(type) {
 	case *corev3.Address_SocketAddress:
@@ -53,8 +53,8 @@ func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return out
 }
 
-// kind returns HTTP, TCP or HTTP+TCP, by the terminal filters of the chains; UNKNOWN without such filters. Chains whose
-// cluster is BlackHoleCluster are ignored.
+// kind returns HTTP, TCP or HTTP+TCP, by the terminal filters of the chains. Without such filters it returns UNKNOWN.
+// Chains whose cluster is BlackHoleCluster are ignored.
 func kind(l *listenerv3.Listener) string {
 	var http, tcp bool
 	for _, chain := range chains(l) {
@@ -77,8 +77,8 @@ func kind(l *listenerv3.Listener) string {
 	return "UNKNOWN"
 }
 
-// terminal returns the connection manager, or the TCP proxy with its cluster, of a chain. It returns nil if the chain
-// has neither.
+// terminal returns the first connection manager of a chain, or the first TCP proxy with its cluster. It returns nil if
+// the chain has no such filter.
 func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	for _, filter := range chain.GetFilters() {
 		m, err := filter.GetTypedConfig().UnmarshalNew()
@@ -95,7 +95,7 @@ func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	return nil, ""
 }
 
-// listenerRows returns one row for each filter chain; a single row if the listener has no chain.
+// listenerRows returns one row for each filter chain, or a single row if the listener has no chain.
 func listenerRows(_ Filter, m proto.Message) (rows [][]string) {
 	l, _ := m.(*listenerv3.Listener)
 	host, port := hostPort(l.GetAddress())
@@ -177,8 +177,8 @@ func tcpDestination(m *tcpv3.TcpProxy) string {
 	return "Clusters: " + orDash(strings.Join(weighted, ", "))
 }
 
-// inline describes a route configuration within a listener: by its cluster if one route for all paths leads there, else
-// by domains and matches.
+// inline describes a route configuration within a listener. If its only route is for all paths and leads to one
+// cluster, the text names the cluster. Otherwise the text has the domains and matches.
 func inline(rc *routev3.RouteConfiguration) string {
 	var hosts []string
 	for _, vh := range rc.GetVirtualHosts() {

@@ -9,8 +9,9 @@ import (
 )
 
 // Narrowed returns the JSON of a resource. Of an assignment, it keeps only the endpoints that Address, Port and Status
-// of the filter select, and removes localities without such endpoints. Without these filters, and for an assignment
-// that was not decoded, the result is r.Raw itself, which may be nil. The resource stays unchanged.
+// of the filter select, and removes localities without such endpoints. The result is r.Raw itself, which may be nil, in
+// three cases: none of the three fields is set, r is not a decoded assignment, or r.Raw has another form. The resource
+// stays unchanged.
 func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	a, ok := r.Message.(*endpointv3.ClusterLoadAssignment)
 	if !ok || f.Address+f.Status == "" && f.Port == 0 {
@@ -38,8 +39,8 @@ func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 }
 
 // elements replaces each element of a list in a JSON object by the result of the function keep, and returns the
-// object. It removes an element whose result is nil. names are the possible names of the field with the list. Errors:
-// raw is not such an object, or an error of keep.
+// object. It removes an element whose result is nil. names are the possible names of the field with the list. The error
+// is that of keep, or raw is not an object, or the field is not a list.
 func elements(raw json.RawMessage, names []string,
 	keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage

@@ -10,7 +10,8 @@ import (
 
 func takesRoute(f Filter, name string, _ proto.Message) bool { return f.Name == "" || f.Name == name }
 
-// routeRows returns one row for each route.
+// routeRows returns one row for each route. A virtual host without routes, or a configuration without virtual hosts,
+// has one row with dashes.
 func routeRows(_ Filter, m proto.Message) (rows [][]string) {
 	rc, _ := m.(*routev3.RouteConfiguration)
 	for _, vh := range rc.GetVirtualHosts() {
@@ -27,7 +28,7 @@ func routeRows(_ Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// domains lists the first two domains and the number of the others, because a Kubernetes name has ten domains.
+// domains lists the first two domains and the number of the others. A Service of Kubernetes has about ten domains.
 func domains(all []string) string {
 	if more := len(all) - 2; more > 0 {
 		return strings.Join(all[:2], ", ") + fmt.Sprintf(" + %d more", more)
@@ -35,7 +36,7 @@ func domains(all []string) string {
 	return orDash(strings.Join(all, ", "))
 }
 
-// match describes the requests of a route: the path, then further conditions.
+// match describes the requests of a route, first by path, then by further conditions.
 func match(m *routev3.RouteMatch) string {
 	var said []string
 	switch p := m.GetPathSpecifier().(type) {

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. The first
-// certificate of a chain is the leaf, also if it may sign, as self-signed certificates often may. Keys in a dump are
-// replaced by "[redacted]".
+// secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. A Secret without
+// them has one row with dashes. The first certificate of a chain is the leaf, even if it is a CA certificate, as
+// self-signed certificates often are.
 func secretRows(_ Filter, m proto.Message) (rows [][]string) {
 	secret, _ := m.(*tlsv3.Secret)
 	name := secret.GetName()
@@ -59,7 +59,8 @@ var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
 // epochOf returns the epoch (the number of a CA key in the mesh's keyring) that an issuer's name contains. Names of
 // an operator's own CA contain no epoch. For such a name the result is "signer" and the start of the signer's key
-// identifier, which `navarchctl ca status` lists beside the epoch; "-" without a key identifier.
+// identifier. The command navarchctl ca status lists the key identifier beside the epoch. Without a key identifier the
+// result is "-".
 func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]
@@ -70,8 +71,8 @@ func epochOf(issuer string, signer []byte) string {
 	return "signer " + ShortKey(hex.EncodeToString(signer))
 }
 
-// ShortKey returns the first eight characters of a hexadecimal key identifier, or the whole of a shorter one. Eight
-// characters suffice to tell the keys of a mesh apart.
+// ShortKey returns the first eight characters of a hexadecimal key identifier, or the whole of a shorter identifier.
+// Eight characters suffice to distinguish the keys of a mesh.
 func ShortKey(id string) string { return id[:min(len(id), 8)] }
 
 // certificatesIn returns the certificates in the inline PEM of a source. Blocks that cannot be parsed are omitted.
@@ -84,7 +85,7 @@ func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
 	return all
 }
 
-// blocks returns the contents of the PEM blocks that a source has inline.
+// blocks returns the contents of the PEM blocks in the inline bytes or text of a source.
 func blocks(source *corev3.DataSource) (all [][]byte) {
 	raw := source.GetInlineBytes()
 	if len(raw) == 0 {

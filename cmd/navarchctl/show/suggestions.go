@@ -10,8 +10,8 @@ import (
 )
 
 // Suggestions prints a line for each namespace with the savings of its Sidecar, or the reason why it gets no Sidecar.
-// Below, it prints notes, and the hosts that a VirtualService routes to although no proxy used them. Names may be
-// untrusted text. The report stays unchanged. Errors are those of w.
+// Below these lines, it prints the notes, and the unused hosts to which a VirtualService routes. It does not print the
+// Sidecars. Names may be untrusted text. The report stays unchanged. Errors are those of w.
 func Suggestions(w io.Writer, r *suggest.Report) error {
 	var b bytes.Buffer
 	made := 0

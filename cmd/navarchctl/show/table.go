@@ -1,10 +1,9 @@
-// Package show prints the results of navarchctl for people. The configuration of a proxy, from a dump of its resources,
-// is printed as tables with the columns that istioctl's users know. Plans, descriptions, comparisons and suggestions
-// are printed as text.
+// Package show prints the results of navarchctl for people. It prints the configuration of a proxy as tables with the
+// columns of istioctl. It prints plans, descriptions, comparisons and suggestions as text, and plans also as Markdown.
 //
 // Owns: nothing.
 // Reads: dumps, reports and descriptions.
-// Never: uses a socket or a file; writes unprintable characters to a terminal.
+// Never: uses a socket or a file; writes unprintable characters of untrusted text.
 package show
 
 import (
@@ -15,8 +14,9 @@ import (
 	"navarch.io/navarch/store/printable"
 )
 
-// Table prints rows in aligned columns; usually the first row is a heading. Rows may have different lengths, and no
-// rows print nothing. Cells may be untrusted text: Printable escapes them. Errors are those of w.
+// Table prints rows in aligned columns, one row on each line. Usually the first row is a heading. Rows may have
+// different lengths. Without rows it prints nothing. Cells may be untrusted text, which Printable escapes. Errors are
+// those of w.
 func Table(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
@@ -31,5 +31,6 @@ func Table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable returns text on one line, without characters that a terminal executes (printable.Line).
+// Printable returns text on one line (printable.Line). Line ends, other unprintable characters and invalid UTF-8 are
+// escaped as in Go.
 func Printable(text string) string { return printable.Line(text) }

@@ -22,7 +22,7 @@ type Usage struct {
 	Proxy     string // name.namespace
 	Namespace string
 	Observed  time.Duration // time since Envoy started, which its counters cover
-	Clusters  int           // number of all outbound clusters
+	Clusters  int           // number of all outbound clusters, used or not
 	Used      []string      // names of the outbound clusters with a request or a connection
 	Unknown   bool          // the proxy sent to hosts that the mesh does not know (PassthroughCluster)
 }
@@ -32,7 +32,7 @@ type Service struct {
 	Namespace string
 	Hosts     []string
 	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry
-	AliasFor  string   // host that an ExternalName Service leads to; empty: no alias
+	AliasFor  string   // host that an ExternalName Service leads to; empty: the Service is no alias
 }
 
 // Route is a VirtualService for sidecars.
@@ -41,13 +41,13 @@ type Route struct {
 	Namespace    string
 	ExportTo     []string // "*" for all, "." for the own namespace, or names of namespaces
 	Hosts        []string
-	Destinations []string // hosts
+	Destinations []string // hosts to which it routes
 }
 
 // Sidecar is an existing Sidecar.
 type Sidecar struct {
 	Namespace, Name string
-	Selects         bool // a workload selector limits it to some workloads of the namespace
+	Selects         bool // a workload selector limits the Sidecar to some workloads
 }
 
 // Config is the part of the configuration that decides what a Sidecar must import.
@@ -61,21 +61,22 @@ type Config struct {
 // Suggestion is a Sidecar for one namespace, or the reason why the namespace gets no Sidecar.
 type Suggestion struct {
 	Namespace string        `json:"namespace"`
-	Proxies   int           `json:"proxies"`
+	Proxies   int           `json:"proxies"`           // number of proxies of the namespace, at least 1
 	Observed  time.Duration `json:"observed"`          // shortest Usage.Observed of a proxy; nanoseconds in JSON
-	Clusters  int           `json:"clusters"`          // greatest number of outbound clusters of a proxy
-	Used      int           `json:"used"`              // number of clusters that any proxy used
+	Clusters  int           `json:"clusters"`          // greatest Usage.Clusters of a proxy
+	Used      int           `json:"used"`              // number of different clusters that at least one proxy used
 	Skipped   string        `json:"skipped,omitempty"` // reason for no Sidecar; empty: Hosts is the suggestion
-	Hosts     []string      `json:"hosts,omitempty"`   // egress hosts, "./*" first; nil if skipped
-	// Unused lists "NAMESPACE/HOST (VIRTUALSERVICE)" for each host of another namespace that a VirtualService routes
-	// to, but no proxy used.
+	Hosts     []string      `json:"hosts,omitempty"`   // egress hosts, "./*" first, then sorted; nil if skipped
+	// Unused lists "NAMESPACE/HOST (VIRTUALSERVICE)" for hosts of other namespaces that no proxy used, sorted. A
+	// VirtualService routes to each such host. The VirtualService applies to the namespace, and belongs to the
+	// namespace or has an imported or used host. nil: there are no such hosts, or the namespace is skipped.
 	Unused []string `json:"unusedButRouted,omitempty"`
-	Notes  []string `json:"notes,omitempty"` // sentences for the operator
+	Notes  []string `json:"notes,omitempty"` // sentences for the operator; nil if skipped
 }
 
-// Sidecars suggests a Sidecar for each namespace with proxies, sorted by namespace; nil without proxies. A namespace is
-// skipped if a Sidecar without a selector already applies to it, or if the counters of one of its proxies cover less
-// than atLeast. It does not change its arguments.
+// Sidecars returns a Suggestion for each namespace with proxies, sorted by namespace; nil without proxies. A namespace
+// is skipped (Suggestion.Skipped) if a Sidecar without a selector already applies to it, or if the counters of one of
+// its proxies cover less than atLeast. Sidecars does not change its arguments.
 func Sidecars(all []Usage, c Config, atLeast time.Duration) (out []Suggestion) {
 	byNamespace := map[string][]Usage{}
 	for _, u := range all {
@@ -131,8 +132,8 @@ func suggest(namespace string, proxies []Usage, c Config, atLeast time.Duration)
 	return s
 }
 
-// decided returns the reason why a namespace is skipped: a Sidecar already applies to all of it. It is empty without
-// such a Sidecar.
+// decided returns the reason why a namespace is skipped if a Sidecar already applies to all of it. The reason is empty
+// without such a Sidecar.
 func (c Config) decided(namespace string) string {
 	for _, s := range c.Sidecars {
 		switch {
@@ -148,7 +149,7 @@ func (c Config) decided(namespace string) string {
 }
 
 // imports returns the egress hosts for the used hosts, and the unused hosts that a VirtualService routes to. The
-// namespace's own services are always imported. Names that lead to a used host are imported, too: the hosts of
+// namespace's own services are always imported. Names that lead to a used host are imported, too. They are the hosts of
 // VirtualServices that route to the used host, and its aliases.
 func (c Config) imports(namespace string, used map[string]bool) (hosts, unused []string) {
 	wanted := map[string]bool{"./*": true}
@@ -212,8 +213,8 @@ func (r Route) visible(namespace string) bool {
 	return model.Exported(r.ExportTo, r.Namespace, namespace)
 }
 
-// Object returns the Sidecar of a suggestion that is not skipped, named "default", as an object of Kubernetes. It
-// shares Hosts.
+// Object returns the Sidecar of a suggestion that is not skipped, as an object of Kubernetes named "default". The
+// object shares the slice Hosts with the suggestion.
 func (s Suggestion) Object() map[string]any {
 	return map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "Sidecar",
 		"metadata": map[string]any{"name": "default", "namespace": s.Namespace},

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// MaxAnswer bounds the bytes that Answers reads from one reader: the sum of all answers.
+// MaxAnswer bounds the bytes that Answers reads from one reader, for all answers together.
 const MaxAnswer = 256 << 20
 
 // Answers parses pairs of answers of Envoy's admin interface: /server_info and then /clusters?format=json. For every
-// pair it calls the function each with the node as JSON, and with a Usage without Proxy and Namespace. The function
-// may keep both values. Answers decodes one cluster at a time, and stops at the first error. Errors: the text has
-// another form, is empty, or is longer than MaxAnswer; or the function returns an error. The function has received
-// the pairs before the error.
+// pair it calls the function each with the node as JSON, and with a Usage without Proxy and Namespace. The function may
+// keep both values. Answers decodes one cluster at a time, and stops at the first error. Errors: reading fails, the
+// text has another form, is empty, or has MaxAnswer bytes or more, or the function returns an error. The function has
+// received the pairs before the error.
 func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
 	return answers(r, MaxAnswer, each)
 }
@@ -96,7 +96,7 @@ func (u *Usage) clusters(in *json.Decoder) error {
 	return err
 }
 
-// status contains the fields of a cluster's status that are used.
+// status contains the used fields of a cluster's status.
 type status struct {
 	Name  string `json:"name"`
 	Hosts []struct {

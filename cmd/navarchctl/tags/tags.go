@@ -4,7 +4,7 @@
 //
 // Owns: the content of a tag's configuration, and the changes to set or remove one.
 // Reads: the cluster's webhook configurations and namespaces.
-// Never: writes a caBundle that it did not read (the leader does); changes the configuration of a revision, except to
+// Never: writes a caBundle that it did not read from the cluster; changes the configuration of a revision, except to
 // end its default role.
 package tags
 
@@ -34,7 +34,7 @@ const (
 	defaultTag = "default"
 	// defaultValidator is the configuration of the webhook that validates objects without a revision.
 	defaultValidator = "istiod-default-validator"
-	// deactivated is a label that no object has: istioctl uses it to disable a configuration (istio
+	// deactivated is a label that no object has. A selector for this label disables a configuration (istio:
 	// istioctl/pkg/tag/generate.go).
 	deactivated      = "istio.io/deactivated"
 	deactivatedValue = "never-match"
@@ -44,14 +44,14 @@ const (
 type Tag struct {
 	Name       string   `json:"tag"`
 	Revision   string   `json:"revision"`      // revision that the tag points at
-	Namespaces []string `json:"namespaces"`    // namespaces whose labels choose the tag; not nil
+	Namespaces []string `json:"namespaces"`    // names of namespaces whose labels choose the tag; not nil
 	Of         string   `json:"configuration"` // name of the MutatingWebhookConfiguration
 }
 
 // Tags manages the tags of a cluster. It is safe for concurrent use, but two concurrent changes of a tag may conflict.
 type Tags struct {
-	API       *apiserver.Client
-	Namespace string // of the control plane
+	API       *apiserver.Client // client of the cluster's API server; never nil
+	Namespace string            // namespace of the control plane
 }
 
 // check validates the name of a tag, which is the value of a label.
@@ -62,7 +62,8 @@ func check(name string) error {
 	return nil
 }
 
-// List returns all tags, sorted by name; an empty list without tags. Errors are the API server's.
+// List returns all tags, sorted by name. A tag with several configurations occurs once for each. Without tags the
+// result is empty, not nil. Errors are the API server's. With an error the result is nil.
 func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func chooses(labels map[string]string, tag string) bool {
 	return labels[label.IoIstioRev.Name] == tag
 }
 
-// configurations returns all injection configurations: those of revisions and of tags.
+// configurations returns the injection configurations of all revisions and tags.
 func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	var all admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := t.API.Do(ctx, http.MethodGet, mutating+"?labelSelector="+url.QueryEscape(label.IoIstioRev.Name), nil, &all); err != nil {
@@ -115,14 +116,14 @@ func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.Mut
 
 // Change contains the requests that set or remove a tag. Apply sends them in the order of the fields.
 type Change struct {
-	Make   []any    // the tag's configuration; with a resourceVersion, it replaces that version
-	Edit   []any    // other webhook configurations in their target state
+	Make   []any    // the tag's configuration; with a resourceVersion, Apply replaces that version, else Apply creates it
+	Edit   []any    // other webhook configurations in their target state, each with a resourceVersion
 	Delete []string // names of MutatingWebhookConfigurations
 }
 
-// Generate returns the configuration of a tag: the address and the CA bundle of the revision's webhook, with the tag's
-// selectors. It changes nothing in the cluster. Errors: the tag's name is invalid, the revision has no configuration,
-// or those of the API server.
+// Generate returns the configuration of a tag. It has the address and the CA bundle of the revision's webhook, and the
+// tag's selectors. Generate changes nothing in the cluster. Errors: the tag's name is invalid, the revision has no
+// configuration with a webhook, or those of the API server.
 func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -152,10 +153,11 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 	return made, nil
 }
 
-// Set returns the change that points a tag at a revision, without applying it. Errors: the tag points at another
+// Set returns the change that points a tag at a revision, without applying it. The change replaces the tag's existing
+// configuration, and deletes configurations of the tag that have another name. Errors: the tag points at another
 // revision and overwrite is false; the tag is not "default" and a revision has its name; those of Generate. For the tag
-// "default", the change also disables the webhook of the default revision, and points the validating webhook for
-// objects without a revision at the revision.
+// "default", the change also disables the webhook of the default revision. It then also points the validating webhook
+// for objects without a revision at the revision's Service, if both exist.
 func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -217,8 +219,8 @@ func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregi
 	return c
 }
 
-// validator returns the default validator, changed to call the Service of a configuration. It returns nil if no
-// validator exists, or none of its webhooks changes.
+// validator returns the default validator, changed to call the Service of a configuration. It returns nil if there is
+// no validator, or if no webhook of the validator changes.
 func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
 	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)
@@ -247,8 +249,8 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	return &c, nil
 }
 
-// Remove returns the change that removes a tag, without applying it. Errors: the tag does not exist, or those of the
-// API server. It does not enable the default revision's webhook again.
+// Remove returns the change that removes a tag, without applying it. The change does not enable the default revision's
+// webhook again. Errors: the tag does not exist, or those of the API server.
 func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -268,7 +270,7 @@ func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 
 // Apply sends the requests of a change. It writes configurations before it deletes others, so that every Pod gets its
 // proxy meanwhile. It stops at the first error, which is the API server's. A configuration to delete may be missing.
-// After an error, retry with another change from Set or Remove, because the requests that succeeded would conflict.
+// After an error, retry with a new change from Set or Remove, because the requests that succeeded would conflict.
 func (t Tags) Apply(ctx context.Context, c *Change) error {
 	for _, one := range slices.Concat(c.Make, c.Edit) {
 		if err := t.put(ctx, one); err != nil {

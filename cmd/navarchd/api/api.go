@@ -1,10 +1,12 @@
-// Package api serves /api/v1, a JSON API for all tools. Each replica answers for the whole fleet: it makes its own part
-// of the answer, requests the parts of the other replicas in the name of the verified caller, and merges the parts.
+// Package api serves /api/v1, a JSON API for all tools. Each replica answers for the whole fleet, except at endpoints
+// about one process. The replica makes its own part of the answer, requests the parts of the other replicas in the name
+// of the verified caller, and merges the parts.
 //
 // Owns: the table of endpoints, and the requests of callers that wait for an event.
 // Reads: the loops of this process through cmd/navarchd/debug, the ledger of deliveries, other replicas (api/ask).
-// Never: changes anything; shows one tenant's data to another; waits for a replica longer than ask.Patience beyond
-// the request's wait. The field "partial" names silent replicas.
+// Never: changes anything; shows one tenant's data to another; waits for the reply to one question longer than
+// ask.Patience beyond the time for which the question itself may wait. The field "partial" names the replicas without a
+// part.
 package api
 
 import (
@@ -27,16 +29,18 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// API serves the endpoints. Make one with New. Any goroutine may call its methods.
+// API serves the endpoints. Make one with New. Any goroutine may call its methods. The fields of Config must not be
+// changed.
 type API struct {
 	Config
 	tenants, system *web.Turns // turns of requests that wait: of tenants' callers, and of callers who see everything
 }
 
-// The most waiting requests of one tenant, and of one caller who sees everything: all callers on this machine are one.
+// waitsOfTenant is the maximum number of waiting requests of one tenant. waitsOfSystem is that of one caller who sees
+// everything. All callers on this machine count as one caller.
 const waitsOfTenant, waitsOfSystem = 32, 128
 
-// New returns the API of a process. It keeps c. The fields Rules and Pages are required.
+// New returns the API of a process, with a copy of c. The fields Rules and Pages are required.
 func New(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -48,12 +52,12 @@ func New(c Config) *API {
 type endpoint struct {
 	name, help string
 	parameters []string
-	tenants    bool // callers of a tenant are answered too; their part has only data that they may see
-	costly     bool // making the part takes much processor time: it plans, or reads the whole plan
+	tenants    bool // callers of a tenant are answered too, with only the data that they may see
+	costly     bool // making the part takes much processor time, because it plans or reads the whole plan
 	paged      bool // the part is a page of /debug, which waits for its turn itself
-	alone      bool // only this process answers; other replicas are not asked
+	alone      bool // only the process that serves the request answers
 	fleet      bool // the answer is about connected proxies
-	probes     bool // before a replica is asked, it must answer a cheap question in time
+	probes     bool // the question goes only to replicas that have just answered a cheap question in time
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
 	// part makes the part of this process. For an error without a known status, the response is 400 (statusOf).
@@ -100,8 +104,8 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// merging makes a merger from a function that merges decoded parts of type P. The replica of a part that does not
-// decode is added to partial.
+// merging makes a merger from a function that merges decoded parts of type P. If a part does not decode, its replica is
+// added to partial. The revision of the answer is the lowest revision of the parts; 0: no part has a revision.
 func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fleetapi.Answer[T], error)) merger {
 	return func(a *API, q url.Values, raw []replied, partial []fleetapi.Missing) (any, error) {
 		var parts []fleetapi.From[P]
@@ -128,8 +132,10 @@ func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fl
 	}
 }
 
-// Handler returns the handler of /api/v1/. It authenticates each caller (Config.Rules), and answers with what the
-// caller may see.
+// Handler returns the handler of /api/v1/. It authenticates each caller, and answers with the data that the caller may
+// see. Failures have an HTTP status and a text. Refusals by Config.Rules have the statuses of authz.Authorizer.Guard.
+// An unknown endpoint or proxy gets 404, a wrong method 405, and a tenant's request about the whole system 403. Too
+// many requests of a caller get 429. An error without a status of its own gets 400.
 func (a *API) Handler() http.Handler {
 	return a.Rules.Guard(func(who authz.Caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, who) })
@@ -222,7 +228,7 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 	return e.waits(q)
 }
 
-// answer makes the answer of all replicas, in the caller's turn. For a page of one proxy, other replicas are asked only
+// answer makes the answer of all replicas, in the caller's turn. For a page of one proxy, it asks other replicas only
 // if this process does not have the proxy. read, never nil, must be called once the caller has received the answer.
 func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) (answer any, read func(), err error) {
 	wait, err := e.check(q)
@@ -299,7 +305,7 @@ func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.He
 }
 
 // sortOut separates replicas with and without a part. absent is the error of a replica that does not know the requested
-// proxy.
+// proxy; empty if there is no such replica.
 func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, absent string) {
 	for _, h := range heard {
 		switch {
@@ -316,7 +322,7 @@ func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, ab
 	return parts, partial, absent
 }
 
-// part makes the part of this process.
+// part makes the part of this process. A failure is a Reply with its HTTP status.
 func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) ask.Reply {
 	var part any
 	var err error
@@ -335,8 +341,9 @@ func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Val
 	return ask.Reply{Part: raw, Revision: a.notified()}
 }
 
-// turn waits until a caller may be answered, like debug.Pages.Turn. Requests that wait for an event are only counted:
-// they use little processor time, and with a turn they would delay other requests of their tenant.
+// turn waits until a caller may be answered, like debug.Pages.Turn. Requests that wait for an event are only counted.
+// They use little processor time, and with a turn they would delay other requests of their tenant. With an error made
+// and read are nil.
 func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
 	switch {
 	case e.paged || e.posted != nil:
@@ -352,8 +359,8 @@ func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, re
 	return turn.Made, turn.Done, err
 }
 
-// notified returns the store's revision up to which the streams of this process are notified; 0: no proxies, or no
-// plan.
+// notified returns the store's revision up to which the streams of this process are notified. It is 0 without role xds,
+// and until a plan exists.
 func (a *API) notified() int64 {
 	if a.Proxies == nil {
 		return 0
@@ -365,7 +372,7 @@ func (a *API) notified() int64 {
 // sees returns a function, never nil, that reports whether the caller may see a namespace.
 func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
 
-// members returns the records of the fleet; nil: this process is alone, or does not know the fleet yet.
+// members returns the records of the fleet. It returns nil if this process is alone, or does not know the fleet yet.
 func (a *API) members() []member.Record {
 	if a.Members == nil {
 		return nil

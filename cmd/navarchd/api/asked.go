@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 )
 
-// Asked answers another replica's question with the part of this process. The Reply has the HTTP status of a failure:
-// 501 for an unknown endpoint, 403 for a tenant's question about the whole system, else the same as for direct
-// callers.
+// Asked answers another replica's question with the part of this process. The Reply of a failure has an HTTP status. It
+// is 501 for an endpoint that is unknown or that only the requested process answers, and 403 for a tenant's question
+// about the whole system. A wrong parameter has status 400. The statuses of other failures are those that direct
+// callers get.
 func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	e := endpointOf(question.Endpoint)
 	if e == nil || e.alone {

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// waitOf parses the parameter wait; missing: 0.
+// waitOf parses the parameter wait. A missing parameter means 0. The error names the parameter.
 func waitOf(q url.Values) (wait time.Duration, err error) {
 	text := q.Get("wait")
 	if text == "" {
@@ -32,8 +32,8 @@ func waitOf(q url.Values) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// Pauses of a request that waits for a delivery. After the time again without a notification the state is checked all
-// the same, because the ledger does not notify when a proxy acknowledges that has resumed with older resources.
+// Pauses of a request that waits for a delivery. Without a notification of the ledger, the state is checked again after
+// `again`. The ledger does not notify of the acknowledgement of a proxy that has resumed with older resources.
 const (
 	again = 100 * time.Millisecond
 	pause = 5 * time.Millisecond // after a notification of the ledger, so that several changes are checked at once
@@ -43,12 +43,12 @@ const (
 // change.
 type delivery struct {
 	revision int64
-	object   ledger.Object // without Is: the revision as a whole
+	object   ledger.Object // with a nil Is: the revision as a whole
 	who      authz.Caller
 }
 
-// readDelivery parses the parameters revision (required) and object. An object of a namespace that the caller may not
-// see is an error.
+// readDelivery parses the parameters revision (required) and object. The error names the parameter. An object of a
+// namespace that the caller may not see is an error.
 func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	d.who = who
 	if d.revision, err = strconv.ParseInt(q.Get("revision"), 10, 64); err != nil || d.revision <= 0 {
@@ -77,8 +77,8 @@ func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	return d, nil
 }
 
-// deliveryPart returns the state of a delivery at this replica, once everything is delivered, or the parameter wait is
-// over.
+// deliveryPart returns the state of a delivery at this replica, once everything is delivered, the parameter wait is
+// over, or ctx ends. Errors name a parameter.
 func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
 	d, err := readDelivery(who, q)
 	switch {
@@ -112,8 +112,8 @@ func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (
 	}
 }
 
-// delivered returns the present state of a delivery. If names is set, it lists the proxies that have not
-// acknowledged, and those that refuse.
+// delivered returns the present state of a delivery. If names is set, it lists the proxies that have not acknowledged,
+// and the proxies that refuse.
 func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	visible, all := sees(d.who), d.who.Sees == nil
 	part.Planned = a.notified() >= d.revision
@@ -139,8 +139,8 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	return part
 }
 
-// refusing lists the proxies that refuse a resource because of the target, and the views (groups of proxies with equal
-// configuration) from which such a resource is withheld.
+// refusing lists the proxies that refuse a resource because of the target. It also lists the views (groups of proxies
+// with equal configuration) from which such a resource is withheld.
 func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
 	server, within := a.Server, spanOf(target)
 	for _, r := range server.RefusalsOf(visible) {
@@ -162,8 +162,8 @@ func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bo
 	return all
 }
 
-// causes reports whether the requested object is the likeliest cause of a refusal. Such a refusal counts however old
-// it is: what is made of the object is refused, although its newest change may have changed no resource.
+// causes reports whether the requested object is the likeliest cause of a refusal. Such a refusal counts regardless of
+// its age. The resources of the object are refused, even if the newest change of the object has changed no resource.
 func (d *delivery) causes(objects []model.Place) bool {
 	return d.object.Is != nil && len(objects) > 0 && d.object.Is(objects[0].Key)
 }
@@ -189,8 +189,8 @@ func spanOf(target ledger.Target) (s span) {
 	return s
 }
 
-// refused reports whether the changes of the span may be the cause of a refusal since a revision. Later changes have
-// refusals of their own, which do not count, unless one response had both.
+// refused reports whether the changes of the span may be the cause of a refusal since a revision. Refusals of later
+// changes do not count, unless one response contained both the span's changes and later ones.
 func (s span) refused(since int64) bool {
 	return s.first > 0 && since >= s.first && (s.late || since <= s.last)
 }
@@ -203,7 +203,7 @@ func (s span) withheld(d delivery, w quarantine.Withheld) bool {
 		(d.object.Is == nil || len(w.Objects) == 0 || slices.ContainsFunc(w.Objects, made))
 }
 
-// why returns why a proxy has not acknowledged a change.
+// why returns the reason why a proxy has not acknowledged a change.
 func why(o *serve.Owing, now time.Time) string {
 	var flying []string
 	for t := range xds.NumTypes {
@@ -228,8 +228,8 @@ func why(o *serve.Owing, now time.Time) string {
 	return "it waits to be sent the change"
 }
 
-// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain), or the id if it has another
-// form.
+// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain). If the id has another form, it
+// returns the id.
 func nameOfNode(id string) string {
 	if parts := strings.Split(id, "~"); len(parts) == 4 {
 		return parts[2]
@@ -250,13 +250,13 @@ func mergeDeliveries(_ *API, q url.Values,
 // Objects reports which objects the leader has stored.
 type Objects interface {
 	// Stored reports whether this process leads, and which generation of an object it has read and stored. It does
-	// not wait for the requested generation. If this process does not lead, the result is zero. Errors are the
-	// context's.
+	// not wait for the requested generation. If this process does not lead, the result is zero. The error is that of
+	// the context.
 	Stored(ctx context.Context, q StoredQuestion) (fleetapi.Stored, error)
 }
 
-// StoredQuestion names an object, and the least generation that must be stored; 0: any generation. Group and Namespace
-// may be empty.
+// StoredQuestion names an object, and the least metadata.generation that must be stored; 0: any generation. Group is
+// empty for Kubernetes' core group, and Namespace for objects without a namespace.
 type StoredQuestion struct {
 	Group, Kind, Namespace, Name string
 	Generation                   int64
@@ -266,7 +266,7 @@ type StoredQuestion struct {
 const storedEvery = 20 * time.Millisecond
 
 // storedPart returns the state of an object, once the leader has stored it or the parameter wait is over. A process
-// that does not lead answers at once.
+// that does not lead answers at once. Errors: a wrong parameter, or the error of ctx.
 func storedPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
 	question := StoredQuestion{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	var err error

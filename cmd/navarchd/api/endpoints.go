@@ -59,7 +59,7 @@ var endpoints = []endpoint{
 		parameters: describeParameters, tenants: true, costly: true, fleet: true, part: describePart, merge: merging(mergeDescribe)},
 }
 
-// endpointOf returns the endpoint with a name; nil: the name is unknown.
+// endpointOf returns the endpoint with a name; nil if the name is unknown.
 func endpointOf(name string) *endpoint {
 	for i := range endpoints {
 		if endpoints[i].name == name {
@@ -71,13 +71,13 @@ func endpointOf(name string) *endpoint {
 
 // Replica is one item of /api/v1/replicas.
 type Replica struct {
-	Name     string `json:"name"` // of the process
-	Address  string `json:"address,omitempty"`
+	Name     string `json:"name"`              // of the process
+	Address  string `json:"address,omitempty"` // host:port that agents dial, from its record; empty: unknown
 	Zone     string `json:"zone,omitempty"`
-	Version  string `json:"version"`
-	State    string `json:"state"`             // warming, ready, leaving
-	Revision int64  `json:"revision"`          // revision of the store that it serves
-	Planned  int64  `json:"planned,omitempty"` // revision up to which its proxies are notified; 0: no plan yet, or no answer
+	Version  string `json:"version"`           // of its build
+	State    string `json:"state"`             // warming, ready or leaving, from its record; without a record ready
+	Revision int64  `json:"revision"`          // revision of the store that it serves; 0: it serves no proxies, or has not read the store
+	Planned  int64  `json:"planned,omitempty"` // revision up to which its proxies are notified; 0: no plan, or no answer
 	Proxies  int    `json:"proxies"`           // number of connected streams; without an answer, as in its record
 	Answered bool   `json:"answered"`          // false: the fields are from its record in etcd
 }
@@ -91,7 +91,7 @@ func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, 
 	return r, nil
 }
 
-// mergeReplicas lists the replicas that answered and those that only have a record in etcd, sorted by name.
+// mergeReplicas lists the replicas that answered, and the replicas that only have a record in etcd, sorted by name.
 func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) (answer fleetapi.Answer[Replica], err error) {
 	for _, f := range parts {
 		answer.Items = append(answer.Items, f.Part)
@@ -111,7 +111,7 @@ func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) 
 
 // Problem is one item of /api/v1/problems.
 type Problem struct {
-	inspect.Problem     // its Proxies is the sum over the replicas; for a withheld version, the maximum
+	inspect.Problem     // of the first replica; Proxies is the sum over the replicas, or for a withheld version the maximum
 	Replicas        int `json:"replicas"` // number of replicas that report it
 }
 
@@ -205,7 +205,7 @@ func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (a
 	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
 }
 
-// mergeFirst returns the first part: only the replica with the proxy sends one.
+// mergeFirst returns the first part. Only the replica with the proxy sends a part.
 func mergeFirst(_ *API, _ url.Values, parts []fleetapi.From[json.RawMessage], _ int) (answer fleetapi.Answer[json.RawMessage], err error) {
 	for _, f := range parts[:min(len(parts), 1)] {
 		answer.Items = append(answer.Items, f.Part)

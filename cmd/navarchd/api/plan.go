@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// aloneParameter is the parameter by which a process answers without asking other replicas ("true").
+// aloneParameter is the parameter with which a process answers without asking other replicas ("true").
 const aloneParameter = "alone"
 
 // bootstrapsParameter is the parameter that adds Envoy's configuration of up to eight groups of proxies to a preview

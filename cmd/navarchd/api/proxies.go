@@ -37,8 +37,8 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 	return part, nil
 }
 
-// left returns the selected proxies whose streams to this replica have ended lately. A selection by labels selects
-// none of them, because their labels are not remembered. A selection by replica selects none either.
+// left returns the selected proxies whose streams to this replica have ended lately. If the selection has labels or a
+// replica, the result is empty. The labels of such proxies are not known any more.
 func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleetapi.Proxy) {
 	for _, l := range a.Proxies.Departed(sees(who)) {
 		p := fleetapi.Proxy{Proxy: l.Proxy, Node: l.Node, Namespace: l.Namespace, Replica: a.Self, Version: l.Version, Zone: l.Zone,

@@ -17,12 +17,12 @@ import (
 const (
 	countEvery  = 10 * time.Second
 	repeatEvery = time.Minute // interval at which the time of unchanged sums is renewed
-	// countShare bounds the use of one core by counting: to 1/countShare of the time.
+	// countShare limits counting to 1/countShare of the time of one core.
 	countShare = 200
 )
 
-// Sums counts this replica's proxies by state, version and so on (fleetapi.Sums), for the replica's record in etcd. The
-// zero value is ready for use. Run is called once; any goroutine may call Encoded.
+// Sums counts this replica's proxies by state, version and other properties (fleetapi.Sums), for the replica's record
+// in etcd. The zero value is ready for use. Run is called once. Any goroutine may call Encoded.
 type Sums struct {
 	encoded atomic.Pointer[[]byte]
 	last    fleetapi.Recorded // owned by Run
@@ -37,8 +37,8 @@ func (s *Sums) Encoded() []byte {
 	return nil
 }
 
-// Run counts the streams of p at once and then every 10 s, or less often if counting takes long. It blocks until ctx
-// ends, and returns the error of ctx. replica is the name of this replica.
+// Run counts the streams of p at once, and then 10 s after each count, or later if counting takes more than 50 ms. It
+// blocks until ctx ends, and returns the error of ctx. replica is the name of this replica.
 func (s *Sums) Run(ctx context.Context, p Proxies, replica string) error {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -82,21 +82,22 @@ const (
 	maxStopped  = 64
 )
 
-// Fleet stores the records of the fleet's replicas. For 10 minutes it also keeps the records of up to 64 replicas
-// that stopped. A replica has stopped if its lease has ended although its last record had sums and did not have the
-// state leaving. The zero value is ready for use. Any goroutine may call its methods.
+// Fleet stores the records of the fleet's replicas. For 10 minutes it also keeps the records of up to 64 replicas that
+// stopped. A replica has stopped if a Set lacks its record, and its last record had sums and a state other than
+// leaving. The zero value is ready for use. Any goroutine may call its methods.
 type Fleet struct {
 	mu      sync.Mutex // a leaf: guards the fields below
 	members []member.Record
 	stopped map[string]stoppedReplica
 }
 
+// stoppedReplica is the last record of a replica that stopped.
 type stoppedReplica struct {
 	record member.Record
 	at     time.Time // time of the Set that lacked its record
 }
 
-// Set stores the present records at the time now. The caller must not change members afterwards.
+// Set replaces the records by the present ones, at the time now. The caller must not change members afterwards.
 func (f *Fleet) Set(members []member.Record, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,8 +127,8 @@ func (f *Fleet) forget(now time.Time) {
 	}
 }
 
-// Members returns the records of the last Set, without stopped replicas; nil before Set. The result must not be
-// changed.
+// Members returns the records of the last Set, without stopped replicas. It returns nil before Set. The result must not
+// be changed.
 func (f *Fleet) Members() []member.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +136,8 @@ func (f *Fleet) Members() []member.Record {
 }
 
 // Recorded returns the sums in the records of present and stopped replicas, with the age of the sums at the time now.
-// Records without readable sums are omitted; the order of stopped replicas varies.
+// Present replicas come first, in the order of Set. The order of stopped replicas varies. Records without readable sums
+// are omitted, and the result is nil if no record is left.
 func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +178,7 @@ func mergeSums(a *API, _ url.Values, parts []fleetapi.From[[]fleetapi.RecordedSu
 	return fleetapi.MergeRecorded(all), nil
 }
 
-// lastOf sets Last of missing replicas to the sums of their records. It is for requests whose caller may see
+// lastOf sets Last of missing replicas to the sums of their records. The caller of the request must be allowed to see
 // everything.
 func (a *API) lastOf(missing []fleetapi.Missing, now time.Time) {
 	if a.Fleet == nil || len(missing) == 0 {

@@ -18,14 +18,14 @@ import (
 // Parameters of the endpoint report.
 const (
 	contentsParameter = "contents" // report.Contents
-	recordsParameter  = "records"  // "false": without the records of the store; replicas send it to each other
+	recordsParameter  = "records"  // "false": without the records of the store; mostly sent by replicas
 )
 
 // partTime is the time in which a replica makes its part, in addition to the time between two readings of metrics. A
 // replica that hangs is not asked (endpoint.probes), so it does not use up this time.
 const partTime = 45 * time.Second
 
-// archive is an answer that is a file: a tar archive, compressed with gzip.
+// archive is an answer in the form of a file: a tar archive, compressed with gzip.
 type archive []byte
 
 // archived is the part of one process. Its archive has no end-of-archive mark, so that further entries can be appended.
@@ -51,7 +51,7 @@ func contentsOf(q url.Values) (want collect.Want, err error) {
 	return want, nil
 }
 
-// reportTime returns the time in which a replica makes its part.
+// reportTime returns the time in which a replica makes its part. The error is that of contentsOf.
 func reportTime(q url.Values) (time.Duration, error) {
 	want, err := contentsOf(q)
 	if want.Contents == report.Full {
@@ -82,7 +82,8 @@ func reportPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (an
 	return archived{made}, err
 }
 
-// mergeReport concatenates the archives of all parts, and appends the index with the missing replicas.
+// mergeReport concatenates the archives of all parts, and appends the index with the missing replicas. Errors: a wrong
+// parameter, or an index that cannot be encoded.
 func mergeReport(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error) {
 	want, err := contentsOf(q)
 	if err != nil {

@@ -38,35 +38,37 @@ import (
 // streams, certificates and requests, and twice as many while it reconnects.
 const connectionsOfWorkload = 16
 
-// limitsOfSource are the limits of an address whose clients show no credential: all proxies of a large node, or a
-// gateway.
+// limitsOfSource are the limits of an address whose clients show no credential. Such an address may have all proxies of
+// a large node, or be a gateway.
 var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384,
 	Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
 
-// Config configures the authentication; many fields are named after flags of navarchd. TrustDomain is required. Its
-// functions must be safe for concurrent use.
+// Config configures the authentication. Many fields are named after flags of navarchd. TrustDomain and Log are
+// required. The functions must be safe for concurrent use.
 type Config struct {
-	TrustDomain string
-	Audiences   []string // accepted audiences of tokens
-	TokenIssuer string   // empty: the issuer of Found; without either, Kubernetes' tokens are refused
+	TrustDomain string   // of this mesh, for example cluster.local
+	Audiences   []string // accepted audiences of tokens; empty: istio-ca
+	TokenIssuer string   // issuer of Kubernetes' tokens; empty: the issuer of Found
 	TokenKeys   string   // URL or file of the keys of TokenIssuer; empty: found by OpenID discovery at TokenIssuer
 	Cluster     string   // name of the cluster of TokenIssuer's tokens, and of calls that name no cluster
 	// Remote returns the issuer of another cluster's tokens, and false for a cluster that is not in the mesh
-	// (attest.TokensConfig). nil: there are no other clusters.
+	// (attest.TokensConfig). nil: there are no other clusters. Without an own issuer (TokenIssuer, Found, DataDir) and
+	// without a Reviewer, all tokens are refused.
 	Remote func(cluster string) (attest.TokenIssuer, bool)
-	// Found is the source of the cluster's issuer and keys if TokenIssuer is empty (KeysConfig.Ask); a nil Ask means no
-	// source.
+	// Found is the source of the cluster's issuer and keys if TokenIssuer is empty (KeysConfig.Ask). A nil Ask means no
+	// source. Found.Log is replaced by Log.
 	Found attest.KeysConfig
-	// Reviewer verifies tokens of other issuers, and all tokens while the keys are unavailable (TokenReview); nil: no
-	// reviews.
+	// Reviewer verifies tokens by TokenReview, for calls of Cluster. It verifies tokens of other issuers, and all
+	// tokens while the keys are unavailable; nil: no reviews.
 	Reviewer   attest.Reviewer
 	DataDir    string // has the key of this process's own token issuer; empty: no own issuer
 	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
 	MaxMessage int    // the longest accepted message, bytes
 	Log        *slog.Logger
 	Now        func() time.Time // for verifying tokens; nil: time.Now
-	// Aliases returns the aliases of the trust domain. Workloads returns the addresses of an identity's workloads, by
-	// which its limit of connections is computed (budget.Config.Workloads).
+	// Aliases returns the aliases of the trust domain; nil: no aliases. Workloads returns the addresses of an
+	// identity's workloads, by which the identity's limit of connections is computed (budget.Config.Workloads); nil: no
+	// workload is known.
 	Aliases   func() []spiffeid.TrustDomain
 	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
 	Workloads func(identity string) map[netip.Addr]struct{}
@@ -74,21 +76,22 @@ type Config struct {
 	Revoked func(attest.Caller) bool
 	// Gone returns an error if a caller's Pod or service account no longer exists, else nil. The function may be nil.
 	Gone func(attest.Caller) error
-	// Connections counts and limits the connections of each identity; nil: New makes a ledger with the default limits.
+	// Connections counts and limits the connections of each identity; nil: New makes a ledger that permits 16
+	// connections of each workload.
 	Connections *budget.Ledger
 }
 
-// Callers authenticates callers by the rules of a Config. Safe for concurrent use.
+// Callers authenticates callers by the rules of a Config. It is safe for concurrent use.
 type Callers struct {
 	all      attest.Authenticator // refuses callers whose Pod or service account is gone
 	certs    *attest.Certificates // the part for certificates
 	tokens   attest.Authenticator // the part for tokens; nil: no tokens are accepted
 	keys     []*attest.Keys       // of token issuers, refreshed by Tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
-	// revoked reports whether a caller's credential is revoked; nil: nothing is.
+	// revoked reports whether a caller's credential is revoked; nil: no revocations are known.
 	revoked func(attest.Caller) bool
 	gone    func(attest.Caller) error // returns why a caller's Pod or service account no longer exists
-	// remote reports whether a cluster other than cluster belongs to the mesh; nil: none does.
+	// remote reports whether a cluster other than cluster belongs to the mesh; nil: there are no other clusters.
 	remote  func(cluster string) (attest.TokenIssuer, bool)
 	cluster string
 	expiry  *expiry.Expiry
@@ -99,8 +102,9 @@ type Callers struct {
 	open                 open
 }
 
-// New returns Callers. It sends no request. Errors: an invalid trust domain or token issuer (the error names the flag),
-// or the own issuer's key in DataDir cannot be read.
+// New returns Callers. It sends no request. If DataDir has no key of the own issuer, New creates it. Errors: an invalid
+// trust domain, token issuer or audience, or a key in DataDir that cannot be created, read or used. Errors about the
+// trust domain and the token issuer name the flags.
 func New(c Config) (*Callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
 	if err != nil {
@@ -130,8 +134,8 @@ func New(c Config) (*Callers, error) {
 	return k, nil
 }
 
-// Tasks returns the tasks that refresh the keys of token issuers, one for each issuer with fetched keys. The caller
-// runs them; until then those keys are missing.
+// Tasks returns the tasks that refresh the keys of token issuers, one for each issuer with fetched keys. It returns nil
+// if there is no such issuer. The caller runs the tasks. Until then those keys are missing.
 func (k *Callers) Tasks() (tasks []loop.Task) {
 	for i, keys := range k.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
@@ -139,8 +143,8 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 	return tasks
 }
 
-// Gauges sets the metrics of connections, and of the age of the oldest token keys at the time now (0: no keys were
-// fetched). It is called periodically.
+// Gauges sets the metric of the age of the oldest token keys at the time now, in seconds; 0: no keys were fetched. It
+// also makes the counts of connections forget unused credentials. It is called about every second.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
 	k.sources.Tick()
@@ -153,11 +157,14 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by
-// certificate or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a
-// credential unless Config.Required is set. The connection of an accepted stream counts as authenticated. Errors:
-// attest.ErrNone for a missing credential; an invalid, revoked or expired credential; a caller whose cluster, Pod or
-// service account is gone; attest.ErrUnavailable for too many connections of the identity.
+// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by certificate
+// or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a credential unless
+// Config.Required is set. The connection of an accepted stream counts as authenticated.
+//
+// The error is attest.ErrNone for a missing credential. It is another error for an invalid, revoked or expired
+// credential, and for a caller whose cluster, Pod or service account is gone. attest.ErrUnavailable means that the
+// credential cannot be verified now, or that too many connections are open. Connections are counted for the identity,
+// or without an identity for the client's address. With an error the Caller must be ignored.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
@@ -182,8 +189,10 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 	return who, nil
 }
 
-// Refused returns the reason to stop serving a caller that was authenticated before: its credential was revoked or has
-// expired, its cluster left the mesh, or its Pod or service account is gone. nil: the caller is served further.
+// Refused returns the reason to stop serving a caller that was authenticated before. Its credential was revoked, its
+// cluster left the mesh, or its Pod or service account is gone. Or its credential has expired, and its identity has
+// shown no newer credential although it could obtain one (expiry.Expiry.Refused). The result is nil if the caller is
+// served further.
 func (k *Callers) Refused(who attest.Caller) error {
 	if err := k.withdrawn(who); err != nil {
 		return err
@@ -191,8 +200,8 @@ func (k *Callers) Refused(who attest.Caller) error {
 	return k.gone(who)
 }
 
-// withdrawn returns the reason why a caller's credential is no longer accepted: it is revoked or expired, or its
-// cluster left the mesh. nil: it is accepted.
+// withdrawn returns the reason why a caller's credential is no longer accepted: it is revoked or expired
+// (expiry.Expiry.Refused), or its cluster left the mesh. The result is nil if the credential is accepted.
 func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
@@ -207,22 +216,22 @@ func (k *Callers) withdrawn(who attest.Caller) error {
 
 // MayHaveKeys reports whether a caller may receive further private keys: its credential has not expired, or an
 // unexpired credential of its identity was shown. If may is false, again reports whether the caller should connect
-// again with a newer credential, because it could obtain one.
+// again with a newer credential, because it could obtain one. If may is true, again has no meaning.
 func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.Ended(who, time.Now())
 	return !ended, !issuing.IsZero()
 }
 
 // Admits reports whether the client certificate of a handshake is an accepted credential. The handshake must have
-// verified it: state.VerifiedChains must not be empty. from is the client's address. The returned Assign counts the
-// connection for the certificate's identity; use it only if the certificate is accepted.
+// verified the certificate, so state.VerifiedChains must not be empty. from is the client's address. The returned
+// Assign counts the connection for the certificate's identity. Use it only if the certificate is accepted.
 func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
 	return k.assign(who, from), err == nil && k.Refused(who) == nil
 }
 
-// accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity.
-// attest.ErrUnavailable: the identity has too many connections.
+// accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity. The
+// error matches attest.ErrUnavailable: the identity has too many connections, or the caller is refused meanwhile.
 func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	p, _ := peer.FromContext(ctx)
 	if p == nil {
@@ -238,13 +247,14 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 // Expiry returns the record of credentials' ends, by which streams and connections with expired credentials are ended.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
-// Tokens returns the authenticator of tokens alone; nil: no tokens are accepted.
+// Tokens returns the authenticator of tokens alone. It refuses callers whose Pod or service account is gone, but not
+// revoked callers. It is nil if no tokens are accepted.
 func (k *Callers) Tokens() attest.Authenticator { return k.tokens }
 
 // Required reports whether a stream over TLS needs a credential.
 func (k *Callers) Required() bool { return k.required }
 
-// OverTLS reports whether a call came over TLS.
+// OverTLS reports whether a call came over TLS. ctx is the context of the call at the gRPC server.
 func OverTLS(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -260,7 +270,7 @@ type living struct {
 	gone func(attest.Caller) error
 }
 
-// Authenticate implements attest.Authenticator.
+// Authenticate implements attest.Authenticator. The error is that of the inner Authenticator or of gone.
 func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := l.Authenticator.Authenticate(ctx)
 	if err == nil {
@@ -273,15 +283,20 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated. A
-// revoked caller is returned without an error, and its connection does not count: the CA refuses revoked callers
+// revoked caller is returned without an error, and its connection does not count. The CA refuses revoked callers
 // itself, with their identity in the log. The caller of a token that has ended within the tolerance for clocks
-// (attest.TokensConfig.Leeway) may be returned likewise: it still gets a certificate. Tokens of removed clusters and
-// ended certificates are errors. attest.ErrUnavailable: the identity has too many connections.
+// (attest.TokensConfig.Leeway) may be returned likewise, and still gets a certificate.
+//
+// The error is attest.ErrNone for a missing credential. It is another error for an invalid credential, and for a caller
+// whose Pod or service account is gone. Tokens of removed clusters and ended certificates are invalid.
+// attest.ErrUnavailable means that the credential cannot be verified now, or that the identity has too many
+// connections.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 
+// ofCalls is the authenticator that OfCalls returns.
 type ofCalls struct{ *Callers }
 
-// Authenticate implements attest.Authenticator.
+// Authenticate implements attest.Authenticator. Errors are those of OfCalls.
 func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := k.all.Authenticate(ctx)
 	if err == nil && k.withdrawn(who) == nil {
@@ -290,8 +305,8 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// tokens returns the verifier of tokens of Kubernetes' issuer and of the own issuer (DataDir); nil: no issuer is
-// configured. The caller must run the keys.
+// tokens returns the verifier of tokens of Kubernetes' issuer and of the own issuer (DataDir). It is nil if neither an
+// issuer nor a Reviewer is configured. The caller must run the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
 	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences,
 		Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}

@@ -23,11 +23,11 @@ type connection struct {
 	*budget.Entry
 	open *open
 	who  attest.Caller
-	from string
-	end  func()
+	from string // the client's address
+	end  func() // closes the connection
 }
 
-// Leave implements preauth.Holder: the connection is closed and counts no longer.
+// Leave implements preauth.Holder. The connection is closed and no longer counts.
 func (c *connection) Leave() {
 	c.open.mu.Lock()
 	delete(c.open.all, c)
@@ -71,8 +71,9 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	}
 }
 
-// Recheck closes the connections whose callers are refused now (Refused), and returns their number. Only the credential
-// that was shown first on a connection is checked; other credentials are checked with each call.
+// Recheck closes the connections whose callers are refused now (Refused), and returns their number. Connections without
+// an identity are not checked. Only the credential that was shown first on a connection is checked here. Other
+// credentials are checked with each call.
 func (k *Callers) Recheck() (ended int) {
 	k.open.mu.Lock()
 	all := make([]*connection, 0, len(k.open.all))

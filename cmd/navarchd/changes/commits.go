@@ -9,11 +9,11 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Commits remembers the commit times of the newest 256 revisions, to measure the latency from commit to ACK. Old
-// revisions are forgotten, because a late ACK comes from a proxy that has just connected. The zero value is ready for
-// use. Safe for concurrent use.
+// Commits remembers the commit times of the 256 revisions that were recorded last, to measure the latency from commit
+// to ACK. Revisions older than a minute are not reported, because a late ACK comes from a proxy that has just
+// connected. The zero value is ready for use. Safe for concurrent use.
 type Commits struct {
-	mu    sync.Mutex // a leaf lock
+	mu    sync.Mutex // no other lock is taken under it
 	order []int64
 	seen  map[int64]time.Time
 }
@@ -42,7 +42,7 @@ func (c *Commits) Saw(revision int64, at time.Time) {
 }
 
 // Since returns the time since a revision was committed. false: the revision is unknown, or was committed a minute ago
-// or earlier.
+// or earlier. The duration has no meaning then. The duration is negative if the commit time is in the future.
 func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,12 +54,12 @@ func (c *Commits) Since(revision int64) (time.Duration, bool) {
 // Written remembers the newest 256 commits of this process, for tools that measure from outside. The zero value is
 // ready for use. Safe for concurrent use.
 type Written struct {
-	mu  sync.Mutex // a leaf lock
+	mu  sync.Mutex // no other lock is taken under it
 	all []inspect.Commit
 }
 
-// Add records that a batch was committed now, at a revision; event is the time of the batch's oldest event. Keys of
-// the records are stored too if there are at most 2,048. Add does not retain batch.
+// Add records that a batch was committed now, at a revision. The argument event is the time of the batch's oldest
+// event. The keys of the batch's records are stored too, if there are at most 2,048. Add does not retain batch.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {
@@ -84,7 +84,8 @@ func (w *Written) add(c inspect.Commit) {
 	w.all = append(w.all, c)
 }
 
-// List returns the remembered commits, oldest first. The caller owns the list, but must not change its Records.
+// List returns the remembered commits, oldest first; nil: there are no commits. The caller owns the list, but must not
+// change its Records.
 func (w *Written) List() []inspect.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,12 +25,12 @@ import (
 )
 
 // Log writes one line for each change of configuration: its objects, the numbers of built resources and affected
-// proxies, and the time from the event to the last acknowledgement. Changes that arrive while another is in progress
-// are added to the same line; there are at most two lines per second. Any goroutine may call its methods, Serves and
-// Run excepted.
+// proxies, and the time from the event to the last acknowledgement. Changes that arrive while another change is in
+// progress are added to the same line. There are at most two such lines per second. All methods except Serves and Run
+// are safe for concurrent use.
 type Log struct {
 	log   *slog.Logger
-	built func() buildCounts // counts so far; nil: this process serves no proxies, so a change ends when it is written
+	built func() buildCounts // counts so far; nil: this process serves no proxies, and a change ends when it is written
 	busy  func() bool        // reports whether proxies wait for their turn; called only if built is not nil
 	wake  chan struct{}
 
@@ -84,9 +84,10 @@ func NewLog(log *slog.Logger) *Log {
 	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// Serves configures a process that serves proxies: a change then ends once the proxies have acknowledged it. pool
-// counts the built resources. busy reports whether proxies still wait for their turn; it is called by Run, under the
-// Log's lock. Serves must be called before all other methods.
+// Serves configures a process that serves proxies. A change then ends once all affected proxies are planned, no proxy
+// waits for its turn, and nothing has happened for 200 ms. It also ends after 5 s. The argument pool counts the built
+// resources. busy reports whether proxies still wait for their turn. Run calls busy under the Log's lock. Serves must
+// be called before all other methods.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
@@ -148,9 +149,9 @@ func (ch *change) touches(key model.Key) {
 	}
 }
 
-// Wrote records that this process committed a batch at a revision; event is the time of the batch's oldest event. In
-// a process without proxies, Wrote begins a change unless the batch is empty. In other processes Published begins
-// changes.
+// Wrote records that this process committed a batch at a revision. The argument event is the time of the batch's oldest
+// event. In a process without proxies, a batch that is not empty begins a change, or joins the change in progress. In
+// other processes Published begins changes, and Wrote only provides the time of their events.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,8 +177,9 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published records that the mirror has a newer snapshot, m.New. The edits of the snapshot begin a change, or join
-// the change in progress. The first snapshot of a process is logged at once, as a summary.
+// Published records that the mirror has a newer snapshot, m.New. The edits of the snapshot begin a change, or join the
+// change in progress. Without edits there is no change. The first snapshot of a process is logged at once, as a
+// summary.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,8 +213,9 @@ func (c *Log) Published(m mirror.Change) {
 	}
 }
 
-// Planned records that the planner has planned up to a revision on one path: plan.Fast, for endpoints only, or
-// plan.Slow. moved is the number of proxies whose configuration changed.
+// Planned records that the planner has planned up to a revision on one path. The path is plan.Fast, for endpoints only,
+// or plan.Slow. moved is the number of proxies whose configuration changed. Revisions before the change in progress are
+// ignored.
 func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +247,8 @@ func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	}
 }
 
-// step writes the line of a finished change. It returns false if no change is in progress any more.
+// step writes the line of a change that is finished or lasts too long. It returns false if no change is in progress any
+// more.
 func (c *Log) step(now time.Time) (open bool) {
 	c.mu.Lock()
 	ch := c.open

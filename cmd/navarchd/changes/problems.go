@@ -33,8 +33,8 @@ const (
 )
 
 // Step logs the differences between the present problems and those of the last call: new problems as warnings, solved
-// problems as information. Beyond 50 lines at once and one per second, lines are only counted, and their count is
-// logged later. now must not decrease. Step does not retain the slice.
+// problems as information. It writes at most 50 lines at once, and then one per second. Further lines are only counted,
+// and their count is logged later. now must not decrease. Step does not retain the slice.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
@@ -83,8 +83,8 @@ func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, m
 }
 
 // CountFirst wraps emit, for the source of a configuration folder. The returned function passes all events to emit
-// unchanged. It counts the events before the first object.Synced by kind, and logs the counts when that event arrives;
-// dir is the folder's name in the log. It is not safe for concurrent use.
+// unchanged. It counts the events before the first object.Synced by kind, and logs the counts when that event arrives.
+// The argument dir is the folder's name in the log. The returned function is not safe for concurrent use.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {

@@ -30,7 +30,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Between is the time between the two readings of the metrics in a full report.
+// Between is the shortest time between the two readings of the metrics in a full report.
 const Between = 10 * time.Second
 
 // pageTime is the time limit of one page; some pages read etcd.
@@ -42,14 +42,14 @@ type Collector struct {
 	// which objects become records.
 	Facts   report.Facts
 	Pages   *debug.Pages                                                     // required
-	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // of ledger.Ledger; nil: no proxies
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // of ledger.Ledger; required if Pages has Proxies
 	Lines   *Lines                                                           // newest lines of the log; required
 	Metrics prometheus.Gatherer                                              // required
 
 	busy chan struct{}
 }
 
-// New returns a Collector with the fields of c, ready for use.
+// New returns a Collector with the fields of c, ready for use. It does not check the required fields.
 func New(c Collector) *Collector {
 	c.busy = make(chan struct{}, 1)
 	return &c
@@ -59,7 +59,7 @@ func New(c Collector) *Collector {
 // are left out.
 type Want struct {
 	Contents report.Contents
-	Records  bool // include the records of the store as this process has read them
+	Records  bool // include the store's records as this process has read them, if it serves proxies
 }
 
 // paged lists the pages of /debug in a report, with the names of their entries.
@@ -72,7 +72,8 @@ var paged = []struct {
 	{"leader", "/debug/leader", nil}, {"fleet", "/debug/fleet", url.Values{"owners": {"true"}}},
 }
 
-// Pages returns the paths of the pages in a report, by the names of their entries. The caller owns the map.
+// Pages returns the paths of the pages in a report, by the names of their entries without .json. The caller owns the
+// map.
 func Pages() map[string]string {
 	all := map[string]string{}
 	for _, p := range paged {
@@ -81,15 +82,16 @@ func Pages() map[string]string {
 	return all
 }
 
-// Names of further entries.
+// Names of further entries, without .json. Only processes that serve proxies have these entries.
 const (
 	Changes  = "changes"  // of the ledger of deliveries
 	Departed = "departed" // proxies whose streams ended lately
 )
 
-// Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark.
-// A full part takes 10 seconds (Between). Pages that cannot be rendered for the caller (who) are listed in the part's
-// facts as missing. web.ErrBusy: another part is being made. Other errors are the context's, or those of encoding.
+// Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark. A
+// full part takes at least 10 seconds (Between). Pages that cannot be rendered for the caller (who) are listed in the
+// part's facts as missing. So are metrics that cannot be read, and records that are not read yet. web.ErrBusy: another
+// part is being made. Other errors: ctx ended before the second reading of the metrics, or an entry cannot be encoded.
 func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]byte, error) {
 	select {
 	case c.busy <- struct{}{}:
@@ -132,7 +134,7 @@ type part struct {
 	failed error
 }
 
-// missing records that something could not be made.
+// missing records that an entry could not be made.
 func (p *part) missing(what, why string) {
 	p.facts.Missing = append(p.facts.Missing, report.Missing{Name: what, Reason: why})
 }
@@ -207,7 +209,7 @@ func (p *part) proxies(records bool) {
 	}
 }
 
-// Build returns f with the facts of this build: version, Go version and platform.
+// Build returns a copy of f with the facts of this build: version, Go version and platform.
 func Build(f report.Facts) report.Facts {
 	f.Version, f.Go, f.Platform = obs.Version, runtime.Version(), obs.Platform()
 	return f

@@ -10,7 +10,7 @@ const maxLines = 1 << 20
 
 // Lines is an io.Writer that remembers the last MiB of a log. The zero value is ready for use. Safe for concurrent use.
 type Lines struct {
-	mu   sync.Mutex // a leaf
+	mu   sync.Mutex // no other lock is taken under it
 	last []byte
 }
 
@@ -27,7 +27,7 @@ func (l *Lines) Write(line []byte) (int, error) {
 }
 
 // Text returns the remembered lines, oldest first, without a truncated line at the beginning. Empty: nothing was
-// written. The caller owns the result.
+// written, or the last line is longer than a MiB. The caller owns the result.
 func (l *Lines) Text() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

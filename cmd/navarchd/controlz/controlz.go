@@ -23,18 +23,19 @@ import (
 type Scope struct {
 	Name            string `json:"name"`
 	Description     string `json:"description"`
-	OutputLevel     string `json:"output_level"`      // a level name of obs.Scope.Set
+	OutputLevel     string `json:"output_level"`      // debug, info, warn, error, fatal or none (obs.Scope.Set)
 	StackTraceLevel string `json:"stack_trace_level"` // always none
 	LogCallers      bool   `json:"log_callers"`       // always false
 }
 
-// Root is the path of all scopes; Root/NAME is the path of one scope.
+// Root is the path of all scopes. Root/NAME is the path of one scope.
 const Root = "/scopej"
 
 // Handler returns the handler of Root and Root/NAME. GET responds with all scopes or one Scope as JSON. PUT with a
 // Scope changes the level of the scope in the path, and DELETE resets this level to the level at the start of the
-// process. Both respond with 202 (Accepted). 400: the scope is unknown, or the Scope is invalid; nothing is changed
-// then. 403: the request comes from another machine. Each change is logged.
+// process. Both respond with 202 (Accepted), and are logged. 400: the scope is unknown, or the Scope is invalid. 403:
+// the request comes from another machine, or a page of another site may have caused the request. A refused request
+// changes nothing.
 func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	all := func(w http.ResponseWriter, _ *http.Request) {
 		scopes := []Scope{}

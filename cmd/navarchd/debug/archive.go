@@ -11,8 +11,9 @@ import (
 const mostOwn = 200
 
 // Archive returns the connected proxies for a report, in no particular order, and adds the resources of these proxies
-// to the argument. Proxies of one view (group of proxies with equal planned configuration) share the resources of one
-// proxy. At most 200 proxies that refuse something or are behind have their own resources.
+// to sets. The proxies of one view, which have equal planned configuration, share the resources of one proxy. At most
+// 200 proxies that refuse something or are behind have their own resources. The field Set of a proxy is the number of
+// its set in sets.
 func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	infos := p.Server.Inspect()
 	all := make([]report.Proxy, 0, len(infos))

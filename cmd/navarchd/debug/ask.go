@@ -28,8 +28,9 @@ const (
 	configDumpURL = debugURL + "/config_dump"
 )
 
-// Answers returns the handlers of the three types that istioctl requests on a stream: istio.io/debug, with the name of
-// a page, and the types for synchronisation and for a proxy's configuration. Errors of a handler are gRPC statuses.
+// Answers returns the handlers of the three types that istioctl requests on a stream. One is istio.io/debug, with the
+// name of a page. The others are the types for synchronisation and for a proxy's configuration. Errors of a handler are
+// gRPC statuses, except if the synchronisation cannot be encoded.
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
@@ -117,8 +118,8 @@ func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *web.
 	return answer
 }
 
-// Render makes the page at a path below /debug/ and returns its HTTP status and content. It waits for the caller's
-// turn. Callers of Render must check whether who may see the page.
+// Render makes the page at a path, such as /debug/problems, and returns its HTTP status and content. It waits for the
+// caller's turn. It does not check whether the caller may request the page (authz.TenantMaySee).
 func (p *Pages) Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := p.render(ctx, who, &url.URL{Path: path, RawQuery: q.Encode()})
 	return answer.Code, answer.Body.Bytes()
@@ -130,7 +131,7 @@ func asPage(name string, body []byte) []*discoveryv3.Resource {
 }
 
 // Identifier returns the JSON text that istioctl reads as the control plane's identifier (IstioControlPlaneInstance).
-// id is the name of the process.
+// The argument id is the name of the process.
 func Identifier(id string) string {
 	info := map[string]string{"version": obs.Version}
 	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": id, "Info": info})

@@ -9,16 +9,17 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// Bounds of the proxies that are remembered after their streams have ended: the time, the number, and the number of
-// one namespace. Beyond mostLeft the oldest of all is forgotten, beyond mostOfSpace the oldest of the namespace.
+// Bounds of the proxies that are remembered after their streams have ended. LeftFor is the time. mostLeft is the number
+// of proxies, beyond which the oldest is forgotten. mostOfSpace is the number of proxies of one namespace, beyond which
+// the oldest of the namespace is forgotten.
 const (
 	LeftFor     = 10 * time.Minute
 	mostLeft    = 2048
-	mostOfSpace = 256 // of one namespace
+	mostOfSpace = 256
 )
 
 // Left is a proxy whose stream has ended at the time At. Proxy is name.namespace, and Node is the node's id. Zone is
-// region/zone/sub-zone, as far as the node states it. Cluster is "" for the config cluster.
+// region/zone/sub-zone, if the node states them. Cluster is "" for the config cluster.
 type Left struct {
 	Proxy, Node, Namespace, Version, Zone, Cluster string
 	At                                             time.Time
@@ -26,12 +27,13 @@ type Left struct {
 
 // departures are the streams that ended lately, each with its proxy.
 type departures struct {
-	mu     sync.Mutex // a leaf
+	mu     sync.Mutex // no other lock is taken under it
 	all    []Left     // oldest first
 	spaces map[string]int
 }
 
-// Leaves records that the stream of a proxy has ended. Safe for concurrent use.
+// Leaves records that the stream of a proxy has ended. It ignores a stream without a *join.Proxy. Safe for concurrent
+// use.
 func (p *Proxies) Leaves(c serve.Client, v serve.Proxy) {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -77,8 +79,8 @@ func (d *departures) drop(i int) {
 }
 
 // Departed returns the streams of visible namespaces that ended in the last ten minutes (LeftFor), oldest first. A
-// proxy has one element for each of its streams, and may be connected again. Beyond 2048 streams, or 256 of one
-// namespace, the oldest are missing. The result is the caller's.
+// proxy has one element for each of its streams, and may be connected again. Beyond 2,048 streams, or 256 of one
+// namespace, the oldest are missing. The caller owns the result. Safe for concurrent use.
 func (p *Proxies) Departed(sees func(namespace string) bool) []Left {
 	p.left.mu.Lock()
 	defer p.left.mu.Unlock()

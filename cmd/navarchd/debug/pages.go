@@ -1,7 +1,7 @@
 // Package debug serves the pages below /debug, and answers istioctl's requests on a stream. push/inspect renders the
 // pages from the loops of this process. A caller sees only what it is authorised to see.
 //
-// Owns: the order of costly requests.
+// Owns: the order of costly requests; the streams that ended lately.
 // Reads: the loops; cmd/navarchd/debug/authz.
 // Never: changes anything; shows one tenant's data to another.
 package debug
@@ -32,18 +32,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxCostly bounds the costly pages that are made concurrently, by this process over all interfaces. maxOfCaller bounds
-// one caller's pages that are being made, waiting, or not read yet: a dump may have tens of megabytes.
+// maxCostly bounds the costly pages that this process makes concurrently, over all interfaces. maxOfCaller bounds one
+// caller's pages that are being made, waiting, or not read yet. A dump may have tens of megabytes.
 const (
 	maxCostly   = 2
 	maxOfCaller = 8
 )
 
-// Pages are the pages of one process. Make it with New. Parts of roles that the process does not have are nil, and
+// Pages are the pages of one process. Make a Pages with New. Parts of roles that the process does not have are nil, and
 // their pages are empty. The fields must not be changed while pages are served.
 type Pages struct {
-	ID    string            // of this process
-	Rules *authz.Authorizer // decides what callers may see
+	ID    string            // name of this process
+	Rules *authz.Authorizer // decides what callers may see; required
 	// Proxies are the served proxies; nil: the process does not have role xds.
 	Proxies *Proxies
 	// Previewer plans changes for the proxies; nil: the process does not have role xds.
@@ -55,9 +55,10 @@ type Pages struct {
 	// Removals are the removals that the leader holds back; not nil.
 	Removals *removals.Known
 	// Acceptor answers POST requests that accept a removal; nil: the process does not have role ingest, and refuses
-	// them.
+	// such requests.
 	Acceptor *removals.Acceptor
-	// Store returns the store's own problems, which callers who see everything get; nil: there is no store.
+	// Store returns the store's own problems, which only callers who may see the empty namespace get; nil: there is no
+	// store.
 	Store func() []inspect.Problem
 
 	turns    *web.Turns
@@ -123,9 +124,9 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 
 // Turn waits until a caller may be answered. The caller of Turn must call made once the answer is made, and read once
 // the answer has been received. The answers to one tenant are made one at a time, with a pause after each that grows
-// with its cost: a tenant may have thousands of proxies, and repeated requests would take the processor from planning
-// and sending. A caller who sees everything waits only if the answer is costly. Errors are those of web.Turns.Take;
-// made and read are nil then.
+// with its cost. A tenant may have thousands of proxies, and repeated requests would take the processor from planning
+// and sending. A caller who sees everything waits only if the answer is costly. Errors are those of web.Turns.Take.
+// With an error made and read are nil.
 func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
@@ -160,7 +161,8 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	return c
 }
 
-// Planned implements api.Proxies.
+// Planned implements api.Proxies. The result serves is the store's revision that this process has read. The result
+// notified is the revision up to which the proxies are notified. Each is 0 without a snapshot.
 func (p *Proxies) Planned() (serves, notified int64) {
 	if s := p.Mirror.Current(); s != nil {
 		serves = s.Revision()
@@ -168,14 +170,14 @@ func (p *Proxies) Planned() (serves, notified int64) {
 	return serves, p.Planner.Notified()
 }
 
-// Connected implements api.Proxies.
+// Connected implements api.Proxies. It returns the number of streams.
 func (p *Proxies) Connected() int { return p.Server.Streams() }
 
-// ConfigCluster implements api.Proxies.
+// ConfigCluster implements api.Proxies. It returns the name of the config cluster.
 func (p *Proxies) ConfigCluster() string { return p.Cluster }
 
 // Streams returns the visible streams of the proxy with a node id or name.namespace, or of all proxies if id is empty.
-// The functions in a stream read the present plan when they are called.
+// The functions in a stream read the state at the time of their own call.
 func (p *Proxies) Streams(sees authz.Visible, id string) []inspect.Stream {
 	infos := p.Server.InspectOf(func(node string, v serve.Proxy) bool {
 		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
@@ -291,9 +293,9 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame returns the objects that a refused resource was built from, by the present plan. The resource has type t and
-// this name in the set of proxy v. text is the error of the refusal: if it contains hosts of virtual hosts, the
-// result depends on these hosts (inspect.Blame). nil: unknown.
+// Blame returns the objects that a refused resource was built from, by the present plan, the likeliest cause first. The
+// resource has type t and this name in the set of proxy v. text is the error of the refusal. If text contains hosts of
+// virtual hosts, the result depends on these hosts (inspect.Blame). nil: unknown.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -319,8 +321,8 @@ func severity(harmless bool) problem.Severity {
 	return problem.Error
 }
 
-// Named returns an object's name for users: kind, namespace and name with its origin. A file that does not parse has no
-// object name, so the result has its kind and origin alone.
+// Named returns an object's name for users: kind, namespace and name with its origin. For a file that does not parse,
+// which has no object name, the result is only the kind and origin.
 func Named(id object.ID) string {
 	if id.Name == "" {
 		return strings.TrimSpace(id.Kind + id.Origin.Suffix())

@@ -24,8 +24,9 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// The bounds of a preview: the bytes of its request, and the time, which includes the wait for other previews. This
-// process makes one preview at a time, because each has a copy of the plan.
+// The bounds of a preview. MaxPlanBody is the size of its request. PlanBudget is its time, which includes the wait for
+// other previews; the API applies this bound. This process makes one preview at a time, because each has a copy of the
+// plan.
 const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
@@ -38,9 +39,10 @@ const (
 // deleted, and with removed=N the last N of them. With bootstraps=true the report has the configuration of the first
 // groups of proxies for Envoy's validation.
 //
-// With an error, the status is that of the response: 404 without role xds, 400 for a body or parameter that is not
-// valid, 403 for an object of another tenant, 429 for too many previews, 413 for plan.ErrNoRoom, 503 for other errors
-// of the preview. An object that the validation webhook would refuse is part of the report, and not an error.
+// Without an error the status is 200. With an error it is the status of the response. 404: the process does not have
+// role xds. 400: the body or a parameter is not valid. 403: an object is of another tenant. 413: plan.ErrNoRoom. 503:
+// any other error of the preview. 429: the caller has too many unfinished requests, or ctx ended before its turn. An
+// object that the validation webhook would refuse is part of the report, and not an error.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Place: p.previews})
 	if err != nil {
@@ -138,8 +140,8 @@ type Previewer struct {
 }
 
 // Preview computes the effect of a change of objects on the visible proxies. If the webhook would refuse one of the
-// objects, the result lists the objects and their problems without any effect. Errors are those of Base, of Afford and
-// of preview.Of.
+// objects, the result lists the objects and their problems without any effect. The change is not made. Errors are those
+// of Base, of Afford and of preview.Of.
 func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {

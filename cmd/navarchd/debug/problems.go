@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problems returns all visible problems of this process: of sources and objects, of stored records, of planning, of
-// proxies' refusals, and, while this process leads, those that other replicas found. Within a namespace the problems of
-// planning are bounded. It may be expensive, because it completes the plan's problems.
+// Problems returns all visible problems of this process. They are those of Reported and of planning. While this process
+// leads, they include the problems that other replicas found. Within a namespace the problems of planning are bounded.
+// Problems may be expensive, because it completes the plan's problems. The result is never nil.
 func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
@@ -71,7 +71,8 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 }
 
 // Count counts the problems of Reported for a caller who sees everything, including problems that are too many to be
-// listed. While this process leads, it also counts those that replicas found, as of the lists that they last wrote.
+// listed. While this process leads, it also counts the problems in the lists that replicas last wrote. Problems that
+// replicas left out of their lists count as warnings.
 func (p *Pages) Count() (n problem.Count) {
 	for _, one := range p.Reported(nil) {
 		n.Add(one.Severity, 1)
@@ -115,7 +116,8 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 	return all
 }
 
-// Reported returns the visible problems without those of planning. It is cheap. The result is never nil.
+// Reported returns the visible problems without those of planning: problems of sources and objects, of the store and
+// its records, and of proxies' refusals. It is cheap. The result is never nil.
 func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.Objects != nil {

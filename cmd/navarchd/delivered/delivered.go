@@ -27,7 +27,7 @@ const (
 	keep = 2 * time.Minute
 )
 
-// Objects are all objects of Istio's kinds that the source has emitted. Not safe for concurrent use.
+// Objects are all objects of Istio's kinds that the source has emitted. Make it with New. Not safe for concurrent use.
 type Objects struct {
 	all    map[object.ID]*entry
 	events uint64 // number of objects processed
@@ -72,7 +72,7 @@ func has(id object.ID) bool {
 }
 
 // Take processes events of the source, which arrived at the time now. It ignores objects whose status is not written,
-// and generations that have not changed. object.Forget resets everything.
+// generations that have not changed, and objects that cannot be read. object.Forget resets everything.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {
@@ -108,7 +108,8 @@ func (o *Objects) forget(id object.ID) {
 	}
 }
 
-// Taken returns the number of changes that Take has processed so far. It is an argument of Stored.
+// Taken returns the number of changes that Take has processed since the last object.Forget. It is an argument of
+// Stored.
 func (o *Objects) Taken() uint64 { return o.events }
 
 // Stored records that the store has the changes up to taken, an earlier result of Taken, at a revision.
@@ -136,14 +137,18 @@ func (o *Objects) Awaited() (revision int64) {
 // status only if it has a problem.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due returns the time at which the result of Reports changes even without other facts; zero: it does not.
+// Due returns the time at which the result of Reports changes even without other facts, by the last call of Reports;
+// zero: the result does not change.
 func (o *Objects) Due() time.Time { return o.due }
 
-// Reports returns the status of each object at the time now, by kind and then by namespace and name. Status True means
-// that all replicas have acknowledged the generation. False means an error of the object, or a refusal by proxies.
-// Unknown means that neither has come within 30 s; before that, the report leaves the object's condition as it is.
-// Objects that are not in the store yet are omitted. It returns nil until Stored was called once. The result is the
-// caller's.
+// Reports returns the status of each object at the time now, by kind and then by namespace and name. Status False means
+// an error of the object, or a refusal by proxies. Otherwise True means that all replicas have acknowledged the
+// generation. Unknown means that neither has come within 30 s. During these 30 s the report leaves the object's
+// condition as it is. A WorkloadEntry needs no acknowledgement. Problems and refusals count for 2 minutes after a
+// replica last listed them.
+//
+// Objects that are not in the store yet are omitted. The result is nil until Stored is called after New or
+// object.Forget. The caller owns the result.
 func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key]status.Report {
 	if !o.stored {
 		return nil

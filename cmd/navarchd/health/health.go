@@ -1,6 +1,8 @@
 // Package health answers grpc.health.v1 and grpc.reflection.v1 on the gRPC addresses of a process.
 //
-// Owns: the Watch streams, and their bounds.  Reads: whether the process is ready, and callers.  Never: decides either.
+// Owns: the Watch streams, and their bounds.
+// Reads: whether the process is ready, and the identities of callers.
+// Never: decides whether the process is ready; verifies a credential itself.
 package health
 
 import (
@@ -31,7 +33,7 @@ const (
 )
 
 // Health answers grpc.health.v1 on all gRPC addresses of a process, for every caller. All services are SERVING while
-// ready returns nil (as for GET /ready), and NOT_SERVING otherwise. Safe for concurrent use.
+// the function ready of New returns nil, and NOT_SERVING otherwise. Safe for concurrent use.
 type Health struct {
 	ready func() error
 
@@ -42,14 +44,14 @@ type Health struct {
 	hosts   map[string]int // Watch streams by host
 }
 
-// New returns a Health. ready returns nil while clients may send requests to this process, or else the reason. It is
-// called concurrently.
+// New returns a Health. ready returns nil while clients may send requests to this process, and otherwise the reason why
+// not. It is called concurrently, and must not be nil.
 func New(ready func() error) *Health {
 	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// Run polls ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error of ctx.
-// Until Run is called, Watch reports NOT_SERVING. Check does not depend on Run.
+// Run polls ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error of ctx. Call
+// Run once. Until Run is called, Watch reports NOT_SERVING. Check calls ready itself, and does not depend on Run.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
@@ -70,7 +72,7 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// enter reserves a Watch stream of the caller's host, until leave is called. The error is ResourceExhausted.
+// enter reserves a Watch stream of the caller's host, until leave is called. The error has the code ResourceExhausted.
 func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -115,7 +117,7 @@ type addressHealth struct {
 	services func() map[string]grpc.ServiceInfo
 }
 
-// known reports whether a service exists; the empty name means the whole server.
+// known reports whether a service exists. The empty name means the whole server. The error: the name is too long.
 func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
 	name := r.GetService()
 	if len(name) > maxServiceName {
@@ -125,8 +127,8 @@ func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
 	return there || name == "", nil
 }
 
-// Check implements grpc.health.v1.Health. Errors: NotFound for an unknown service, InvalidArgument for a name above 256
-// bytes.
+// Check implements grpc.health.v1.Health. Errors: NotFound for an unknown service, and InvalidArgument for a name of
+// more than 256 bytes.
 func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	known, err := h.known(r)
 	if err != nil {
@@ -138,8 +140,9 @@ func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) 
 	return &healthv1.HealthCheckResponse{Status: servingStatus(h.ready() == nil)}, nil
 }
 
-// Watch implements grpc.health.v1.Health. For an unknown service it sends SERVICE_UNKNOWN. Errors: ResourceExhausted
-// beyond the bounds of Watch, InvalidArgument for a name above 256 bytes, and the end of the stream.
+// Watch implements grpc.health.v1.Health. It sends the present status, and then each change, until the stream ends. For
+// an unknown service it sends only SERVICE_UNKNOWN, and keeps the stream open. Errors: ResourceExhausted beyond 1,024
+// streams in all or 32 of one host, InvalidArgument for a name of more than 256 bytes, and the end of the stream.
 func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
 	known, err := h.known(r)
 	if err != nil {
@@ -170,14 +173,15 @@ func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerS
 	}
 }
 
-// reflected answers grpc.reflection.v1 for callers with a credential. On plain text, where callers have no credentials,
-// it answers every caller.
+// reflected answers grpc.reflection.v1. Over TLS it answers only authenticated callers. On plain text, where callers
+// have no credentials, it answers every caller.
 type reflected struct {
 	reflectionv1.ServerReflectionServer
 	authenticate func(context.Context) (attest.Caller, error) // the zero Caller: not authenticated
 }
 
-// ServerReflectionInfo implements grpc.reflection.v1.ServerReflection.
+// ServerReflectionInfo implements grpc.reflection.v1.ServerReflection. Errors over TLS: Unavailable if the credential
+// cannot be verified now, and Unauthenticated if it is invalid or missing. Other errors are those of the stream.
 func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest,
 	reflectionv1.ServerReflectionResponse]) error {
 	if ctx := stream.Context(); callers.OverTLS(ctx) {
@@ -194,8 +198,10 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 	return r.ServerReflectionServer.ServerReflectionInfo(stream)
 }
 
-// Register adds health and reflection to a server, after its other services. authenticate authenticates callers of
-// reflection over TLS; it returns the zero Caller for a caller without a credential.
+// Register adds health and reflection to a server, which must not serve yet. Both cover all services of the server,
+// also services that are added later. authenticate authenticates callers of reflection over TLS. It returns the zero
+// Caller for a caller without a credential. Its error wraps attest.ErrUnavailable if the credential cannot be verified
+// now; any other error means that the credential is invalid.
 func (h *Health) Register(server *grpc.Server, authenticate func(context.Context) (attest.Caller, error)) {
 	healthv1.RegisterHealthServer(server, addressHealth{Health: h, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})

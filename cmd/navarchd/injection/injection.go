@@ -1,9 +1,10 @@
 // Package injection follows the injection webhook's settings in the cluster: the ConfigMap
-// istio-sidecar-injector[-rev], and the versions of the kubelets.
+// istio-sidecar-injector[-REVISION], and the versions of the kubelets.
 //
-// Owns: the settings in use, and why newer ones cannot be used.
-// Reads: one ConfigMap, the list of Nodes; without records also the mesh configuration and the ProxyConfigs.
-// Never: decides about a Pod; replaces settings that work by some that do not.
+// Owns: the settings in use, and the reasons why newer settings cannot be used.
+// Reads: one ConfigMap and the list of Nodes. In a process without stored records it also reads the mesh configuration
+// and the ProxyConfigs.
+// Never: decides whether a Pod gets a proxy; replaces valid settings by invalid settings.
 package injection
 
 import (
@@ -25,19 +26,19 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// NativeSidecars is the value of ENABLE_NATIVE_SIDECARS: whether a proxy becomes a sidecar container if its Pod does
-// not state it.
+// NativeSidecars is the value of ENABLE_NATIVE_SIDECARS. It decides whether a proxy becomes a sidecar container if the
+// Pod does not state this.
 type NativeSidecars string
 
 // The values of ENABLE_NATIVE_SIDECARS. With NativeAuto a proxy becomes a sidecar container if all kubelets that may
-// run the Pod support this.
+// run the Pod are known to support sidecar containers. NativeOn means always, NativeOff never.
 const (
 	NativeAuto NativeSidecars = "auto"
 	NativeOn   NativeSidecars = "true"
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set parses v, which must be one of the three values. After an error n is unchanged.
+// Set sets n to v. The error: v is not one of the three values; n is then unchanged.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:
@@ -48,16 +49,18 @@ func (n *NativeSidecars) Set(v string) error {
 	}
 }
 
-// Config configures an Injection. All fields except Proxies and Pause are required; Kubelets only with NativeAuto.
+// Config configures an Injection. Namespace, Mesh, Follow and Log are required, and Kubelets with NativeAuto. An empty
+// Revision means "default". An empty Native means NativeOff.
 type Config struct {
-	Namespace, Revision, Cluster string // of this control plane; Cluster is the cluster that it runs in
+	Namespace, Revision, Cluster string // of this control plane; Cluster is the name of the cluster that it runs in
 	Native                       NativeSidecars
-	Mesh                         func() *meshv1alpha1.MeshConfig // present configuration; it returns nil while that is unknown
-	Proxies                      inject.ProxyConfigs             // present ProxyConfigs; nil: not used
-	// Follow watches the ConfigMap until its context ends, and passes it to s (status.ConfigMaps). It calls failed with
-	// the reason when watching fails, and with nil when watching works again.
+	Mesh                         func() *meshv1alpha1.MeshConfig // returns the present configuration; nil while it is unknown
+	Proxies                      inject.ProxyConfigs             // returns the present ProxyConfigs; nil: they are not used
+	// Follow watches the ConfigMap until its context ends, and passes each version to s (status.ConfigMaps). It calls
+	// failed with the reason when watching fails, and with nil when watching works again.
 	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
-	// Kubelets returns the versions of the kubelets by the names of their nodes.
+	// Kubelets returns the versions of the kubelets of the cluster, by the names of their nodes. After an error the
+	// versions that were read before stay in use.
 	Kubelets func(context.Context) (map[string]string, error)
 	Pause    time.Duration // between two reads of the kubelets; 0: 30 s
 	Log      *slog.Logger
@@ -72,22 +75,23 @@ func (c Config) Name() string {
 	return "istio-sidecar-injector-" + c.Revision
 }
 
-// Injection is the webhook's handler with the tasks that update its settings. Safe for concurrent use.
+// Injection is the webhook's handler with the tasks that update its settings. Safe for concurrent use. The fields
+// Config and Handler must not be changed.
 type Injection struct {
 	Config
-	Handler *inject.Handler
+	Handler *inject.Handler // answers the webhook's requests by the newest valid settings; never nil
 
 	mu       sync.Mutex // guards the fields below; a leaf lock
 	version  status.Version
-	unusable string            // why the newest ConfigMap is not in use
-	unread   string            // why the ConfigMap cannot be read
-	problems []string          // templates that cannot be used
-	kubelets map[string]string // nil: unknown yet
-	unknown  string            // why the newest versions are unknown
+	unusable string            // the reason why the newest ConfigMap is not in use; empty: it is in use, or not read yet
+	unread   string            // the reason why the ConfigMap cannot be read; empty: it can be read
+	problems []string          // errors of templates that cannot be used
+	kubelets map[string]string // versions of the kubelets by node; nil: not known yet
+	unknown  string            // the reason why the versions could not be read last; empty: they could
 }
 
-// New returns an Injection. It sends no request. The Handler refuses Pods until a task has read a valid ConfigMap and
-// Mesh returns a configuration.
+// New returns an Injection. It sends no request. The Handler refuses Pods until a task of Tasks has read a valid
+// ConfigMap and Config.Mesh returns a configuration.
 func New(c Config) *Injection {
 	if c.Pause == 0 {
 		c.Pause = 30 * time.Second
@@ -97,7 +101,8 @@ func New(c Config) *Injection {
 	return i
 }
 
-// Tasks returns the tasks that update the settings, which the caller must run. They end with their contexts.
+// Tasks returns the tasks that update the settings: one, or two with NativeAuto. The caller must run each once. A task
+// ends with its context, or with an error of Config.Follow.
 func (i *Injection) Tasks() []loop.Task {
 	all := []loop.Task{{Name: "injection configuration", Run: func(ctx context.Context) error { return i.Follow(ctx, seen{i}, i.failed) }}}
 	if i.Native == NativeAuto {
@@ -106,8 +111,8 @@ func (i *Injection) Tasks() []loop.Task {
 	return all
 }
 
-// Notes returns why the newest ConfigMap, some of its templates, or the kubelets' versions are not in use, for
-// operators; nil: all are in use.
+// Notes returns texts for operators. They state why the ConfigMap cannot be read or used, which of its templates cannot
+// be used, and why the kubelets' versions cannot be read. nil: no such problem is known.
 func (i *Injection) Notes() (all []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -134,7 +139,7 @@ func (s seen) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// use adopts the present ConfigMap. A missing or invalid one changes only the notes.
+// use adopts the present ConfigMap. A missing or invalid ConfigMap changes only the notes.
 func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
 	source := "ConfigMap " + i.Namespace + "/" + i.Name()
 	if f.Object == nil {
@@ -214,7 +219,8 @@ func (i *Injection) lookAtKubelets(ctx context.Context) {
 	}
 }
 
-// native reports whether a Pod's proxy becomes a sidecar container. The kubelets of other clusters are unknown here.
+// native reports whether a Pod's proxy becomes a sidecar container. With NativeAuto the result is false for Pods of
+// other clusters, whose kubelets are unknown here.
 func (i *Injection) native(cluster, node string) bool {
 	if i.Native != NativeAuto {
 		return i.Native == NativeOn
@@ -227,7 +233,8 @@ func (i *Injection) native(cluster, node string) bool {
 	return inject.KnowsSidecars(i.kubelets, node)
 }
 
-// Kubelets returns a function that reads the kubelet versions of a cluster's nodes, for Config.Kubelets.
+// Kubelets returns a function that reads the kubelet versions of a cluster's nodes, for Config.Kubelets. The function
+// requires a complete list of Nodes; its errors are those of apiserver.Client.Columns.
 func Kubelets(api *apiserver.Client) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		rows, err := api.Columns(ctx, "/api/v1/nodes", "Name", "Version")

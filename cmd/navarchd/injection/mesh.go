@@ -19,10 +19,10 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh follows the mesh configuration for a process that does not read the stored records. The configuration comes
-// from ConfigMap istio[-rev]. Fields that this ConfigMap does not set come from a shared ConfigMap. If no ConfigMap
-// exists, the configuration has the defaults. Once there is a configuration, it stays in use while the ConfigMaps
-// cannot be parsed or are all missing. Safe for concurrent use.
+// Mesh follows the mesh configuration for a process that does not read the stored records. The configuration comes from
+// the ConfigMap istio[-REVISION]. Fields that this ConfigMap does not set come from a shared ConfigMap. If no ConfigMap
+// exists, the configuration has the defaults. A configuration that is in use stays in use while the ConfigMaps cannot
+// be parsed, are all missing, or all lack the key mesh. Safe for concurrent use.
 type Mesh struct {
 	normal  *normal.Normalizer
 	shared  string // name of the ConfigMap that several revisions share (SHARED_MESH_CONFIG); empty: no such ConfigMap
@@ -34,8 +34,9 @@ type Mesh struct {
 	listed map[string]bool // names of ConfigMaps that were listed
 }
 
-// NewMesh returns a Mesh without a configuration. shared is the name of the ConfigMap that several revisions share;
-// empty, or equal to the revision's own: there is no shared one. The namespace and the own name are those of n.
+// NewMesh returns a Mesh without a configuration. shared is the name of a ConfigMap that several revisions share. If
+// shared is empty or the name of the revision's own ConfigMap, there is no shared ConfigMap. The namespace and the name
+// of the own ConfigMap are those of n.
 func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	if shared == n.MeshID().Name {
 		shared = ""
@@ -43,7 +44,8 @@ func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	return &Mesh{normal: n, shared: shared, log: log, listed: map[string]bool{}}
 }
 
-// Names returns the names of the ConfigMaps, one or two. Each must be followed with the receiver that Seen returns.
+// Names returns the names of the own ConfigMap and, if there is one, of the shared ConfigMap. The caller must follow
+// each ConfigMap with the receiver that Seen returns for the name.
 func (m *Mesh) Names() []string {
 	if m.shared == "" {
 		return []string{m.normal.MeshID().Name}
@@ -51,11 +53,11 @@ func (m *Mesh) Names() []string {
 	return []string{m.normal.MeshID().Name, m.shared}
 }
 
-// Current returns the configuration with its defaults, which the caller must not change; nil: not all ConfigMaps were
-// listed yet, or none was valid so far.
+// Current returns the configuration in use, with defaults for unset fields. The caller must not change it. nil: not all
+// ConfigMaps were listed yet, or the configuration was never valid.
 func (m *Mesh) Current() *meshv1alpha1.MeshConfig { return m.current.Load() }
 
-// Seen returns the receiver of the ConfigMap with one of the Names.
+// Seen returns the receiver of the versions of one ConfigMap. name is one of Names.
 func (m *Mesh) Seen(name string) status.Seen[corev1.ConfigMap] {
 	return seenMesh{m, status.Key{Namespace: m.normal.MeshID().Namespace, Name: name}}
 }
@@ -77,8 +79,8 @@ func (s seenMesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// take stores a ConfigMap as it is now (nil: it does not exist). Once all ConfigMaps were listed, it adopts the merged
-// configuration.
+// take stores the present version of a ConfigMap; nil: the ConfigMap does not exist. Once all ConfigMaps were listed,
+// take adopts the merged configuration.
 func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +101,8 @@ func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.use(merged)
 }
 
-// use adopts the ConfigMap. nil: it does not exist, which means all defaults, unless one existed before.
+// use adopts the merged ConfigMap. nil means that no ConfigMap exists: the previous configuration stays in use, or the
+// defaults apply if there is no previous configuration.
 func (m *Mesh) use(there *corev1.ConfigMap) {
 	if there == nil {
 		m.without("the ConfigMap", model.MeshDefaults())
@@ -123,7 +126,8 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	m.current.Store(read.Config)
 }
 
-// without keeps the previous configuration in use, or adopts the defaults if there is no previous configuration.
+// without keeps the previous configuration in use, or adopts the defaults if there is no previous configuration. what
+// is the missing part, for the log.
 func (m *Mesh) without(what string, defaults *meshv1alpha1.MeshConfig) {
 	if !m.current.CompareAndSwap(nil, defaults) && !proto.Equal(m.current.Load(), defaults) {
 		m.log.Error("the mesh configuration is missing; the previous one stays in use", obs.KeyReason, what)

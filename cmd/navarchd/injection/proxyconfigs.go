@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// ProxyConfigs returns the specs of the ProxyConfigs of a namespace in a snapshot, the oldest first. They must not be
-// changed.
+// ProxyConfigs returns the specs of the ProxyConfigs of a namespace in a snapshot, the oldest first. The caller must
+// not change the specs. s must not be nil.
 func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.ProxyConfig) {
 	var found []*model.ProxyConfig
 	for r := range s.In(model.KindProxyConfig, namespace) {
@@ -43,7 +43,7 @@ func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 // records. While the newest version of an object is not valid, its last valid version counts. Safe for concurrent use.
 type FollowedProxyConfigs struct {
 	normal   *normal.Normalizer
-	revision string // objects with this value of the revision label count, and objects without the label
+	revision string // objects with another value of the revision label are ignored
 	log      *slog.Logger
 
 	mu    sync.Mutex                               // guards the fields below; a leaf lock
@@ -52,19 +52,21 @@ type FollowedProxyConfigs struct {
 
 var _ status.Seen[unstructured.Unstructured] = (*FollowedProxyConfigs)(nil)
 
-// NewFollowedProxyConfigs returns an empty FollowedProxyConfigs. The empty revision means "default".
+// NewFollowedProxyConfigs returns an empty FollowedProxyConfigs. Objects whose label istio.io/rev has another value
+// than revision are ignored; objects without the label count. An empty revision means "default".
 func NewFollowedProxyConfigs(n *normal.Normalizer, revision string, log *slog.Logger) *FollowedProxyConfigs {
 	return &FollowedProxyConfigs{normal: n, revision: cmp.Or(revision, "default"), log: log, known: map[string]map[string]*model.ProxyConfig{}}
 }
 
-// In returns the specs of the ProxyConfigs of a namespace, the oldest first. They must not be changed.
+// In returns the specs of the ProxyConfigs of a namespace, the oldest first; nil: the namespace has no valid
+// ProxyConfig, or the objects were not listed yet. The caller must not change the specs.
 func (f *FollowedProxyConfigs) In(namespace string) []*proxyconfigv1.ProxyConfig {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return inOrder(slices.Collect(maps.Values(f.known[namespace])))
 }
 
-// Replace implements status.Seen.
+// Replace implements status.Seen: it receives all objects.
 func (f *FollowedProxyConfigs) Replace(all map[status.Key]status.Found[unstructured.Unstructured]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +77,7 @@ func (f *FollowedProxyConfigs) Replace(all map[status.Key]status.Found[unstructu
 	}
 }
 
-// Observe implements status.Seen.
+// Observe implements status.Seen: it receives one changed or deleted object.
 func (f *FollowedProxyConfigs) Observe(k status.Key, found status.Found[unstructured.Unstructured]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +87,7 @@ func (f *FollowedProxyConfigs) Observe(k status.Key, found status.Found[unstruct
 	}
 }
 
-// put stores an object; before is its last valid version. The caller holds the lock.
+// put stores an object. before is the object's last valid version, or nil. The caller holds the lock.
 func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *unstructured.Unstructured) {
 	if revision, stated := u.GetLabels()[status.RevisionLabel]; stated && revision != f.revision {
 		return

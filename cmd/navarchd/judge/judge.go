@@ -1,7 +1,9 @@
 // Package judge finds the errors of single records that otherwise only planning and building find. The validation
 // webhook and previews report these errors before the record is stored. Most errors are warnings; see Record.
 //
-// Owns: nothing.  Reads: records, the snapshot.  Never: stores or plans a record.
+// Owns: nothing.
+// Reads: records, the snapshot.
+// Never: stores or plans a record.
 package judge
 
 import (
@@ -20,10 +22,13 @@ import (
 )
 
 // Record returns the errors of a record that otherwise only planning and building find. It is a validate.Judge:
-// errors in refused refuse the object, and those in warned become warnings. refused has the values of EnvoyFilters
-// that do not decode as Envoy's message. warned has the other errors of patches (patch.Validate), CUSTOM policies
-// whose provider or its service is not found, and modules that navarch-agent cannot load. For other kinds both
-// results are nil. With a nil snapshot policies are not checked.
+// an error in refused refuses the object, and an error in warned becomes a warning.
+//
+// refused has an error for each value of an EnvoyFilter that does not decode as Envoy's message. warned has the other
+// errors of patches (patch.Validate). It also has an error for a CUSTOM policy whose provider is not in the mesh
+// configuration, or whose provider's service is not found or ambiguous. It has an error for a module that
+// navarch-agent cannot load. Without an error, and for other kinds, both results are nil. If known is nil, policies are
+// not checked.
 func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
@@ -36,8 +41,8 @@ func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	return nil, nil
 }
 
-// unaskable warns of a CUSTOM policy whose provider cannot be queried, so that the policy refuses all requests that it
-// matches.
+// unaskable returns an error for a CUSTOM policy whose provider cannot be queried. Such a policy refuses all requests
+// that it matches.
 func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	m := model.Authorization(p)
 	if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM || known == nil {
@@ -62,7 +67,7 @@ func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	return nil
 }
 
-// unloadable warns of a module that only Istio's agent can fetch.
+// unloadable returns an error for a module that only Istio's agent can fetch.
 func unloadable(e *model.TrafficExtension) []error {
 	const own = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork // of navarch-agent's Envoy
 	way, why := extension.WayOf(e, own)

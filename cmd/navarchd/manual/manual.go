@@ -1,8 +1,9 @@
-// Package manual serves the operators' pages as HTML, so that the links of alerts open.
+// Package manual serves the operators' pages as HTML, so that the links of alerts open. The pages are public: callers
+// need no credential.
 //
 // Owns: the rendered pages, each rendered at its first request.
-// Reads: deploy/docs, as compiled in.
-// Never: shows anything of this process or its mesh. The pages are public: callers need no credential.
+// Reads: the pages of deploy/docs, which are compiled in.
+// Never: shows anything of this process or its mesh.
 package manual
 
 import (
@@ -22,8 +23,8 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// Root is the path of the list of pages. A page is below it by its file name, so that links between pages work as in
-// the repository.
+// Root is the URL path of the list of pages. The path of a page is Root and the name of its file, so that links between
+// pages work as in the repository.
 const Root = "/docs/"
 
 // style keeps lines readable. The header Content-Security-Policy permits only this style.
@@ -31,10 +32,11 @@ const style = `body{max-width:75rem;margin:2rem auto;padding:0 1rem;font:1rem/1.
 	`table{border-collapse:collapse}td,th{border:1px solid #999;padding:.3rem .5rem;text-align:left;vertical-align:top}` +
 	`pre,code{background:#eee;overflow-x:auto}:target{background:#fe9}`
 
-// outside matches links to files of the repository other than pages, which have no target here.
+// outside matches links to files of the repository that are not pages. Such links have no target here.
 var outside = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 
-// Handler serves the list of pages at Root, and each page below Root. Other paths are answered 404.
+// Handler returns a handler for GET and HEAD requests. It serves the list of pages at Root, and each page below Root.
+// It answers other paths with 404, and other methods with 405.
 func Handler() http.Handler {
 	files, err := fs.ReadDir(docs.Pages, ".")
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package memory keeps the memory of a process small. It sets the permitted garbage by the load of the process, and
-// returns pages to the system after a burst (of joins at a replica, or of objects that a leader reads).
+// Package memory keeps the memory of a process small. It sets the permitted garbage by the load of the process. After a
+// burst of work it returns unused memory to the system. A burst is many joins of proxies at a replica, or many objects
+// that a leader reads.
 //
-// It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps the
-// storm's memory for minutes, and its container must be sized for it. Its effect is measured by the scenario `memory`
-// of the load harness, as resident memory per proxy and processor time per proxy. With `collector` in
-// NAVARCH_EXPERIMENT_OFF, navarchd leaves Go's own settings. `make experiment LOOP=collector` plays the scenario with
-// and without the loop in turns, and prints the medians of both. The loop stays while it improves the figure by a
-// tenth.
+// Without this control loop, a replica keeps the memory of a storm of joins for minutes, and its container must be
+// sized for the storm. The scenario memory of the load harness measures the effect of the loop, as resident memory per
+// proxy and processor time per proxy. With collector in NAVARCH_EXPERIMENT_OFF, navarchd leaves Go's own settings. The
+// command make experiment LOOP=collector plays the scenario with and without the loop in turns, and prints the medians
+// of both.
 //
 // Owns: GOGC of the process.
 // Reads: the Go runtime's own measures, processor time, counts of work.
@@ -29,27 +29,29 @@ import (
 // (measured with 1,000 proxies: 13 % less memory with 50 than with 100). On a busy replica the collector takes an
 // eighth of the processor time with 50, half of that with 100, and 200 gains little more.
 //
-// The additional garbage is bounded, because clients can keep a replica busy: under attack it may take 128 MB more.
+// The additional garbage is bounded (busyGarbage), because clients can keep a replica busy.
 const (
-	CalmPercent = 50 // of a process that is not busy, or has just started
-	busyPercent = 100
-	busyGarbage = 64 << 20 // bytes beyond CalmPercent of the live heap
+	CalmPercent = 50       // of a process that is not busy, or has just started
+	busyPercent = 100      // upper bound for a busy process
+	busyGarbage = 64 << 20 // bytes of garbage that a busy process may have beyond CalmPercent of the live heap
 )
 
-// A process is busy above busyPart of the processors, a fraction that a storm gets even on a shared machine. Busy
-// processes may have more garbage only while busyBurst units of bursts arrive per step or the configuration changes,
-// and for calmDown afterwards. Other processor time, such as handshakes of clients without a credential, gives no such
-// reason.
+// A process is busy if it uses at least the fraction busyPart of the processors. A storm gets this fraction even on a
+// shared machine. Busy processes may have more garbage only while busyBurst units of bursts arrive per step or the
+// configuration changes, and for calmDown afterwards. Other processor time, such as handshakes of clients without a
+// credential, does not permit more garbage.
 const (
 	busyPart  = .1
 	busyBurst = 2
 	calmDown  = 5 * time.Second
 )
 
-// Counts are the amounts of work since the process started. They only grow.
+// Counts are the amounts of work since the process started. They never decrease.
 type Counts struct {
-	Bursts uint64 // units of work that leaves unused memory if it comes at once: opened streams, thousands of read objects
-	Edits  uint64 // units of change of the configuration: at least one for each change, more for a large one
+	// Bursts counts units of work that leaves unused memory if many units come at once. One unit is an opened stream,
+	// or thousands of objects that were read.
+	Bursts uint64
+	Edits  uint64 // units of change of the configuration: at least one for each change, more for a large change
 }
 
 // load measures the process's use of the processors. It has no clock.
@@ -58,8 +60,8 @@ type load struct {
 	cpu time.Duration // used by the process at that time
 }
 
-// busy reports whether the process was busy since the last step. The second argument is the processor time that the
-// process has used so far. The third argument is the processor time that all its processors provide in one second.
+// busy reports whether the process was busy since the last step. cpu is the processor time that the process has used so
+// far. each is the processor time that all its processors provide in one second.
 func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
 	used, of := cpu-l.cpu, now.Sub(l.at)
 	l.at, l.cpu = now, cpu
@@ -72,10 +74,10 @@ type collector struct {
 	busy time.Time // last time when the process was busy with counted work
 }
 
-// step returns GOGC for the present load, the work so far, and the live bytes. A process that is busy with counted
-// work may have more garbage, within busyGarbage. If live is above a third of the limit, it may not have more: the
-// live heap and as much garbage would take two thirds of the limit, and joins slow down from 0.8 of the limit on
-// (shard/place).
+// step returns GOGC for the present load, the work so far, the live bytes, and the memory limit in bytes. A process
+// that is busy with counted work may have more garbage, within busyGarbage. If live is above a third of the limit, the
+// process may not have more. Otherwise the live heap and as much garbage would take two thirds of the limit, and joins
+// slow down near the limit (shard/place).
 func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint64) int {
 	if busy && (came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits) {
 		c.busy = now
@@ -87,16 +89,17 @@ func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint
 	return min(busyPercent, CalmPercent+int(100*busyGarbage/max(1, live)/percentStep*percentStep))
 }
 
-// percentStep is the smallest change in percent: the live heap changes all the time.
+// percentStep is the smallest change of GOGC. It avoids a change at each step, since the live heap changes all the
+// time.
 const percentStep = 5
 
-// A burst leaves garbage, grown stacks and free pages, which Go would return over many minutes. They are returned at
-// once when the burst has been over for a while and the process is not busy, if that is worth a collection. During work
-// a collection would delay it, and the pages would be needed again.
+// A burst leaves garbage, grown stacks and free pages, which Go would return over many minutes. The process returns
+// this memory once it has not been busy for calmFor, if the memory is worth a collection (worth). During work a
+// collection would delay the work, and the pages would be needed again.
 const (
 	calmFor   = 2 * time.Second
-	worthFree = 12 << 20 // bytes; for a small process an eighth of the live heap
-	freeEvery = 30 * time.Second
+	worthFree = 12 << 20         // bytes; for a small process an eighth of the live heap (worth)
+	freeEvery = 30 * time.Second // least time between two returns of memory
 )
 
 // worth returns the spare bytes that justify a collection, whose duration grows with the live heap.
@@ -105,13 +108,13 @@ func worth(live uint64) uint64 { return min(worthFree, live/8) }
 // tidy decides when to return memory to the system. It has no clock.
 type tidy struct {
 	burst   uint64
-	changed time.Time // last change of burst, or last time of being busy
-	freed   time.Time
-	due     bool
+	changed time.Time // last time at which burst changed or the process was busy
+	freed   time.Time // last time at which memory was returned
+	due     bool      // a burst came after freed
 }
 
-// step reports whether to return memory now, given the count of bursts, the present load, the bytes that could at least
-// be freed, and the live bytes.
+// step reports whether to return memory now. burst is the count of bursts. spare is the number of bytes that a
+// collection would free at least. live is the number of live bytes.
 func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) bool {
 	if burst != t.burst {
 		t.burst, t.due = burst, true
@@ -123,7 +126,7 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) 
 	if !t.due || now.Sub(t.changed) < calmFor || now.Sub(t.freed) < freeEvery {
 		return false
 	}
-	if spare < worth(live) { // the last collection may have been during the burst: the next one will tell
+	if spare < worth(live) { // due stays: the next collection may find more, since the last one may be of the burst
 		return false
 	}
 	t.due = false
@@ -131,7 +134,7 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) 
 	return true
 }
 
-// heap contains sizes in bytes: live memory at the last collection, spare memory beside that, and stacks.
+// heap has sizes in bytes: the live memory at the last collection, the spare memory beside it, and the stacks.
 type heap struct{ live, spare, stacks uint64 }
 
 // read reads the samples of Run.
@@ -141,7 +144,7 @@ func read(samples []metrics.Sample) heap {
 	return heap{live: live, spare: free + objects - min(live, objects), stacks: stacks}
 }
 
-// process decides about the garbage and the free pages of one process. It has no clock.
+// process decides about the garbage and the free pages of one process. Its callers pass the time.
 type process struct {
 	load
 	gc    collector
@@ -154,9 +157,9 @@ func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h he
 	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
 }
 
-// Room returns the estimated KiB of memory (store/weight) that configuration may take before single heavy records are
-// left out: a third of the memory limit of this process (GOMEMLIMIT). The rest is for proxies, for each scope's own
-// state, and for reading and collecting. 0: there is no limit.
+// Room returns the memory in KiB that configuration may take before single heavy records are left out. store/weight
+// estimates this memory. The result is a third of Go's memory limit of this process (GOMEMLIMIT). The rest is for
+// proxies, for the state of each group of proxies, and for reading and collecting. 0: there is no limit.
 func Room() int {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return int(limit / 3 / 1024)
@@ -164,9 +167,9 @@ func Room() int {
 	return 0
 }
 
-// Tenant returns the default MiB of memory for one tenant. exported bounds its exports to other namespaces: a twentieth
-// of the memory limit of this process, at least 40, and 128 without a limit. It is smaller than memory requires,
-// because every proxy is sent the exports, and the delay grows with them. own bounds the configuration that only the
+// Tenant returns the default limits on the memory that one tenant may take, in MiB. exported bounds the tenant's
+// exports to other namespaces: a twentieth of Go's memory limit of this process, at least 40, and 128 without a limit.
+// It is small because every proxy is sent the exports, which delays updates. own bounds the configuration that only the
 // tenant's own proxies get: a quarter of the limit, at least 128, and 512 without a limit.
 func Tenant() (exported, own int) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
@@ -178,10 +181,11 @@ func Tenant() (exported, own int) {
 // defaultPercent is Go's default of GOGC.
 const defaultPercent = 100
 
-// Run adjusts the garbage collector (GOGC) four times per second, and returns memory to the system after bursts,
-// until ctx ends. counts returns the work so far; it must not keep changing with little work. If off is true, Run
-// sets Go's default GOGC and does nothing else, so that the effect of the loop can be measured. If the environment
-// sets GOGC, that value stays. Run always returns nil.
+// Run adjusts the garbage collector (GOGC) four times per second, and returns memory to the system after bursts, until
+// ctx ends. The caller has set GOGC to CalmPercent before (wire.TuneCollector). counts returns the work so far; under
+// little work its result must not change often. If off is true, Run sets Go's default GOGC, 100, and only waits for the
+// end of ctx. The effect of the loop can thus be measured. If the environment sets GOGC, its value stays. Run always
+// returns nil.
 func Run(ctx context.Context, counts func() Counts, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)

@@ -17,11 +17,12 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Path is the path of the removals' page: GET lists the held removals, POST with ?accept=ID accepts one removal.
+// Path is the path of the removals' page. GET lists the held removals (List). POST with ?accept=ID accepts one removal
+// (Acceptor.Accept).
 const Path = "/debug/removals"
 
-// The right that an operator needs: Verb on Resource of Group. It is needed in the namespace of the removal, or in all
-// namespaces if the removal covers all.
+// The right that an operator needs: Verb on Resource of the API group Group. It is needed in the namespace of the
+// removal. If the removal covers all namespaces, the right is needed in all namespaces.
 const (
 	Group    = "navarch.io"
 	Resource = "removals"
@@ -33,8 +34,8 @@ const patience = 10 * time.Second
 
 // Acceptor answers operators who accept a held removal. Make it with NewAcceptor. Safe for concurrent use.
 type Acceptor struct {
-	Keeper *Keeper
-	Known  *Known
+	Keeper *Keeper // of this process; its Loop accepts the removals
+	Known  *Known  // the held removals, in which an ID is looked up
 	// API is the API server that authenticates and authorises the operators. nil: the configuration comes from files,
 	// and callers who see all of /debug may accept.
 	API *apiserver.Client
@@ -42,17 +43,19 @@ type Acceptor struct {
 	turn chan struct{} // buffered, 1: one request at a time
 }
 
-// NewAcceptor returns an Acceptor with the given fields. It sends no request.
+// NewAcceptor returns an Acceptor with the given fields; api may be nil. It sends no request.
 func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 	return &Acceptor{Keeper: k, Known: known, API: api, turn: make(chan struct{}, 1)}
 }
 
-// Accept answers a POST request, whose query parameter accept has the ID of a removal. who is the caller's name for
-// pages below /debug; all reports whether the caller has proved that it may see everything. One request is processed at
-// a time, for at most 20 s.
+// Accept answers a POST request, whose query parameter accept has the ID of a removal. With an API, the bearer token of
+// the request identifies the operator. Without an API, all decides: it reports whether the caller has proved that it
+// may see everything below /debug. who is the caller's name below /debug, for the log. One request is processed at a
+// time, for at most 20 s. After a success, the status is 200 and the text counts the objects that are removed.
 //
-// Refusals: 421 if this process does not lead or a is nil, 429 if other requests take too long, 503 if the leader is too busy, 401 for a token that is
-// missing or cannot be reviewed, 403 for a missing right, 404 if no held removal has the ID.
+// Refusals: 421 if this process does not lead or a is nil; 429 if other requests take too long; 401 for a token that is
+// missing, unknown or cannot be reviewed; 403 if the right is missing or cannot be reviewed; 404 if no held removal has
+// the ID; 503 if the time ends before the Loop has received the request.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
@@ -98,8 +101,8 @@ func notHeld(id string) error {
 	return fmt.Errorf("no removal has the ID %.40q (any more): navarchctl removals list has those that are held", id)
 }
 
-// authorise returns the user's name for the log, and an error with an HTTP status if the user may not accept the
-// removal.
+// authorise returns the user's name for the log. If the user may not accept the removal, or the removal is not held, it
+// returns an error and the HTTP status.
 func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, header string) (user string, status int, err error) {
 	if a.API == nil {
 		if !all {
@@ -117,7 +120,7 @@ func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, head
 	if err != nil {
 		return who, http.StatusUnauthorized, err
 	}
-	if err := a.access(ctx, info, hold); err != nil { // before revealing whether such a removal exists
+	if err := a.access(ctx, info, hold); err != nil { // comes first, since only permitted users may learn whether it exists
 		return info.Username, http.StatusForbidden, err
 	}
 	if !held {
@@ -178,8 +181,7 @@ func (a *Acceptor) access(ctx context.Context, user authenticationv1.UserInfo, h
 	return nil
 }
 
-// audited returns the user for the log, with the credential's ID, by which the API server's audit log identifies its
-// holder.
+// audited returns the user's name and the credential's ID for the log. The API server's audit log has the same ID.
 func audited(user authenticationv1.UserInfo) string {
 	if id := user.Extra["authentication.kubernetes.io/credential-id"]; len(id) > 0 {
 		return user.Username + " (" + id[0] + ")"

@@ -1,9 +1,8 @@
-// Package removals publishes the held removals and lets operators accept them. A removal is held when the leader has
-// suspiciously many objects to remove at once: the records stay until an operator accepts the removal, or its time is
-// over. The API server decides which operators may accept, by a SubjectAccessReview on the verb accept of
-// removals.navarch.io.
+// Package removals publishes the held removals and lets operators accept them. A held removal consists of objects that
+// disappeared without a deletion. Their records stay until an operator accepts the removal, or its time is over. The
+// API server decides which operators may accept, by a SubjectAccessReview on the verb accept of removals.navarch.io.
 //
-// Owns: removals/ in etcd (the leader, under its fence), which informs every process and the next leader.
+// Owns: removals/ in etcd, which the leader writes for every process and the next leader.
 // Reads: the held removals of store/ingest; tokens of operators, for the time of a request.
 // Never: decides what is held; accepts a removal at a process that does not lead.
 package removals
@@ -34,7 +33,7 @@ const (
 // formerPaths are paths of older builds, which a leader deletes.
 var formerPaths = []string{folder + "held", folder + "decisions", folder + "losses"}
 
-// Bounds of the stored part: the oldest removals, and the number of names, which the removals share.
+// Bounds of the stored value: the number of removals, of which the oldest are stored, and the number of all names.
 const (
 	mostHolds = 1000
 	mostNames = 2000
@@ -42,12 +41,16 @@ const (
 
 // Loop is the part of ingest.Loop that a Keeper uses.
 type Loop interface {
+	// Removals returns the removals that are held under an epoch, oldest first. The list is read-only. false: this
+	// process does not lead under the epoch, or has not yet compared everything with the store.
 	Removals(epoch kv.Epoch) ([]removal.Hold, bool)
+	// Accept ends a hold by its ID, so that its objects are removed, and returns the hold. false: no hold has the ID,
+	// or ctx ended before.
 	Accept(ctx context.Context, id string) (removal.Hold, bool)
 }
 
-// Keeper publishes the held removals of a leading process, and ends those whose time is over. All exported fields are
-// required.
+// Keeper publishes the held removals of a leading process, and accepts the removals whose time is over. All exported
+// fields are required.
 type Keeper struct {
 	Store *kv.Store
 	Loop  Loop
@@ -66,8 +69,8 @@ type stored struct {
 	Held   []removal.Hold `json:"held"`
 }
 
-// Recall returns the removals that the previous leader held, as stored in etcd. A stored value that does not decode is
-// logged, and the result is nil then, as without a stored value. Errors are etcd's.
+// Recall returns the removals that the previous leader held, as stored in etcd. Without a stored value the result is
+// nil. A stored value that does not decode is logged, and the result is nil, too. Errors are those of kv.Store.Blobs.
 func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
 	blobs, _, err := k.Store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -93,9 +96,9 @@ func parse(f kv.Folder) (s stored, err error) {
 	return s, nil
 }
 
-// Lead publishes held removals in etcd and as a metric, and ends those whose time is over, for one term of this
-// process. It returns when ctx ends, or when etcd reports that another process leads. Failed writes are logged and
-// repeated.
+// Lead publishes held removals in etcd and as a metric, and accepts the removals whose time is over, for one term of
+// this process. During Lead an Acceptor accepts removals. Lead returns when ctx ends, or when etcd reports that another
+// process leads. Failed writes are logged and repeated.
 func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	k.leads.Store(true)
 	defer k.leads.Store(false)
@@ -121,7 +124,7 @@ func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// report sets the metric, and logs removals held since the last call.
+// report sets the metric, and logs each removal whose ID was not in the previous list.
 func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	obs.RemovalsHeld.Reset()
 	now := map[string]bool{}
@@ -140,8 +143,8 @@ func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	}
 }
 
-// write stores the held removals if their encoding differs from written, the value in etcd (nil: unknown). It returns
-// the value that etcd has then.
+// write stores the held removals if their encoding differs from written. written is the value in etcd; nil: unknown.
+// Without an error, the result is the new value in etcd.
 func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
 	raw, err := json.Marshal(stored{k.Name, bounded(held)})
 	if err != nil || bytes.Equal(raw, written) {
@@ -155,8 +158,8 @@ func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold,
 	return raw, err
 }
 
-// bounded returns a copy of the list within the stored bounds. Removals and names beyond them are not published, but
-// stay held.
+// bounded returns a copy of the list within the bounds of the stored value. Removals and names beyond the bounds are
+// not published, but the objects stay held.
 func bounded(held []removal.Hold) []removal.Hold {
 	all := append([]removal.Hold{}, held[:min(len(held), mostHolds)]...)
 	for i := range all {
@@ -185,8 +188,9 @@ type Known struct {
 	known stored
 }
 
-// Follow updates n from etcd until ctx ends. While etcd does not answer, the last state stays. A stored value that does
-// not decode is logged, and the last state stays, too. The error reports that the store is closed.
+// Follow updates n from etcd until ctx ends, and then returns nil. While etcd does not answer, the last state stays. A
+// stored value that does not decode is logged, and the last state stays, too. An error means that the store cannot
+// follow the folder, which is a fault of this build.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -207,12 +211,13 @@ func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 
 // List is the JSON of the page /debug/removals.
 type List struct {
-	Leader string         `json:"leader"` // the process that holds the removals; empty: unknown
-	Held   []removal.Hold `json:"held"`
+	Leader string         `json:"leader"` // name of the process that holds the removals; empty: unknown
+	Held   []removal.Hold `json:"held"`   // oldest first, at most 1000; Names may be shortened
 }
 
 // Of returns the removals in the namespaces for which sees returns true; Held is never nil. For removals that cover all
-// namespaces, sees is called with the empty namespace.
+// namespaces, sees is called with the empty namespace. sees must not call n. The caller owns the list, but not the maps
+// and slices in its elements.
 func (n *Known) Of(sees func(namespace string) bool) List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

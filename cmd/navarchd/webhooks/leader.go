@@ -27,8 +27,9 @@ import (
 )
 
 // Leader writes the target state of the mesh's webhook configurations while this process leads. It writes the mesh's
-// roots into all of them. It writes failurePolicy Fail into a validation configuration once the configuration's webhook
-// has refused a dry run with an object that is not valid.
+// roots into all these configurations. It writes failurePolicy Fail into a validation configuration once the
+// configuration's webhook has refused a dry run with an invalid object. While no roots are known, it writes nothing.
+// Safe for concurrent use, but calls of Lead must not overlap.
 type Leader struct {
 	*Configurations
 	api     *apiserver.Client
@@ -40,9 +41,9 @@ type Leader struct {
 	open   map[status.Key]error // why the dry run of a configuration was not refused
 }
 
-// NewLeader returns a Leader that writes the configurations c by api. It sends no request. The problems that the
-// Leader reports have the origin from. The function until returns the time until which this process certainly leads.
-// All writes to Kubernetes share the limit.
+// NewLeader returns a Leader that writes the configurations c, and makes dry runs by api. It sends no request. The
+// problems that the Leader reports have the origin from. The function until returns the time until which this process
+// certainly leads. All writes to Kubernetes share limit.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -53,11 +54,11 @@ func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	return l
 }
 
-// tryAgain is the pause between two rounds of dry runs, while one has not been refused.
+// tryAgain is the pause between two rounds of writes and dry runs.
 const tryAgain = 2 * time.Second
 
 // Lead writes the configurations during one term of this process, until ctx ends. epoch is the number of the term.
-// Errors are logged, listed by Problems, and writes are repeated.
+// Failed writes and dry runs are repeated, and listed by Problems.
 func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
@@ -89,7 +90,7 @@ func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	}
 }
 
-// want sets the target state of the configurations. Without roots it is unknown.
+// want sets the target state of the configurations. Without roots, no configuration has a target state.
 func (l *Leader) want() {
 	for _, k := range kinds {
 		mesh, all, _ := l.managed(k)
@@ -107,9 +108,9 @@ func (l *Leader) want() {
 	}
 }
 
-// dryRuns makes dry runs for each configuration with failurePolicy Ignore that has the mesh's roots, with an object
-// that every validation webhook of Navarch refuses. It reports whether a webhook has refused its dry run for the
-// first time in this term.
+// dryRuns makes a dry run for each validation configuration that has the mesh's roots and failurePolicy Ignore. Every
+// validation webhook of Navarch refuses the object of a dry run. dryRuns reports whether a webhook has refused its dry
+// run for the first time in this term.
 func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 	mesh, all, _ := l.managed(status.Validating)
 	if len(mesh.Roots) == 0 {
@@ -161,8 +162,9 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Problems returns the problems of this process's present term: failed writes as errors, and as warnings the validation
-// webhooks whose dry run was not refused, so that they stay at failurePolicy Ignore.
+// Problems returns the problems of this process's present term. Failed writes are errors. A validation webhook whose
+// last dry run was not refused is a warning, because its failurePolicy stays Ignore. The warnings stay listed after the
+// term until the next one. The order of the warnings varies.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
 		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},

@@ -1,9 +1,9 @@
 // Package webhooks follows the webhook configurations of a cluster. It reports whether the API server would trust a
-// certificate that this process presents and, while this process leads, what to write into the configurations.
+// certificate that this process presents. While this process leads, it writes the mesh's roots into the configurations.
 //
-// Owns: the known configurations; which webhooks have refused a dry run.
-// Reads: both kinds of configurations, the mesh's roots.
-// Never: writes while this process does not lead; makes a configuration.
+// Owns: the known configurations, and the results of dry runs.
+// Reads: validating and mutating webhook configurations, the mesh's roots.
+// Never: writes while this process does not lead; creates a configuration.
 package webhooks
 
 import (
@@ -30,16 +30,17 @@ import (
 // Config configures New. Roots and Log are required.
 type Config struct {
 	Kubeconfig          string // empty: the service account of the Pod
-	Namespace, Revision string // of this control plane; they select its configurations
-	// Roots returns the roots that the mesh trusts; nil: unknown.
+	Namespace, Revision string // of this control plane; both select its configurations; empty Revision: default
+	// Roots returns the roots that the mesh trusts; empty: unknown. It is called concurrently, and its result is only
+	// read.
 	Roots func() []*x509.Certificate
-	// Foreign: the operator writes the roots (--write-webhook-configurations=false). Trusts then ignores configurations
-	// without any root of the mesh.
+	// Foreign states that the operator writes the roots (--write-webhook-configurations=false). Trusts then ignores
+	// configurations without any root of the mesh.
 	Foreign bool
 	Log     *slog.Logger
 }
 
-// Configurations are the last known webhook configurations of a cluster. Safe for concurrent use.
+// Configurations has the last known webhook configurations of a cluster. Make it with New. Safe for concurrent use.
 type Configurations struct {
 	Config
 	apis map[status.WebhookKind]*status.Webhooks
@@ -65,28 +66,28 @@ type standing struct {
 	at         time.Time
 }
 
-// lateRoot is a root, and the last time at which the mesh trusted it.
+// lateRoot is a root, and the last time at which this process saw that the mesh trusts it.
 type lateRoot struct {
 	*x509.Certificate
 	at time.Time
 }
 
 const (
-	// settled is the time until API servers use a configuration that this process has seen: each of them follows
+	// settled is the time until API servers use a configuration that this process has seen. Each API server follows
 	// configurations by itself. A measurement under load gave one second.
 	settled = 3 * time.Second
-	// overlap is the time for which a root stays in configurations after the mesh has dropped it. Without certificates
-	// in use a rotation takes moments, and replicas present a certificate of the old root until API servers have the
-	// new one.
+	// overlap is the time for which a root stays in configurations after the mesh has dropped it. A rotation may take
+	// moments, but replicas present a certificate of the old root until API servers have the new root.
 	overlap = time.Minute
-	// looks is the interval at which every process reads the mesh's roots: the next leader must know the recent ones.
+	// looks is the interval at which every process reads the mesh's roots, since the next leader must know recent
+	// roots.
 	looks = time.Second
 )
 
 var kinds = []status.WebhookKind{status.Validating, status.Mutating}
 
-// New returns Configurations without content; Run fills them. It sends no request. The error reports that the
-// kubeconfig cannot be read.
+// New returns Configurations without content, which Run fills. It sends no request. The error reports that the
+// kubeconfig is invalid, or that it is empty outside of a Pod.
 func New(c Config) (*Configurations, error) {
 	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{},
 		kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
@@ -100,8 +101,8 @@ func New(c Config) (*Configurations, error) {
 	return all, nil
 }
 
-// Run follows validating and mutating configurations until ctx ends, and returns the error of ctx. While they cannot be
-// read, the last known ones stay.
+// Run follows validating and mutating configurations until ctx ends, and returns the error of ctx. While configurations
+// cannot be read, the last known configurations stay, and the failure is logged.
 func (c *Configurations) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, k := range kinds {
@@ -114,7 +115,7 @@ func (c *Configurations) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// roots returns the mesh's present and recent roots; nil: unknown.
+// roots returns the mesh's present and recent roots; nil: the present roots are unknown.
 func (c *Configurations) roots() []*x509.Certificate {
 	trusted, now := slices.Clone(c.Roots()), time.Now()
 	if len(trusted) == 0 {
@@ -147,7 +148,7 @@ type seen struct {
 
 // Replace implements status.Seen.
 func (s seen) Replace(all map[status.Key]status.Found[unstructured.Unstructured]) {
-	there := make(map[status.Key]status.Found[unstructured.Unstructured], len(all)) // not nil: it was listed
+	there := make(map[status.Key]status.Found[unstructured.Unstructured], len(all)) // not nil, since the kind was listed
 	maps.Copy(there, all)
 	s.change(func() {
 		of := s.kinds[s.kind]
@@ -219,14 +220,19 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 	return mesh, all, c.changed
 }
 
-// ErrUnread reports that no configuration could be read so far, so that it is unknown whether API servers trust a
+// ErrUnread reports that no configuration of a kind could be read so far. So it is unknown whether API servers trust a
 // certificate.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
 // Trusts reports whether API servers would trust a webhook that presents this certificate, by all configurations of
-// this control plane. A configuration counts as not trusting until 3 s after this process has seen it change, since
-// API servers follow it separately. Trust.Refused matches ErrUnread if every attempt to read configurations of a kind
-// has failed so far. Until the first attempt has ended, Trust.Refused is another error.
+// this control plane. presented must not be nil. Without a configuration of this control plane, the result is zero.
+//
+// A configuration counts as not trusting until 3 s after this process has seen its change, since API servers follow
+// configurations separately. If a configuration does not trust the certificate, Callers is true and Refused is its
+// error.
+//
+// Trust.Refused matches ErrUnread if every attempt to read configurations of a kind has failed so far. Until the first
+// attempt has ended, Trust.Refused is another error. In both cases Callers is false.
 func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	trust := serving.Trust{}
 	for _, k := range kinds {
@@ -263,7 +269,8 @@ func (c *Configurations) settling(k status.WebhookKind, key status.Key) bool {
 	return time.Since(c.kinds[k].since[key].at) < c.settle
 }
 
-// Gauges sets the metric of validation webhooks with failurePolicy Ignore: 1 for each of them, and 0 for the others.
+// Gauges sets the metric about failurePolicy Ignore for each validation configuration of this control plane. It is 1 if
+// the configuration has a webhook with this policy (configure.FailsOpen), otherwise 0. The argument is ignored.
 func (c *Configurations) Gauges(time.Time) {
 	obs.WebhookFailsOpen.Reset()
 	_, all, _ := c.managed(status.Validating)

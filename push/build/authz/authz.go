@@ -1,4 +1,5 @@
-// Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies.
+// Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies. Its matcher of claims (Claim) also
+// serves the matches of routes.
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload.
 package authz
@@ -18,12 +19,12 @@ type ruleBuilder struct {
 	namespace string   // of the policy
 	http      bool
 	gateway   bool // the policy is enforced at a gateway
-	lenient   bool // without HTTP, fields of HTTP are ignored; false: a rule with such fields matches nothing
+	lenient   bool // if the traffic is not HTTP, fields of HTTP are ignored; false: rules with them match nothing
 	never     bool // the current rule, or the current part of it, matches nothing
 }
 
 // rule builds one rule: a principal for each source and a permission for each operation, each with the conditions. It
-// returns nil if the rule matches nothing.
+// returns nil if fields of HTTP or unknown conditions cause the rule to match nothing.
 func (d *ruleBuilder) rule(r *securityv1.Rule) *rbacv3.Policy {
 	d.never = false
 	ofCaller, ofRequest := d.conditions(r.GetWhen())
@@ -96,9 +97,9 @@ func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 }
 
 // hosts returns the permissions of an operation's hosts and notHosts. At a gateway, "host:port" has the same route as
-// "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule by these
-// forms if they did not count as the host. So anyForm matches these forms in the notHosts of ALLOW rules, and in the
-// hosts of rules of all other actions.
+// "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule with these
+// forms of the host. So anyForm matches the forms in the notHosts of ALLOW rules, and in the hosts of rules of all
+// other actions.
 func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	of, ofNot := host, host
 	if d.gateway && d.lenient {
@@ -109,9 +110,9 @@ func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	return append(permissionsOf(values, nil, of), permissionsOf(nil, not, ofNot)...)
 }
 
-// supportsHTTP reports whether the traffic is HTTP, so that fields of HTTP can be matched. fields is the number of such
-// fields in the current part of the rule. If the traffic is not HTTP, an ALLOW rule with such fields matches nothing
-// (never is set), and other rules ignore the fields.
+// supportsHTTP reports whether the traffic is HTTP, so that fields of HTTP can be matched. fields is the number of
+// values of such fields in the current part of the rule. If the traffic is not HTTP, that part of an ALLOW rule matches
+// nothing (never is set), and other rules ignore the fields.
 func (d *ruleBuilder) supportsHTTP(fields int) bool {
 	if d.http || fields == 0 {
 		return d.http

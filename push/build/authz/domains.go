@@ -9,7 +9,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// ownDomain is the trust domain that means the mesh's own trust domain in policies, whatever that domain is called.
+// ownDomain stands for the mesh's own trust domain in the principals of policies, also if the mesh's domain has another
+// name.
 const ownDomain = "cluster.local"
 
 // principal matches the identities that a policy's principal means in the mesh's trust domains. v is without
@@ -23,9 +24,10 @@ func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 }
 
 // aliases returns the principals that a policy's principal means, as in istiod (pilot/pkg/security/trustdomain). If
-// the principal's trust domain is a domain of the mesh, or a pattern that matches one, the result has the principal's
-// path in each domain of the mesh. A pattern "*x" is kept in place of the domains that it matches. The result is the
-// principal alone if its form is not DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
+// the principal's trust domain is ownDomain, a domain of the mesh, or a pattern that matches one, the result has the
+// principal's path in each domain of the mesh. A pattern "*x" is kept in place of the domains that it matches. The
+// result is the principal alone if it does not have the five parts of DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain
+// is "*" or foreign.
 func aliases(domains []string, principal string) []string {
 	domain, path, _ := strings.Cut(principal, "/")
 	own := domain == ownDomain || slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) })
@@ -69,8 +71,8 @@ func spiffe(v string) *matcherv3.StringMatcher {
 	return text(v, false)
 }
 
-// trustDomain matches the identities of a trust domain. "*" stands for every domain, "*x" for those that end in x,
-// and "x*" for those that begin with x. A domain of the mesh stands for all domains of the mesh. A pattern stands
+// trustDomain matches the identities of a trust domain. "*" stands for every domain, "*x" for domains that end in x,
+// and "x*" for domains that begin with x. A domain of the mesh stands for all domains of the mesh. A pattern stands
 // only for the domains that it matches, as in istiod.
 func (d *ruleBuilder) trustDomain(v string) *rbacv3.Principal {
 	if !slices.Contains(d.domains, v) {

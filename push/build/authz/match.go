@@ -44,8 +44,8 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 }
 
 // fromNamespace matches every identity with the namespace anywhere in its path. Identities of other meshes may have
-// further path segments, and must not evade a DENY policy by them. The expression is Istio's, so that a policy keeps
-// its meaning.
+// further path segments, and must not evade a DENY policy with these segments. The expression is Istio's, so that a
+// policy keeps its meaning.
 func (d *ruleBuilder) fromNamespace(v string) *rbacv3.Principal {
 	return authenticated(pattern(".*/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "/.*"))
 }
@@ -139,8 +139,9 @@ func serverName(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: text(v, false)}}
 }
 
-// Range parses an IP address or a CIDR as an address range of Envoy, and clears the host bits. A zone of an IPv6
-// address is dropped. For any other text it returns nil and false.
+// Range parses an IP address or a CIDR as an address range of Envoy, and clears the host bits. A single address becomes
+// a range of one address, without an IPv6 zone. For any other text Range returns nil and false. The caller owns the
+// result.
 func Range(v string) (*corev3.CidrRange, bool) {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -180,7 +181,8 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf returns principals that together match one of the values, and none of the excluded values in not.
+// principalsOf returns principals that together require one of values, and exclude all values in not. Without values
+// and not, the result is nil. one returns the principal of a value.
 func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
@@ -198,7 +200,8 @@ func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out
 	return out
 }
 
-// permissionsOf returns permissions that together match one of the values, and none of the excluded values in not.
+// permissionsOf returns permissions that together require one of values, and exclude all values in not. Without values
+// and not, the result is nil. one returns the permission of a value.
 func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission

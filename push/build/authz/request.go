@@ -28,7 +28,7 @@ func tokenClaim(key string) (path []string, is bool) {
 }
 
 // tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together they
-// require one of the values, and none of the excluded values in not. A nil path stands for request.auth.principal.
+// require one of values, and exclude all values in not. A nil path stands for request.auth.principal.
 func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
@@ -44,9 +44,9 @@ func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 }
 
 // requestPrincipal matches the principal issuer/subject of a request. The value "*" matches every request with a valid
-// token. "*x/y" matches issuers that end in x, and "x/y*" subjects that begin with y. Without a slash, "*x" matches
-// subjects that end in x, and "x*" issuers that begin with x. The subject begins after the last slash, since issuers
-// are URLs.
+// token that has an issuer and a subject. "*x/y" matches issuers that end in x, with the subject y. "x/y*" matches
+// subjects that begin with y, of the issuer x. Without a slash, "*x" matches subjects that end in x, and "x*" matches
+// issuers that begin with x. The subject begins after the last slash, since issuers are URLs.
 func requestPrincipal(v string) *rbacv3.Principal {
 	issuer, subject, at := v, "", strings.LastIndex(v, "/")
 	if at >= 0 {
@@ -72,7 +72,8 @@ func requestPrincipal(v string) *rbacv3.Principal {
 	return andPrincipals([]*rbacv3.Principal{verified([]string{"iss"}, stringValue(iss)), verified([]string{"sub"}, stringValue(sub))})
 }
 
-// claim matches a claim with one of the values. A list matches if one of its elements has such a value.
+// claim matches a claim with one of the values, in the notation of the function text. A list matches if one of its
+// elements has such a value.
 func claim(path, values []string) *rbacv3.Principal {
 	var each []*matcherv3.ValueMatcher
 	for _, v := range values {
@@ -81,9 +82,9 @@ func claim(path, values []string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
 }
 
-// Claim returns a matcher of a claim of the verified token. path has the names that lead to the claim, from the
-// outermost to the innermost. The matcher holds if value matches the claim, or an element of the claim if the claim is
-// a list. The result refers to value.
+// Claim returns a matcher of a claim in the token that Envoy's filter jwt_authn has verified. path has the names that
+// lead to the claim, from the outermost to the innermost. The matcher matches if value matches the claim, or if the
+// claim is a list and value matches one of its elements. The result refers to value, but not to path.
 func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
 }
@@ -127,8 +128,8 @@ func orValues(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: all}}}
 }
 
-// metadataKey matches a key experimental.envoy.filters.a.b[c]: the key c in the metadata of the filter
-// envoy.filters.a.b.
+// metadataKey matches keys of `when` for the metadata of other filters. For example, experimental.envoy.filters.a.b[c]
+// is the key c in the metadata of the filter envoy.filters.a.b.
 var metadataKey = regexp.MustCompile(`^experimental\.(envoy\.filters\.[^\[\]]+)\[([^\]]+)\]$`)
 
 // metadataCondition returns a constructor of the condition on another filter's metadata. It returns nil if the key does
@@ -151,7 +152,7 @@ func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	}
 }
 
-// permissionsOfAll is permissionsOf for a constructor that matches any of several values.
+// permissionsOfAll returns the same as permissionsOf, for a constructor all that matches any of several values.
 func permissionsOfAll(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	if len(values) > 0 {
 		out = append(out, all(values))

@@ -20,9 +20,11 @@ import (
 //  2. A request that an AUDIT policy matches is marked.
 //  3. A request that a DENY policy matches is refused.
 //  4. If there is an ALLOW policy, a request that no ALLOW policy matches is refused.
+//
+// Policies in dry runs refuse nothing. Their rules are in the Shadow of the Filter of their action.
 type Set struct {
-	Custom             []Custom // sorted by provider
-	Audit, Deny, Allow *Filter  // nil: no policy of this action
+	Custom             []Custom // one for each provider, sorted by provider; nil: no CUSTOM policy with rules
+	Audit, Deny, Allow *Filter  // nil: no policy of this action has an effect
 }
 
 // Filter holds the rules of one RBAC filter. Rules are enforced; nil: no policy is enforced. Shadow holds the rules of
@@ -32,11 +34,13 @@ type Filter struct{ Rules, Shadow *rbacv3.RBAC }
 // Custom holds the rules of all CUSTOM policies that name one provider. A request that one of the rules matches needs
 // the permission of the provider.
 type Custom struct {
-	Provider string       // name of the extension provider
-	Rules    *rbacv3.RBAC // used as shadow rules, with action DENY; not nil
+	Provider string // name of the extension provider
+	// Rules have the action DENY, but are for use as shadow rules, which refuse nothing. Rules is not nil, but may
+	// contain no rule.
+	Rules *rbacv3.RBAC
 }
 
-// CustomPrefix returns the prefix that all rule names in a provider's Custom.Rules have.
+// CustomPrefix returns the prefix of all rule names in the Custom.Rules of a provider.
 func CustomPrefix(provider string) string { return "istio-ext-authz-" + provider + "-" }
 
 // actions maps Istio's actions to Envoy's; dryRuns maps the actions of policies in dry runs.
@@ -64,11 +68,16 @@ const (
 	GatewayRequests                // HTTP requests at a gateway, where the host decides the route
 )
 
-// Build returns the rules of policies for a kind of traffic; the result is never nil, and the caller owns it. From
-// mesh it reads the trust domain and its aliases. It leaves out policies with an unknown action, policies that have
-// no rules (unless their action is ALLOW), and rules that can match nothing. If all rules of an ALLOW policy are left
-// out, the Filter Allow still exists. Then it refuses requests that no other ALLOW policy matches. For Connections,
-// an ALLOW rule with fields of HTTP matches nothing, and rules of other actions ignore such fields.
+// Build returns the rules of policies for a kind of traffic. The result is never nil, and the caller owns it. From
+// mesh, which may be nil, Build reads the trust domain and its aliases. It leaves out policies with an unknown action,
+// and policies without rules unless their action is ALLOW.
+//
+// For Connections, Build ignores fields of HTTP in rules of all actions except ALLOW. In an ALLOW rule, a source or an
+// operation with such fields matches nothing and is left out. A rule with such a condition, or without a remaining
+// source or operation, is left out too. For all traffic, ALLOW rules with an unknown condition are left out.
+//
+// If all rules of an enforced ALLOW policy are left out, the Filter Allow still exists. It then refuses requests that
+// no other ALLOW policy matches.
 func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	s, domains := &Set{}, identity.TrustDomains(mesh)
 	for _, p := range policies {
@@ -96,8 +105,8 @@ func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	return s
 }
 
-// Rules returns the enforced rules of the DENY policies and of the ALLOW policies; nil without enforced policies of the
-// action.
+// Rules returns the enforced rules of the DENY policies and of the ALLOW policies. A result is nil if no policy of its
+// action is enforced. The results are parts of s.
 func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	if s.Deny != nil {
 		deny = s.Deny.Rules
@@ -108,7 +117,7 @@ func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	return deny, allow
 }
 
-// rulesFor returns the RBAC rules of s to which a policy's rules must be added; it creates them if they are missing.
+// rulesFor returns the RBAC rules of s to which a policy's rules must be added, and creates them if they are missing.
 // It returns nil if the policy has no effect: its action is unknown, or it has no rules and its action is not ALLOW.
 func (s *Set) rulesFor(p *model.Policy, m *securityv1.AuthorizationPolicy) *rbacv3.RBAC {
 	action, known := actions[m.GetAction()]
@@ -137,7 +146,7 @@ func (s *Set) rulesFor(p *model.Policy, m *securityv1.AuthorizationPolicy) *rbac
 	return *rules
 }
 
-// customRules returns the rules of a provider in s; it creates them if they are missing.
+// customRules returns the rules of a provider in s, and creates them if they are missing.
 func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	for _, c := range s.Custom {
 		if c.Provider == provider {
@@ -149,8 +158,8 @@ func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	return rules
 }
 
-// Refused returns RBAC rules that refuse the requests that c's rules match. The caller uses them in place of c.Rules if
-// the provider cannot be used. The result refers to the rules in c.
+// Refused returns RBAC rules that refuse the requests that c's rules match. They replace c.Rules if the provider cannot
+// be used. The result is not nil, and it refers to the rules in c.
 func (c Custom) Refused() *rbacv3.RBAC {
 	refused := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for name, rule := range c.Rules.GetPolicies() {

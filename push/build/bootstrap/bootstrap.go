@@ -26,9 +26,9 @@ type Patches struct {
 	List intern.List[model.Patch] // patches for which patch.MergesBootstrap is true, in order of application
 }
 
-// Build encodes the changes as one resource with the name agentapi.BootstrapName; without patches its list is empty. A
-// patch that does not decode is left out; patch.Problem reports such patches. Build fails if a value or the resource
-// does not marshal. For a value, the error names the EnvoyFilter.
+// Build encodes the changes as one resource with the name agentapi.BootstrapName. Without patches its list is empty. A
+// patch that does not decode is left out, and patch.Problem reports such a patch. Build fails if the value of a patch
+// or the resource does not marshal. For a value, the error names the EnvoyFilter.
 func (p Patches) Build() (*xds.Resource, error) {
 	var all []agentapi.BootstrapPatch
 	for _, one := range p.List.All() {
@@ -54,9 +54,9 @@ func (p Patches) Build() (*xds.Resource, error) {
 	return xds.EncodeAny(agentapi.BootstrapName, body)
 }
 
-// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge: the JSON of the fields that are
-// set. For each oneof with a set member, the other members are null. So the agent can merge the JSON as protobuf would,
-// without the message types.
+// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge, the JSON of the fields that are
+// set. For each oneof with a set member, the other members are null. So the agent, which does not know the message
+// types, can merge the JSON as protobuf would.
 func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
@@ -71,7 +71,7 @@ func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 }
 
 // clearOthers adds nulls to the JSON of the message m. For each oneof with a set member, it adds one null for each
-// other member. It does the same for the messages inside m that are merged field by field. Messages in lists and
+// other member. It also adds nulls for the messages inside m that are merged field by field. Messages in lists and
 // maps, and messages of google.protobuf (Any, Struct, durations), are replaced as a whole, so they need no nulls.
 func clearOthers(m protoreflect.Message, into map[string]any) {
 	oneofs := m.Descriptor().Oneofs()

@@ -21,7 +21,7 @@ import (
 )
 
 // setOutlierDetection sets passive health checking. Success rates are never enforced. A threshold of 0 disables its
-// check.
+// check, except that for local origin failures 0 means Envoy's default.
 func (d *builder) setOutlierDetection(p traffic.Policy) {
 	o := p.Outlier
 	if o == nil {
@@ -68,7 +68,7 @@ func (d *builder) setOutlierDetection(p traffic.Policy) {
 	d.setErrorCodes(o.OutlierDetectionHttpErrorCodes)
 }
 
-// setErrorCodes sets the HTTP status codes that count as errors; without codes, Envoy counts 5xx.
+// setErrorCodes sets the HTTP status codes that count as errors. Without codes, Envoy counts 5xx.
 func (d *builder) setErrorCodes(codes []uint32) {
 	var any []*matcherv3.MatchPredicate
 	for _, code := range codes {
@@ -117,19 +117,20 @@ func (d *builder) setLoadBalancer(p traffic.Policy) {
 	}
 }
 
-// These are the sizes of the largest hash tables that Envoy supports. Its validators do not check them; it refuses
-// larger tables or crashes (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
+// These are the sizes of the largest hash tables that Envoy supports. The validators of Envoy's API do not check sizes.
+// Envoy refuses larger tables or crashes
+// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
 const (
 	maxTable = 5000011 // size of a Maglev table; must be a prime
 	maxRing  = 8388608 // size of a ring
 )
 
-// slowStartKey is the runtime key of the aggression. Envoy requires a key; this is the key that Istio sends. No
-// runtime sets a value for it.
+// slowStartKey is the runtime key of the aggression. Envoy requires a key, and Istio sends this one. No runtime sets a
+// value for the key.
 const slowStartKey = "("
 
-// slowStart encodes the warm-up of new endpoints. It returns nil if the rule sets no warm-up. By Istio's defaults the
-// traffic grows linearly from 10 %.
+// slowStart encodes the warm-up of new endpoints. It returns nil if the rule sets no warm-up of a positive duration. By
+// Istio's defaults the traffic grows linearly from 10 %.
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
 	if w == nil {
@@ -156,8 +157,8 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 }
 
-// setConsistentHash sets a consistent-hash balancer. The key to hash is part of the routes. at is the object and field
-// of the balancer's settings, for problems.
+// setConsistentHash sets a consistent-hash balancer. The routes state the key to hash. at is the object and field of
+// the balancer's settings, for problems.
 func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV

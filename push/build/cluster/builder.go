@@ -51,8 +51,7 @@ func newBuilder(
 	return d
 }
 
-// report adds a problem about a setting at an object's field. The cluster leaves out the setting, or the setting
-// closes the cluster.
+// report adds a problem about a setting at an object's field. The cluster leaves out or changes that setting.
 func (d *builder) report(code problem.Code, at model.Place, format string, args ...any) {
 	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code,
 		Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
@@ -143,7 +142,7 @@ func (d *builder) removeEndpoints() {
 
 // patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not decode, or
 // whose result Envoy would refuse, is skipped and reported. The error names the constraint of Envoy's API that the
-// cluster violates without patches. t records patches that change the cluster.
+// cluster violates without patches, or is that of xds.Encode. t records patches that change the cluster.
 func (d *builder) patchAndEncode(patches []model.Patch, t *patch.Trace) (*xds.Resource, error) {
 	err := patch.Check(d.Cluster)
 	if err == nil {
@@ -158,9 +157,9 @@ func (d *builder) patchAndEncode(patches []model.Patch, t *patch.Trace) (*xds.Re
 	return encode(c.Name, c, referencesOf(c))
 }
 
-// packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. It validates them before it
-// encodes them; decoding them for the validation would add a third to the time of building a cluster. The error names
-// the constraint of Envoy's API that the options violate.
+// packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. It validates the options before
+// it encodes them, because decoding them for the validation would take much time. The error names the constraint of
+// Envoy's API that the options violate.
 func (d *builder) packHTTP() error {
 	if d.http == nil {
 		return nil
@@ -181,5 +180,5 @@ func (d *builder) packHTTP() error {
 	return nil
 }
 
-// percent returns Envoy's percentage for p, which it limits to 0 to 100.
+// percent returns Envoy's percentage for p, limited to the range from 0 to 100.
 func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

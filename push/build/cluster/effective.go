@@ -5,8 +5,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches of s.Patches that change the cluster, in order of application; nil: none does. It
-// builds the cluster once.
+// Effective returns the patches of s.Patches that change the cluster, in order of application. A patch also counts if a
+// later patch reverts its change. The result is nil if no patch changes the cluster, or if Build fails before it
+// applies patches. Effective builds the cluster once, if there are patches.
 func (s Outbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { _, _, _ = s.build(t) })
 }
@@ -21,5 +22,5 @@ func (s Static) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { _, _, _ = s.build(t) })
 }
 
-// Effective returns the patch that adds the cluster, also if Build fails.
+// Effective returns a list of one element, the patch that adds the cluster, also if Build fails.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }

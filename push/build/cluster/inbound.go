@@ -17,19 +17,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// never is the cleanup interval of inbound ORIGINAL_DST clusters. Their host, the workload, never disappears.
+// never is the cleanup interval of inbound ORIGINAL_DST clusters. The only host of these clusters is the workload,
+// which never disappears.
 const never = 292 * 365 * 24 * time.Hour
 
 // Build encodes the cluster. Patches that do not decode, or whose result Envoy would refuse, are left out. Build fails
-// if Target is neither empty, "ip:port" nor "unix://path", or if the cluster without patches violates a constraint of
-// Envoy's API. The error names the cluster.
+// if Target is neither empty, "ip:port" nor "unix://path" with a path of 1 to 107 bytes. It also fails if the cluster
+// without patches violates a constraint of Envoy's API, or if the cluster does not encode. The error names the cluster.
 func (s Inbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build(nil)
 	return r, err
 }
 
-// Problems returns an error for each patch that Build leaves out, a model.Problem or a patch.Left. The last element is
-// the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
+// Problems returns a patch.Left for each patch that Build leaves out, and a model.Problem for each patch that states
+// another name, which Build ignores. The last element is the error of Build, if any. The result is nil if Build
+// succeeds and applies all patches as stated. Problems builds the cluster.
 func (s Inbound) Problems() []error {
 	_, problems, err := s.build(nil)
 	if err != nil {
@@ -72,10 +74,10 @@ func (s Inbound) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// setEndpoints sets the target as the endpoint; without a target it keeps the original destination. It also binds
-// connections to a source address from which traffic is not redirected to the proxy. Connections to 127.0.0.1, ::1 and
-// Unix sockets are never redirected and need no such address. The error means that Target is neither "ip:port" nor
-// "unix://path".
+// setEndpoints sets the target as the endpoint. Without a target the original destination is the endpoint. It also
+// binds connections to a source address from which traffic is not redirected to the proxy. Connections to 127.0.0.1,
+// ::1 and Unix sockets are never redirected and need no such address. The error means that Target is neither "ip:port"
+// nor "unix://path".
 func (s Inbound) setEndpoints(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)
@@ -104,7 +106,7 @@ func (s Inbound) setEndpoints(d *builder) error {
 	return nil
 }
 
-// bindSource sets the source addresses of connections; there is one for each IP family.
+// bindSource sets the source addresses of connections, one for each IP family. There must be at least one.
 func (d *builder) bindSource(sources ...string) {
 	at := func(source string) *corev3.SocketAddress {
 		return &corev3.SocketAddress{Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0}}
@@ -116,8 +118,8 @@ func (d *builder) bindSource(sources ...string) {
 	}
 }
 
-// servicePort returns the service port whose numeric target port is the workload's port, for names of statistics. It
-// returns nil if the service has no such port.
+// servicePort returns the first service port whose numeric target port is the workload's port, for names of statistics.
+// It returns nil if the service has no such port.
 func (s Inbound) servicePort() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {
 		if p.TargetNumber == s.Port {

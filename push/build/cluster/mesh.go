@@ -57,8 +57,8 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 }
 
 // peers returns the identities that servers of the service may have. These are the stated identities. Without stated
-// ones, they are the Accounts and the names of a ServiceEntry, each in all trust domains. Denied identities are
-// removed; if no identity is left, the result is an identity that the CA never issues. known is false if there were no
+// identities, they are the Accounts and the names of a ServiceEntry, each in all trust domains. Denied identities are
+// removed. If no identity remains, the result is an identity that the CA never issues. known is false if there were no
 // identities before this removal.
 func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
@@ -85,8 +85,8 @@ func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	return uris, true
 }
 
-// denies reports whether an identity is denied. Denied names identities in the trust domain, domains[0]; the same path
-// in an alias of the domain is denied too.
+// denies reports whether an identity is denied. Denied contains identities of the mesh's trust domain, domains[0]. The
+// same path in an alias of the domain is denied too.
 func (s Outbound) denies(domains []string, uri string) bool {
 	for _, denied := range s.Denied.All() {
 		path, own := strings.CutPrefix(denied, "spiffe://"+domains[0]+"/")

@@ -23,16 +23,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. Build fails if the service does
-// not have the Port, or if the cluster without patches violates a constraint of Envoy's API. The error names the
-// cluster.
+// Build encodes the cluster. Settings that Envoy would refuse are left out or changed. Patches that do not decode, or
+// whose result Envoy would refuse, are left out. Build fails if the service does not have the Port. It also fails if
+// the cluster without patches violates a constraint of Envoy's API, or if the cluster does not encode. The error names
+// the cluster.
 func (s Outbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build(nil)
 	return r, err
 }
 
-// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
-// element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
+// Problems returns a model.Problem for most settings that Build leaves out or changes, and a patch.Left for each patch
+// that Build leaves out. It also returns a model.Problem for each patch that states another name, which Build ignores.
+// The last element is the error of Build, if any. The result is nil if there is nothing to report. Problems builds the
+// cluster.
 func (s Outbound) Problems() []error {
 	_, problems, err := s.build(nil)
 	if err != nil {
@@ -41,7 +44,7 @@ func (s Outbound) Problems() []error {
 	return problems
 }
 
-// protocol returns the protocol of the cluster: that of the port, or TCP if connections are forwarded by SNI.
+// protocol returns the protocol of the port, or TCP if connections are forwarded by SNI.
 func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
 	if s.BySNI {
 		return model.Protocol_PROTOCOL_TCP
@@ -98,7 +101,7 @@ func (s Outbound) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// port returns the Spec's port of the service, or nil.
+// port returns the service port with the number s.Port, or nil.
 func (s Outbound) port() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {
 		if p.Number == s.Port {
@@ -168,7 +171,7 @@ func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
 }
 
-// setMetadata sets the metadata that names the service, the port, the subset and the DestinationRule.
+// setMetadata sets the metadata: the service, the port, the subset, the DestinationRule, and MTLSDisabled.
 func (s Outbound) setMetadata(d *builder) {
 	d.setServiceMetadata(s.Host, s.Service)
 	istio := d.istioMetadata()

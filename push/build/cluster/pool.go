@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/traffic"
 )
 
-// setConnectionPool sets the limits and lifetimes of connections. As in Istio, there is no limit where none is set.
+// setConnectionPool sets the limits and lifetimes of connections. As in Istio, limits that are not set do not apply.
 func (d *builder) setConnectionPool(
 	settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget,
 ) {
@@ -44,8 +44,8 @@ func (d *builder) setConnectionPool(
 	}
 }
 
-// retryBudget encodes a retry budget; nil stays nil. Istio's defaults permit retries for 20 % of the active requests,
-// and at least three.
+// retryBudget encodes a retry budget; nil stays nil. By Istio's defaults, 20 % of the active requests may be retries,
+// and three concurrent retries are always permitted.
 func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
 	if b == nil {
 		return nil
@@ -64,7 +64,7 @@ func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBr
 }
 
 // setLifetimes sets the idle timeout, the maximum duration and the maximum number of requests of a connection. The idle
-// timeout of tcp applies to HTTP if http states none.
+// timeout of tcp applies to HTTP if http sets no valid idle timeout.
 func (d *builder) setLifetimes(
 	tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings,
 ) {
@@ -85,7 +85,7 @@ func (d *builder) setLifetimes(
 	}
 }
 
-// setKeepalive sets TCP keepalive if it is on. For a value of 0 the system's setting applies.
+// setKeepalive sets TCP keep-alive if it is on. For a value of 0 the system's setting applies.
 func (d *builder) setKeepalive(k traffic.Keepalive) {
 	if !k.On {
 		return

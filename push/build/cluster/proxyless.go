@@ -20,16 +20,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster: a closed
-// cluster has no endpoints. The error is a model.Problem if the service does not have the Port, otherwise that of
-// xds.Encode.
+// Build encodes the cluster. Settings that gRPC's client does not support are left out or replaced, or they close the
+// cluster. A closed cluster has no endpoints. The error is a model.Problem if the service does not have the Port.
+// Otherwise it is that of xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems returns a model.Problem for each setting that Build leaves out or that closes the cluster. The last element
-// is the error of Build, if any. nil: there is no such setting. Problems builds the cluster.
+// Problems returns a model.Problem for each reported setting that Build leaves out or replaces, or that closes the
+// cluster. The last element is the error of Build, if any. The result is nil if there is nothing to report. Problems
+// builds the cluster.
 func (s Proxyless) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -38,7 +39,8 @@ func (s Proxyless) Problems() []error {
 	return problems
 }
 
-// Build encodes the cluster with the name xds.BlackHole. The error is that of xds.Encode.
+// Build encodes the cluster with the name xds.BlackHole. Its endpoint assignment has this name too. The error is that
+// of xds.Encode.
 func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	assignment := xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole}
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)
@@ -101,15 +103,15 @@ func (s Proxyless) build() (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// closeCluster replaces the cluster by one without endpoints, so that calls fail at once, and adds a problem. If the
-// cluster were left out, a client would wait for it, and delay all routes of the route configuration.
+// closeCluster replaces the cluster with a cluster without endpoints, so that calls fail at once, and adds a problem.
+// If the cluster were left out, a client would wait for it, and delay all routes of the route configuration.
 func (d *builder) closeCluster(why error) {
 	d.problems = append(d.problems, why)
 	d.Cluster = proxyless(d.Name, xds.BlackHole)
 }
 
 // setLoadBalancer sets the load balancer. All gRPC clients support ROUND_ROBIN and RING_HASH. Other balancers are
-// reported and replaced by one of these.
+// reported and replaced by one of these two.
 func (s Proxyless) setLoadBalancer(d *builder, p traffic.Policy) {
 	lb, at := p.Balancer, p.BalancerAt
 	if hash := lb.GetConsistentHash(); hash != nil {

@@ -28,21 +28,21 @@ const (
 
 // These limits bound one resolution. A new or changed DNS cluster warms until its names are resolved or the tries are
 // used up. A starting Envoy requests listeners only after all clusters are warm. So a DNS server that drops packets
-// delays the readiness of new proxies with the cluster: by 75 s with the defaults of Envoy's resolver, by 6 s with
-// these limits. wait_for_warm_on_init: false would avoid the delay. But then every change of such a cluster would leave
-// it without hosts until the name is resolved again.
+// delays the readiness of new proxies with the cluster. The delay is 75 s with the defaults of Envoy's resolver, and 6
+// s with these limits. wait_for_warm_on_init: false would avoid the delay. But then every change of such a cluster
+// would leave the cluster without hosts until its name is resolved again.
 const (
 	dnsTries   = 2
 	dnsTimeout = 2 * time.Second // limit of the first try; the second may last twice as long
 	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the
-	// interval of resolution. If every pause had the length of the interval, a DNS server that is away while a proxy
-	// starts would cause a minute of 503.
+	// interval of resolution. If every pause had the length of the interval, a proxy that starts while its DNS server
+	// does not answer would return 503 for a minute.
 	dnsRetry = 2 * time.Second
 )
 
-// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint. If
-// there are several, setDNS uses the first by priority, locality and address, and reports a problem. A cluster
-// without endpoints answers 503.
+// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint. If there
+// are several, setDNS uses the first by priority, locality and address, and reports a problem. If there is no endpoint,
+// requests to the cluster get status 503.
 func (s Outbound) setDNS(d *builder) {
 	d.DnsLookupFamily = dnscache.Family(s.Families)
 	d.RespectDnsTtl = true

@@ -1,5 +1,5 @@
-// Package cluster encodes Specs as Envoy's clusters. A Spec is a comparable struct with all inputs of one resource:
-// Outbound, Inbound, Static, Added, Proxyless and ProxylessBlackHole.
+// Package cluster encodes Specs as Envoy's clusters. A Spec is a comparable struct with all inputs of one resource. The
+// types of Specs are Outbound, Inbound, Static, Added, Proxyless and ProxylessBlackHole.
 //
 // Owns: nothing. Reads: its Specs and nothing else, because a Spec is the cache key of its result. Never: reads the
 // stored configuration, the state of a proxy, or a clock.
@@ -17,15 +17,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MeshFields lists the fields of MeshConfig on which clusters depend. They are read by this package, or by
-// push/traffic, which computes fields of Specs. The mesh configuration of a Spec contains no other fields. The list
-// must not be modified.
+// MeshFields lists the fields of MeshConfig on which clusters depend. The fields are read by this package, by packages
+// that it calls, or by packages that compute fields of its Specs. The mesh configuration of a Spec contains no other
+// fields. The list must not be modified.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
 }
 
-// Outbound is the input of one cluster outbound|port|subset|host.
+// Outbound is the input of one cluster outbound|port|subset|host. All its fields are read-only.
 type Outbound struct {
 	Service *model.Service // not nil
 	Host    string         // one of the service's hosts
@@ -35,15 +35,16 @@ type Outbound struct {
 	Rule *model.DestinationRule
 	// SubsetRule is the rule that defines the subset, most often Rule; nil for the cluster of all endpoints.
 	SubsetRule *model.DestinationRule
-	// Policy, Connection, Upgrade, Discovery and TLS are computed from the rules and the mesh by package traffic.
+	// The planner computes Policy, Connection, Upgrade, Discovery and TLS from the rules and the mesh, with package
+	// traffic. The zero Policy has no settings.
 	Policy     traffic.Ref
 	Connection traffic.Connection
 	Upgrade    bool // requests of HTTP/1.1 are forwarded as HTTP/2
-	// Plainly sends requests to a port without a stated protocol in HTTP/1.1. Otherwise they are sent in the client's
-	// version of HTTP.
+	// Plainly sends requests to a port without a stated protocol in HTTP/1.1. If it is false, the cluster uses the
+	// client's version of HTTP.
 	Plainly bool
 	// BySNI states that the cluster is for a gateway between networks, and is named outbound_.port_.subset_.host. Such
-	// a gateway forwards mTLS connections of other proxies, so the cluster has neither TLS nor HTTP options.
+	// a gateway forwards mTLS connections of other proxies, so the cluster adds no TLS and forwards TCP.
 	BySNI     bool
 	Discovery traffic.Discovery
 	TLS       traffic.TLS
@@ -57,7 +58,7 @@ type Outbound struct {
 	// proxy are set only for DNS services.
 	endpoint.Balance
 	Mesh    *model.Mesh              // not nil
-	Caps    xds.Caps                 // capabilities of the proxy
+	Caps    xds.Caps                 // the capabilities of the proxy that affect the cluster
 	Patches intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
 	// Accounts are the service accounts of the service's endpoints, "namespace/name", sorted. With the mesh's mTLS, the
 	// proxy accepts their identities.
@@ -66,17 +67,19 @@ type Outbound struct {
 	Denied intern.List[string]
 	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. It is empty if there are
 	// no such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so that a
-	// changed mode changes the cluster. Otherwise Envoy keeps plain-text connections to endpoints that have begun to
-	// require mTLS (measured).
+	// changed mode changes the cluster. Otherwise Envoy would keep plain-text connections to endpoints that have begun
+	// to require mTLS.
 	MTLSDisabled string
 	// Plain and AllPlain state the Members without mTLS, as in endpoint.Spec.
 	Plain    intern.List[model.Member]
 	AllPlain bool
-	// Families are the IP families of the proxy's addresses if the proxy resolves names; otherwise zero.
+	// Families are the IP families of the proxy's addresses, for the resolution of names. They are zero for other
+	// clusters.
 	Families xds.Families
 	// Horizon selects the Members of other networks, which the proxy reaches through gateways.
 	Horizon endpoint.Horizon
-	// HeaderCase preserves the case of HTTP/1 header names.
+	// HeaderCase preserves the case of HTTP/1 header names. It has no effect if BySNI is set, or on ports of HTTP/2,
+	// gRPC and other protocols.
 	HeaderCase bool
 }
 
@@ -91,8 +94,8 @@ type Inbound struct {
 	Host     string         // host of Service
 	// Pool is the connection pool that applies; nil: none is set.
 	Pool *networkingv1.ConnectionPoolSettings
-	// PoolAt is the object and field of Pool, for problems: the Sidecar, a rule of the service, or the mesh
-	// configuration.
+	// PoolAt is the object and field that state Pool: in the Sidecar, a rule of the service, or the mesh configuration.
+	// PoolAt is zero if Pool is nil. It has no effect on the cluster, but tools show it.
 	PoolAt     model.Place
 	Connection traffic.Connection // computed from Pool and the mesh
 	HTTP2      bool               // requests are sent in HTTP/2
@@ -103,23 +106,25 @@ type Inbound struct {
 	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
 }
 
-// Static is the input of a cluster with a fixed name. Every sidecar has xds.BlackHole, xds.Passthrough and
+// Static is the input of a cluster with a fixed name. Sidecars have xds.BlackHole, xds.Passthrough and
 // xds.InboundPassthrough. xds.AllowAnyDynamic is for unknown hosts whose names the proxy resolves.
 type Static struct {
-	Name     string       // one of these four names
-	Families xds.Families // families of the proxy's addresses
+	Name string // one of these four names
+	// Families are the IP families of the proxy's addresses. They are used for xds.InboundPassthrough and
+	// xds.AllowAnyDynamic.
+	Families xds.Families
 	// Connection holds the settings of the mesh. They include the mesh's default connection pool, except for
 	// xds.BlackHole.
 	Connection traffic.Connection
-	HeaderCase bool                     // preserves the case of HTTP/1 header names
+	HeaderCase bool                     // preserves the case of HTTP/1 header names; not used for xds.BlackHole
 	Mesh       *model.Mesh              // not nil
 	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
 	// Unknown holds the settings of name resolution. Unknown, Policy, TLS and Caps are used only for
 	// xds.AllowAnyDynamic.
 	dnscache.Unknown
 	Policy traffic.Ref // policy of the mesh's outboundTrafficPolicy.tls
-	TLS    traffic.TLS // mode of Policy
-	Caps   xds.Caps    // capabilities of the proxy
+	TLS    traffic.TLS // TLS mode that follows from Policy
+	Caps   xds.Caps    // the capabilities of the proxy that affect TLS
 }
 
 // Added is the input of a cluster that an EnvoyFilter adds (CLUSTER ADD).
@@ -128,7 +133,7 @@ type Added struct {
 }
 
 // Proxyless is the input of a cluster for gRPC's own xDS client (gRFC A27, A29, A32, A42). The cluster leaves out
-// settings that the client would refuse or ignore; Problems reports them.
+// settings that the client would refuse or ignore. Problems reports most of these settings.
 type Proxyless struct{ Outbound }
 
 // ProxylessBlackHole is the input of the cluster for routes to unknown destinations. It is an EDS cluster without

@@ -21,16 +21,18 @@ const passthroughIdle = 5 * time.Minute
 // unknown is an empty service, which stands for all unknown hosts.
 var unknown = &model.Service{Spec: &model.ServiceSpec{}}
 
-// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. Build fails if Name is not
-// xds.BlackHole, xds.Passthrough, xds.InboundPassthrough or xds.AllowAnyDynamic, or if the cluster without patches
-// violates a constraint of Envoy's API. The error names the cluster.
+// Build encodes the cluster. Patches that do not decode, or whose result Envoy would refuse, are left out. Build fails
+// if Name is not xds.BlackHole, xds.Passthrough, xds.InboundPassthrough or xds.AllowAnyDynamic. It also fails if the
+// cluster without patches violates a constraint of Envoy's API, or if the cluster does not encode. The error names the
+// cluster.
 func (s Static) Build() (*xds.Resource, error) {
 	r, _, err := s.build(nil)
 	return r, err
 }
 
-// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
-// element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
+// Problems returns a patch.Left for each patch that Build leaves out, and a model.Problem for each patch that states
+// another name, which Build ignores. The last element is the error of Build, if any. The result is nil if Build
+// succeeds and applies all patches as stated. Problems builds the cluster.
 func (s Static) Problems() []error {
 	_, problems, err := s.build(nil)
 	if err != nil {
@@ -72,7 +74,7 @@ func (s Static) passthroughBuilder(kind clusterv3.Cluster_DiscoveryType) *builde
 	if s.HeaderCase {
 		d.keepHeaderCase()
 	}
-	d.setConnectionPool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
+	d.setConnectionPool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // as in Istio 1.31
 	d.setKeepalive(s.Connection.Keepalive)
 	d.setIdleTimeout(passthroughIdle)
 	return d
@@ -89,8 +91,9 @@ func (d *builder) setIdleTimeout(after time.Duration) {
 	}
 }
 
-// Build encodes the cluster in the patch's value, under the name in that value. The error names the EnvoyFilter, and
-// the field of the value that does not decode or that Envoy would refuse.
+// Build encodes the cluster in the patch's value, under the name in that value. It fails if the operation or the value
+// is missing, or if the value does not decode or violates a constraint of Envoy's API. The error then names the
+// EnvoyFilter and the field. Build also fails if the cluster does not encode.
 func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Problem(s.Patch); err != nil {
 		return nil, err
@@ -102,7 +105,7 @@ func (s Added) Build() (*xds.Resource, error) {
 	return encode(c.Name, c, referencesOf(c))
 }
 
-// Problems returns the error of Build as the only element; nil: Build succeeds.
+// Problems returns the error of Build as the only element, or nil if Build succeeds.
 func (s Added) Problems() []error {
 	if _, err := s.Build(); err != nil {
 		return []error{err}

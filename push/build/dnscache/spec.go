@@ -19,15 +19,15 @@ type Unknown struct {
 	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). false: the
 	// request is forwarded to its original destination, or refused. Cache does not read this field.
 	ByName bool
-	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. Empty or invalid: Envoy
-	// uses the DNS servers of the Pod.
+	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. If it is empty or
+	// invalid, Envoy uses the DNS servers of the Pod.
 	Resolver string
 }
 
-// protected lists the addresses to which an unknown host must not resolve. Their IPv4-mapped and embedded IPv6 forms
-// are listed too. Otherwise, an attacker who controls a DNS name or the host of a request could reach services that
-// trust the proxy's network. Envoy's admin port and the application are at loopback addresses. The metadata services of
-// clouds, which issue credentials, are at link-local or reserved addresses. Envoy documents this filter
+// protected lists the addresses to which an unknown host must not resolve. IPv6 addresses that embed the IPv4 loopback
+// or link-local addresses are listed too. Otherwise, an attacker who controls a DNS name or the host of a request could
+// reach services that trust the proxy's network. Envoy's admin port and the application are at loopback addresses. The
+// metadata services of clouds, which issue credentials, are at the remaining addresses. Envoy documents this filter
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/dynamic_forward_proxy_filter,
 // resolved_address_filter).
 var protected = ranges("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
@@ -47,9 +47,10 @@ func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 // status 503 until a cached host has not been requested for five minutes (host_ttl).
 const mostHosts = 1024
 
-// Cache returns the DNS cache for unknown hosts, which all listeners of an Envoy share. Addresses at which services
-// trust the proxy's network (loopback, link-local, metadata services of clouds) are filtered out. families are the IP
-// families of the proxy's addresses. The result must not be modified.
+// Cache returns the DNS cache for unknown hosts. Its name is constant, so all listeners of an Envoy share the cache.
+// Addresses at which services trust the proxy's network (loopback, link-local, metadata services of clouds) are
+// filtered out. The cache holds at most 1024 hosts. families are the IP families of the proxy's addresses (Family). The
+// result must not be modified, because results share the list of addresses.
 func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
 		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: protected}, MaxHosts: wrapperspb.UInt32(mostHosts)}
@@ -62,7 +63,7 @@ func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	return cache
 }
 
-// Resolver returns the extension configuration of Envoy's c-ares DNS resolver with the given settings, which it copies.
+// Resolver returns the extension configuration of Envoy's c-ares DNS resolver. The result contains a copy of settings.
 func Resolver(settings *caresv3.CaresDnsResolverConfig) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(settings)}
 }

@@ -16,15 +16,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the assignment that Assignment returns. Members whose address IsAddress does not accept are left out.
-// An assignment without endpoints is valid, and requests to its cluster get status 503. The error is that of
-// xds.Encode.
+// Build encodes the assignment that Assignment returns, as a resource with the name Cluster. Members whose address
+// IsAddress does not accept are left out. An assignment without endpoints is valid, and requests to its cluster get
+// status 503. Build fails only if a text is not valid UTF-8. The error names the resource.
 func (s Spec) Build() (*xds.Resource, error) {
 	return s.BuildInPieces(func() {})
 }
 
-// BuildInPieces is Build, and calls pause after every 2,000 endpoints or so, because one host may have 100,000. pause
-// may block, and must not be nil. The error is that of Build.
+// BuildInPieces is Build, and calls pause from time to time, because one host may have 100,000 endpoints. It calls
+// pause after every 2,000 steps or so, and once before it encodes the assignment. Each endpoint takes several steps.
+// pause may block, and must not be nil. The error is that of Build.
 func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
 	cla := assignment(s, IsAddress, new(encoder).lbEndpoint, &pacer{pause: pause})
 	pause()
@@ -44,16 +45,22 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment returns the assignment of a Spec, grouped by locality and priority. It contains the members whose
+// Assignment returns the assignment of a Spec, in groups of one locality and priority. It contains the members whose
 // address the function keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their
-// network. Each pair of address and port occurs once: of members with an equal pair, the first is used. Members
-// without a valid port are left out. The weight of a member is its stated weight, or 1. If the sum of the weights
-// exceeds Envoy's limit (4294967295), all weights are scaled down. The caller owns the result.
+// network, or left out as Horizon states. Localities to which Balance sends no traffic are left out too.
+//
+// Each gateway occurs once. Of members with an equal pair of address and port, the member whose locality sorts first is
+// used. Members whose port is 0 or above 65535 are left out. A Unix socket may have port 0.
+//
+// The weight of a member is its stated weight, or 1. If gateways replace members, all weights are multiplied by one
+// factor. If the sum of the weights could exceed Envoy's limit (4294967295), all weights are divided by one power of
+// two, to at least 1. The caller owns the result.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	return assignment(s, keep, lbEndpoint, &pacer{pause: func() {}})
 }
 
-// assignment returns the result of Assignment; encode makes each endpoint. It pauses between pieces of the work.
+// assignment returns the result of Assignment. The function encode makes the message of each endpoint. assignment
+// pauses between pieces of the work.
 func assignment(
 	s Spec, keep func(string) bool, encode func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint, pace *pacer,
 ) *endpointv3.ClusterLoadAssignment {
@@ -117,7 +124,7 @@ func assignment(
 // weight returns the weight of an endpoint, at least 1.
 func weight(e *model.Endpoint) uint32 { return max(1, e.Weight) }
 
-// locality parses "region/zone/sub-zone", of which trailing parts may be missing. For "" it returns nil.
+// locality parses "region/zone/sub-zone", in which trailing parts may be missing. For "" it returns nil.
 func locality(s string) *corev3.Locality {
 	if s == "" {
 		return nil
@@ -147,8 +154,8 @@ var healths = map[model.Health]corev3.HealthStatus{
 // isUnix reports whether an address is a Unix socket.
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
 
-// Address returns the message of an endpoint's address. address is an IP or DNS name, or "unix://" and a path, for
-// which port is ignored. Neither is validated.
+// Address returns the message of an endpoint's address. address is an IP or DNS name, or "unix://" and a path. For a
+// Unix socket the port is ignored. Address does not validate its arguments. The caller owns the result.
 func Address(address string, port uint32) *corev3.Address {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
@@ -180,7 +187,8 @@ func canonicalName(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-name"], e.Labels["app.kubernetes.io/name"], e.Labels["app"], e.Workload)
 }
 
-// canonicalRevision returns the canonical revision of an endpoint, with the same fallbacks.
+// canonicalRevision returns the canonical revision of an endpoint. The fallbacks are those of Istio's injector. The
+// last fallback is "latest".
 func canonicalRevision(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-revision"], e.Labels["app.kubernetes.io/version"],
 		e.Labels["version"], "latest")

@@ -8,12 +8,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoder encodes endpoints. It encodes the part that many endpoints have in common only once. A host may have
-// 100,000 endpoints, most of which differ only in their address. The bytes equal those of lbEndpoint, in the same
+// encoder encodes endpoints. A host may have 100,000 endpoints, most of which differ only in their address. So the
+// encoder encodes the part that many endpoints have in common once. The bytes equal those of lbEndpoint, in the same
 // order: fields by number, then the oneof.
 type encoder struct {
 	common map[commonKey][]byte // encoded endpoints without an address
-	slab   []byte               // allocated for the next endpoints
+	slab   []byte               // memory for the next encoded endpoints
 }
 
 // commonKey holds all inputs of an endpoint's bytes except its address. It is comparable.
@@ -27,8 +27,8 @@ type commonKey struct {
 // slabSize is the number of bytes that are allocated at once for encoded endpoints.
 const slabSize = 64 << 10
 
-// lbEndpoint returns an endpoint that equals the result of the function lbEndpoint when it is encoded. The message has
-// no fields that can be read: its bytes are unknown fields.
+// lbEndpoint returns an endpoint whose encoding equals that of the function lbEndpoint. The bytes of an endpoint with
+// an IP are unknown fields of the message. So the message has no fields that can be read.
 func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	if isUnix(e.Address) {

@@ -19,7 +19,7 @@ type group struct {
 	excluded bool   // distribute sends no traffic to the locality
 }
 
-// group groups members by locality and priority; the first priority is 0. The members must be sorted by locality. The
+// group groups members by locality and priority. The first priority is 0. Members of a group keep their order. The
 // groups are sorted by priority, then by locality.
 func (b Balance) group(members []target, pace *pacer) []*group {
 	type groupKey struct {
@@ -77,7 +77,8 @@ func compact(groups []*group) {
 }
 
 // localityPriority returns the priority of a locality: 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region
-// and 3 for other regions. If a failover is set for the proxy's region, it is 4 for other regions than the target.
+// and 3 for other regions. If a failover is set for the proxy's region, other regions than the failover's target have
+// priority 4.
 func (b Balance) localityPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality), model.LocalityParts(locality)
 	same := 0
@@ -94,8 +95,8 @@ func (b Balance) localityPriority(locality string) uint32 {
 }
 
 // regionPriority returns the priority of a locality by its region: 0 for the proxy's own region and 1 for other
-// regions. If a failover is set for the proxy's region, it is 2 for other regions than the target. If the proxy's
-// region is unknown, it is 0 for all regions
+// regions. If a failover is set for the proxy's region, other regions than the failover's target have priority 2. If
+// the proxy's region is unknown, all regions have priority 0
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality)[0], model.LocalityParts(locality)[0]
@@ -109,11 +110,12 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority returns the priority of an endpoint by labels. It is 0 if all labels are equal to the proxy's.
-// Otherwise it is the number of labels from the first that differs to the last. If the first label is the network,
-// endpoints of other networks come after all endpoints of the proxy's network, and the remaining labels order both. The
-// change notes of Istio 1.31.0 specify this ("failover routing when the network is included"). The comment of
-// failoverPriority in istio.io/api differs: there all endpoints of other networks have the same priority.
+// labelPriority returns the priority of an endpoint by labels. It is 0 if the endpoint has the wanted value of all
+// labels. Otherwise it is the number of labels from the first that differs to the last. If the first label is the
+// network, endpoints of other networks come after all endpoints of the proxy's network. The remaining labels order the
+// endpoints of both groups. The change notes of Istio 1.31.0 specify this ("failover routing when the network is
+// included"). The comment of failoverPriority in istio.io/api differs: there all endpoints of other networks have the
+// same priority.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	outside := 0
 	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
@@ -189,8 +191,8 @@ func (g *group) sum() (total float64) {
 	return total
 }
 
-// covers reports whether a pattern covers a locality. pattern is region/zone/sub-zone or a prefix of it; "*" covers all
-// remaining parts.
+// covers reports whether a pattern covers a locality. pattern is region/zone/sub-zone or the first parts of it. "*"
+// covers all remaining parts.
 func covers(pattern, locality string) bool {
 	parts := model.LocalityParts(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {

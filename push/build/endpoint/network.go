@@ -18,22 +18,23 @@ type Gateway struct {
 	Port    uint32 // port for connections of other networks
 }
 
-// Horizon selects the members that a proxy reaches through gateways: the members of other networks that have gateways.
-// With the zero Horizon the proxy reaches all members directly. The rules are Istio's
-// (pilot/pkg/xds/endpoints/ep_filters.go). Horizon is comparable.
+// Horizon decides which members a proxy reaches through gateways. These are the members of other networks that have
+// gateways. With the zero Horizon the proxy reaches all members directly. A member behind gateways is left out if its
+// health is HEALTH_NOT_READY. The rules are Istio's (pilot/pkg/xds/endpoints/ep_filters.go). Horizon is comparable.
 type Horizon struct {
 	Network  string               // network of the proxy; empty: unknown
 	Gateways intern.List[Gateway] // gateways of all networks, sorted
-	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS. So a member of another
-	// network is left out if connections to that member do not use mTLS.
+	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS. So a member behind gateways
+	// is left out if connections to that member do not use mTLS.
 	TLS traffic.TLS
-	// Alone leaves out all members of other networks, whether or not these networks have gateways.
+	// Alone leaves out all members of other networks, whether or not these networks have gateways. It applies if the
+	// networks of the proxy and of the member are known.
 	Alone bool
 }
 
-// Beyond reports whether the proxy does not reach an endpoint directly: the endpoint is in another known network, and
-// that network has gateways or Alone is set. If the network of the proxy or of the endpoint is unknown, it returns
-// false.
+// Beyond reports whether the proxy does not reach an endpoint directly. It returns true if the endpoint is in another
+// network, and that network has gateways or Alone is set. If the network of the proxy or of the endpoint is unknown, it
+// returns false.
 func (h Horizon) Beyond(e *model.Endpoint) bool {
 	if h.Network == "" || e.Network == "" || e.Network == h.Network {
 		return false
@@ -69,7 +70,8 @@ func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
 }
 
 // scale returns a factor for weights, by which every weight becomes divisible by the number of gateways of a network.
-// The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network.
+// The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network. It is
+// at most 4294967295.
 func (h Horizon) scale() uint64 {
 	type where struct{ network, cluster string }
 	count := map[where]uint64{}
@@ -103,10 +105,10 @@ type target struct {
 	gateway bool
 }
 
-// targets returns the endpoints of an assignment for members. plain reports whether a member accepts no mTLS; it
-// overrides the member's labels. The gateways of a network replace its members beyond the horizon. There is one target
-// for each gateway and locality, whose weight is the sum of the gateway's shares of the members' weights. Weights are
-// scaled only if a gateway replaces a member, so that other assignments do not change with the number of gateways.
+// targets returns the endpoints of an assignment for members. plain reports whether a member accepts no mTLS, whatever
+// the member's labels state. The gateways of a network replace its members beyond the horizon. There is one target for
+// each gateway and locality. Its weight is the sum of the gateway's shares of the members' weights. Weights are scaled
+// only if a gateway replaces a member, so that other assignments do not change with the number of gateways.
 func (h Horizon) targets(members []model.Member, plain func(model.Member) bool, pace *pacer) (out []target) {
 	type gatewayKey struct {
 		locality string

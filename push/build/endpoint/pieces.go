@@ -2,7 +2,7 @@ package endpoint
 
 import "slices"
 
-// perPiece is the number of endpoints that are handled between two pauses, some two milliseconds of processor time.
+// perPiece is the number of steps between two pauses, some two milliseconds of processor time.
 const perPiece = 2000
 
 // pacer divides work on the endpoints of one assignment into pieces.
@@ -18,7 +18,8 @@ func (p *pacer) step() {
 	}
 }
 
-// sorted returns the targets in order. It is stable: equal targets keep their order. It sorts pieces, and merges them.
+// sorted returns the targets in order. Equal targets keep their order. sorted sorts pieces of the list, and merges the
+// pieces. It reuses the memory of all.
 func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	if slices.IsSortedFunc(all, compare) { // most assignments have one locality, and members are in order of address
 		return all
@@ -41,7 +42,7 @@ func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	return all
 }
 
-// merge appends two sorted lists to a list in order. Of equal targets, those of the first sorted list precede.
+// merge appends two sorted lists to a list in order. Equal targets of a precede those of b.
 func (p *pacer) merge(to, a, b []target, compare func(a, b target) int) []target {
 	for len(a) > 0 && len(b) > 0 {
 		if p.step(); compare(b[0], a[0]) < 0 {

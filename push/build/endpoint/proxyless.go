@@ -9,11 +9,11 @@ import (
 )
 
 // Build encodes the assignment as Spec.Build does, with a Locality in each group and without metadata. Members whose
-// address is not an IP are left out. The error is that of xds.Encode.
+// address is not an IP, or is an IP with a zone, are left out. Build fails only if a text is not valid UTF-8.
 func (s Proxyless) Build() (*xds.Resource, error) { return s.BuildInPieces(func() {}) }
 
-// BuildInPieces is Build, and calls pause after every 2,000 endpoints or so. pause may block, and must not be nil.
-// Errors are those of Build.
+// BuildInPieces is Build, and calls pause after every 2,000 steps or so. Each endpoint takes several steps. pause may
+// block, and must not be nil. Errors are those of Build.
 func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
 	pace := &pacer{pause: pause}
 	cla := assignment(s.Spec, isIP, lbEndpoint, pace)

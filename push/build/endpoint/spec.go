@@ -18,7 +18,7 @@ type Spec struct {
 	Members intern.List[model.Member]
 	// Plain are the Members that accept no mTLS because of a PeerAuthentication, whatever their labels state.
 	Plain intern.List[model.Member]
-	// AllPlain treats all Members as Plain. It is set if the cluster does not read the metadata that marks mTLS.
+	// AllPlain treats all Members as Plain. It is for clusters that do not read the metadata that marks mTLS.
 	AllPlain bool
 	// Horizon selects the Members of other networks, which the proxy reaches through gateways.
 	Horizon Horizon
@@ -31,13 +31,14 @@ func (s Spec) Decision() Spec { return s }
 
 // Balance holds the inputs that decide the priorities and weights of localities, by the rules of
 // https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting. With the zero
-// Balance all localities are equal. It is comparable.
+// Balance all localities are equal. Balance is comparable.
 type Balance struct {
 	// Localities holds the settings that apply to the cluster.
 	Localities traffic.Localities
 	// Locality is the proxy's region/zone/sub-zone; empty: unknown.
 	Locality string
-	// Labels are the proxy's labels whose keys failoverPriority names, as "key=value".
+	// Labels are the proxy's labels whose keys failoverPriority names, as "key=value". A key that is missing in Labels
+	// has the value "".
 	Labels intern.List[string]
 }
 

@@ -32,26 +32,27 @@ const (
 	NetworkFilter = "envoy.filters.network.ext_authz"
 )
 
-// ShadowPrefix is the prefix of the metadata keys of the RBAC filter with CUSTOM rules. The filter stores the matching
-// rule's name there.
+// ShadowPrefix is the prefix of the metadata keys of the RBAC filter with CUSTOM rules. The filter stores the name of
+// the matching rule in this metadata.
 const ShadowPrefix = "istio_ext_authz_"
 
 // defaultTimeout is the timeout of requests to a provider without a stated timeout, as in Istio.
 const defaultTimeout = 600 * time.Second
 
-// Authorizer is a provider that CUSTOM policies of a workload name, with the result of looking up its service.
-// Authorizer is comparable.
+// Authorizer is a provider that CUSTOM policies of a workload name, with the result of looking up the provider's
+// service. Authorizer is comparable.
 type Authorizer struct {
 	Provider string // name in MeshConfig.extensionProviders
-	Host     string // host of the provider's service
+	Host     string // host of the provider's service; ignored if Wrong is set
 	Wrong    string // reason why the provider cannot be used and matching requests are refused; empty: it can be used
 }
 
-// Unknown is the value of Authorizer.Wrong for a provider for which Service returns false.
+// Unknown is the text for Authorizer.Wrong if Service returns false for the provider.
 const Unknown = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
 
 // Service returns the service of a provider, as [namespace/]host, and its port. It returns "", 0 and false if the mesh
-// has no such provider, or the provider is neither envoyExtAuthzHttp nor envoyExtAuthzGrpc. mesh may be nil.
+// has no such provider, or if the provider is neither envoyExtAuthzHttp nor envoyExtAuthzGrpc. Of several providers
+// with an equal name, the first counts. mesh may be nil.
 func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uint32, ok bool) {
 	p := find(mesh, provider)
 	if http := p.GetEnvoyExtAuthzHttp(); http != nil {
@@ -72,8 +73,8 @@ func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_Extension
 }
 
 // HTTP returns the filter by which a provider authorises HTTP requests that its CUSTOM policies match. It returns nil
-// if a.Wrong is set, or if the mesh has no provider of external authorization with the name. The result refers to
-// mesh.
+// if a.Wrong is set, or if the mesh has no provider of external authorization with the name. mesh may be nil. The
+// result refers to mesh, so it must not be modified.
 func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	p := find(mesh, a.Provider)
 	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3,
@@ -98,7 +99,8 @@ func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 }
 
 // Network returns the filter by which a provider authorises connections of protocols that are not HTTP. It returns nil
-// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name. The result refers to mesh.
+// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name. mesh may be nil. The result refers
+// to mesh, so it must not be modified.
 func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 	c := find(mesh, a.Provider).GetEnvoyExtAuthzGrpc()
 	if a.Wrong != "" || c == nil {
@@ -109,7 +111,7 @@ func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 }
 
 // SpeaksHTTP reports whether a provider is envoyExtAuthzHttp. Such a provider can authorise only HTTP requests. For an
-// unknown provider it returns false.
+// unknown provider it returns false. mesh may be nil.
 func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 	return find(mesh, provider).GetEnvoyExtAuthzHttp() != nil
 }
@@ -157,7 +159,8 @@ func timeout(stated *durationpb.Duration) *durationpb.Duration {
 	return stated
 }
 
-// status parses the HTTP status of responses while the provider is unreachable. nil means Envoy's default, 403.
+// status parses the HTTP status of responses while the provider is unreachable. For a text that is not a number it
+// returns nil. nil means Envoy's default, 403.
 func status(stated string) *typev3.HttpStatus {
 	code, err := strconv.ParseInt(stated, 10, 32)
 	if err != nil {
@@ -175,7 +178,7 @@ func body(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationReque
 		AllowPartialMessage: c.GetAllowPartialMessage(), PackAsBytes: c.GetPackAsBytes()}
 }
 
-// matchers returns matchers of header names, in upper or lower case. "*x" matches names that end in x, "x*" names
+// matchers returns matchers of header names, which ignore case. "*x" matches names that end in x. "x*" matches names
 // that begin with x. Without headers the result is nil.
 func matchers(headers []string) *matcherv3.ListStringMatcher {
 	if len(headers) == 0 {

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the configuration under the name in the patch's value. The error is a model.Problem of the patch if its
-// value does not decode, has no typed_config, or would be refused by Envoy.
+// Build encodes the configuration under the name in the patch's value. It fails if the value does not decode, has no
+// typed_config, or would be refused by Envoy. The error is then a model.Problem that names the EnvoyFilter.
 func (a Added) Build() (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{}
 	if err := patch.Decode(a.Patch, config); err != nil {
@@ -27,5 +27,5 @@ func (a Added) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Extension, config.Name, config)
 }
 
-// Effective returns the patch that adds the configuration, also if Build fails.
+// Effective returns the patch that adds the configuration, even if Build fails.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }

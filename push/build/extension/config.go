@@ -30,9 +30,9 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// These variables of a module's environment instruct Istio's agent how to fetch the module, as does
-// extension.PullSecretVariable. The agent removes them before Envoy runs the module (istio: pkg/model/wasm.go,
-// pkg/wasm/convert.go).
+// These variables of a module's environment instruct Istio's agent how to fetch the module.
+// extension.PullSecretVariable does so too. The agent removes all three before Envoy runs the module (istio:
+// pkg/model/wasm.go, pkg/wasm/convert.go).
 const (
 	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
@@ -47,9 +47,13 @@ const (
 	fetchTimeout = 30 * time.Second // limit of fetching a module, as in Istio
 )
 
-// Build encodes the configuration. The resource also contains a stand-in, for proxies that refuse this configuration.
-// The stand-in passes or refuses traffic by failStrategy. The error names the extension, and the field that does not
-// parse (pluginConfig, url) or the constraint of Envoy's API that the configuration violates.
+// Build encodes the configuration under the extension's name (extension.Name). The resource also contains a stand-in,
+// for proxies that refuse this configuration. The stand-in of a module passes or refuses traffic by failStrategy. The
+// stand-in of Lua refuses all requests.
+//
+// Build fails if pluginConfig or url is invalid. Without ByAgent, it also fails if the configuration violates a
+// constraint of Envoy's API. These errors name the extension and the field. A text that is not valid UTF-8 is an error
+// that names the resource.
 func (c Config) Build() (*xds.Resource, error) {
 	config, err := c.message("")
 	if err == nil && !c.ByAgent { // Envoy requires a sha256; the agent does not, and rewrites the configuration
@@ -68,7 +72,8 @@ func (c Config) Build() (*xds.Resource, error) {
 // Build encodes the configuration as Config.Build does with ByAgent, and adds the credential for the registry of the
 // module's image. The version is a hash of the public part and of the credentials' MAC. So the version does not reveal
 // the credentials, is equal on all replicas, and does not change when the same credentials are encrypted again. Errors
-// are those of Config.Build, or a model.Problem if the Secret has no credential for the registry.
+// are those of Config.Build, or a model.Problem if Credentials are invalid or have no entry for the registry. The
+// model.Problem names the Secret.
 func (p Pulled) Build() (*xds.Resource, error) {
 	shared := Config{Extension: p.Extension, ByAgent: true}
 	public, err := shared.Build()
@@ -92,7 +97,7 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	return shared.withStandIn(r)
 }
 
-// message returns the configuration. credential is for the module's registry, and may be empty.
+// message returns the configuration. credential is for the module's registry. It may be empty.
 func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error) {
 	name := extension.Name(c.Extension.Key)
 	filter, err := c.filter(name, credential)
@@ -126,7 +131,7 @@ var policies = map[extensionsv1.FailStrategy]wasmv3.FailurePolicy{
 }
 
 // plugin returns the configuration of a Wasm module, as istiod does (pilot/pkg/model/extensions.go,
-// buildWasmExtensionConfig). The error names the field that does not parse, pluginConfig or url.
+// buildWasmExtensionConfig). The error names the invalid field, pluginConfig or url.
 func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
 	configuration, err := configurationOf(wasm.GetPluginConfig())
 	if err != nil {
@@ -143,8 +148,9 @@ func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (
 	}, nil
 }
 
-// configurationOf returns the configuration that the module reads: pluginConfig as JSON, in an Any. The JSON has sorted
-// keys and no white space. protojson is not used, because it varies its white space on purpose.
+// configurationOf returns the configuration that the module reads: pluginConfig as JSON, in an Any. Without fields it
+// returns nil. The JSON has sorted keys and no white space. protojson is not used, because it varies its white space on
+// purpose.
 func configurationOf(config *structpb.Struct) (*anypb.Any, error) {
 	if len(config.GetFields()) == 0 {
 		return nil, nil

@@ -13,11 +13,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A stand-in is the configuration that a proxy receives after it has refused the configuration of a filter (an
-// invalid module, Lua that does not compile). Proxies from which the refused configuration is withheld receive it
-// too. Without a configuration a proxy would not open its ports, because a listener waits for the configuration
-// without limit. The stand-in follows failStrategy: with FAIL_OPEN it passes the traffic that the extension matches,
-// otherwise it refuses that traffic
+// A stand-in is the configuration that a proxy receives after it has refused the configuration of a filter (an invalid
+// module, Lua that does not compile). Other proxies from which the server withholds the refused configuration receive
+// the stand-in too. Without a configuration a proxy would not open its ports, because a listener waits for the
+// configuration without limit. The stand-in follows failStrategy: with FAIL_OPEN it passes the traffic that the
+// extension matches, otherwise it refuses that traffic
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/#FailStrategy). Istio's agent uses the
 // same stand-in for a module that it cannot fetch (istio: pkg/wasm/convert.go).
 

@@ -21,8 +21,9 @@ import (
 // defaultDomain is the trust domain of a mesh without a stated one.
 const defaultDomain = "cluster.local"
 
-// TrustDomains returns the mesh's trust domain (default: cluster.local), then its aliases. Each domain occurs once.
-// The aliases lose a leading "spiffe://". mesh may be nil.
+// TrustDomains returns the mesh's trust domain (default: cluster.local), then its aliases in their order. Each domain
+// occurs once. A leading "spiffe://" is removed from aliases, and empty aliases are skipped. mesh may be nil. The
+// caller owns the result.
 func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	all := []string{cmp.Or(mesh.GetTrustDomain(), defaultDomain)}
 	for _, alias := range mesh.GetTrustDomainAliases() {
@@ -33,8 +34,8 @@ func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	return all
 }
 
-// URI returns the SPIFFE ID of a service account. domain is a trust domain without "spiffe://", account is
-// "namespace/name". Neither is validated.
+// URI returns the SPIFFE ID of a service account. domain is a trust domain without "spiffe://". account is
+// "namespace/name". URI validates neither argument. Without "/" in account, the name in the SPIFFE ID is empty.
 func URI(domain, account string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
@@ -58,7 +59,7 @@ func Aliases(domains []string, name string) []string {
 }
 
 // Members returns a matcher for each trust domain, which matches every SPIFFE ID of that domain. The domains are
-// without "spiffe://".
+// without "spiffe://". Without domains the result is nil.
 func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	for _, d := range domains {
 		out = append(out, &tlsv3.SubjectAltNameMatcher{
@@ -69,9 +70,9 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	return out
 }
 
-// Expect adds names to v, of which a peer's certificate must have at least one. If all names are URIs (contain "://"),
-// only the URIs of the certificate are compared. Otherwise all names of the certificate are compared. Without names, v
-// does not change.
+// Expect adds names to v. A peer's certificate must have at least one of the names. If all names are URIs (contain
+// "://"), only the URIs of the certificate are compared. Otherwise all names of the certificate are compared. Without
+// names, v does not change.
 func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	uris := !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") })
 	for _, name := range names {
@@ -86,9 +87,9 @@ func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	}
 }
 
-// Context returns the TLS context of a proxy that presents its mesh certificate. The certificate and the mesh's roots
-// come from the proxy's own agent over SDS. alpn lists the protocols to negotiate; peers states the accepted names of
-// peers. The result refers to alpn and peers.
+// Context returns the TLS context of a proxy that presents its mesh certificate, for TLS 1.2 and 1.3. The certificate
+// and the mesh's roots come from the proxy's own agent over SDS. alpn lists the protocols to negotiate. peers states
+// the accepted names of peers. The result refers to alpn and peers, and the caller owns the rest.
 func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
@@ -107,8 +108,8 @@ func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.Co
 
 // Providers returns the TLS context of an application with gRPC's own xDS client. The certificate and the roots come
 // from the certificate provider "default" of the application's bootstrap, which Istio's agent writes. A client passes
-// the matchers of the server's names; without matchers, every trusted certificate is accepted. A server must pass no
-// matchers, because gRPC does not support them for clients' certificates (gRFC A29).
+// the matchers of the server's names. Without matchers, every trusted certificate is accepted. A server must pass no
+// matchers, because gRPC does not support them for clients' certificates (gRFC A29). The result refers to names.
 func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	provider := &tlsv3.CertificateProviderPluginInstance{InstanceName: xds.CertificateProvider}
 	trust := &tlsv3.CertificateValidationContext{CaCertificateProviderInstance: provider}
@@ -128,9 +129,9 @@ func ofMesh(name string) *tlsv3.SdsSecretConfig {
 	return s
 }
 
-// Secrets returns a TLS context whose secrets come over SDS. own refers to the presented certificate; nil: no
-// certificate is presented. authorities refers to the CAs of the peers; nil: peers are not verified, and the argument
-// peers is ignored. peers states the accepted names of peers. The result refers to all arguments.
+// Secrets returns a TLS context whose secrets come over SDS. own refers to the presented certificate. If own is nil, no
+// certificate is presented. authorities refers to the CAs of the peers. If authorities is nil, peers are not verified,
+// and the argument peers is ignored. peers states the accepted names of peers. The result refers to all arguments.
 func Secrets(
 	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
 ) *tlsv3.CommonTlsContext {
@@ -148,7 +149,8 @@ func Secrets(
 	return context
 }
 
-// OverADS returns the reference to a secret that the control plane sends on the proxy's ADS stream.
+// OverADS returns the reference to a secret that the control plane sends on the proxy's ADS stream. The caller owns the
+// result.
 func OverADS(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -157,7 +159,8 @@ func OverADS(name string) *tlsv3.SdsSecretConfig {
 }
 
 // Of returns the reference to a secret that an SDS server behind a cluster of the proxy sends. For the mesh certificate
-// and the mesh roots of the proxy's own agent, Envoy waits without limit; otherwise for its default timeout.
+// and the mesh roots of the proxy's own agent, Envoy waits without limit. For other secrets it waits for its default
+// timeout. The caller owns the result.
 func Of(name, cluster string) *tlsv3.SdsSecretConfig {
 	if cluster == xds.SDSCluster && (name == xds.SDSDefault || name == xds.SDSRoot) {
 		return ofMesh(name)
@@ -165,7 +168,8 @@ func Of(name, cluster string) *tlsv3.SdsSecretConfig {
 	return overGRPC(cluster, name)
 }
 
-// OfAgent returns the reference to a secret at the proxy's own agent, with Envoy's default timeout.
+// OfAgent returns the reference to a secret at the proxy's own agent, with Envoy's default timeout. The caller owns the
+// result.
 func OfAgent(name string) *tlsv3.SdsSecretConfig { return overGRPC(xds.SDSCluster, name) }
 
 // overGRPC returns the reference to a secret that a gRPC server behind a cluster sends.

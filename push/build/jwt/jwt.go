@@ -17,11 +17,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// FilterName is the name of the filter. Envoy stores the claims of verified tokens in the dynamic metadata of this
+// FilterName is the name of the filter. In the dynamic metadata, Envoy stores the claims of verified tokens under this
 // name.
 const FilterName = "envoy.filters.http.jwt_authn"
 
-// Payload is the key of the verified token's claims in the filter's metadata.
+// Payload is the key of a verified token's claims in the metadata of FilterName.
 const Payload = "payload"
 
 // alwaysSplit lists the claims that are space-delimited lists in every rule, as in Istio
@@ -30,9 +30,13 @@ var alwaysSplit = []string{"permission", "scope"}
 
 // Filter returns the filter configuration for all RequestAuthentications of a workload, by Istio's semantics
 // (https://istio.io/latest/docs/reference/config/security/request_authentication/). It returns nil if the policies have
-// no rules. A request needs a valid token for each rule with presence REQUIRED. For the other rules it needs a token
-// that is valid for one of them, or no invalid token. The caller must sort the policies: those of the root namespace
-// first, then by age, the oldest first. The result must not be modified, since it refers to the policies.
+// no rules. The caller must sort the policies: those of the root namespace first, then by age, the oldest first. The
+// result refers to the policies, so it must not be modified.
+//
+// A request needs a valid token for each rule with presence REQUIRED. For the remaining rules it needs a token that is
+// valid for one of these rules, or no invalid token. If a required and another rule read tokens from the same header,
+// parameter or cookie, a valid token of a required rule suffices for the remaining rules. A rule without keys accepts
+// no token. CORS preflight requests need no token.
 //
 // If routed is set, Envoy selects the route again after it has verified a token, because claims decide routes.
 func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
@@ -82,7 +86,7 @@ func (d *requirements) add(provider string, rule *securityv1.JWTRule) {
 
 // requirement returns the combined requirement. Every required rule needs a valid token. The optional rules hold if one
 // of them has a valid token, or if no token at their places is invalid. If required and optional rules share a place, a
-// valid token of a required rule satisfies the optional rules too.
+// valid token of a required rule also satisfies the optional rules.
 func (d *requirements) requirement() *jwtv3.JwtRequirement {
 	shared := slices.ContainsFunc(d.optionalAt, func(at string) bool { return slices.Contains(d.requiredAt, at) })
 	optional := d.goodOrMissing
@@ -127,8 +131,8 @@ func anyOf(all ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: list}}
 }
 
-// provider returns the provider of one rule. A rule without keys gets a key set that verifies no token, so that
-// requests with a token of the issuer are refused.
+// provider returns the provider of one rule. A rule without keys gets a key set that verifies no token. So requests
+// with a token of the issuer are refused.
 func provider(rule *securityv1.JWTRule) *jwtv3.JwtProvider {
 	keys := rule.GetJwks()
 	if keys == "" {

@@ -23,7 +23,7 @@ const (
 	unixPrefix = "unix://"
 )
 
-// mesh returns the mesh configuration; nil without one. The getters of a nil MeshConfig return zero values.
+// mesh returns the mesh configuration, or nil if Mesh is nil. The getters of a nil MeshConfig return zero values.
 func (c Common) mesh() *meshv1.MeshConfig {
 	if c.Mesh == nil {
 		return nil
@@ -40,9 +40,10 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 	return durationpb.New(0)
 }
 
-// patchAndEncode applies the patches to a listener, validates the result and encodes it. The second result lists the
-// patches that are left out. The error names the constraint of Envoy's API that the listener violates. If a response
-// contained such a listener, Envoy would refuse all listeners of the response (measured).
+// patchAndEncode applies the patches to a listener, validates the result and encodes it. The second result has an error
+// for each patch that is left out, and for each patch that states another name. The error names the constraint of
+// Envoy's API that the listener violates. If a response contained such a listener, Envoy would refuse all listeners of
+// the response (measured).
 func (c Common) patchAndEncode(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext,
 ) (*xds.Resource, []error, error) {
@@ -64,9 +65,9 @@ func (c Common) patchAndEncode(
 	return r, problems, err
 }
 
-// address returns the address of a listener. bind is an IP address, for the TCP port (1 to 65535), or "unix://path",
-// for which port is ignored. "unix://@name" is a socket in the abstract namespace of Linux. The error names bind or
-// port.
+// address returns the address of a listener. bind is an IP address or "unix://path". port is a TCP port from 1 to
+// 65535, and is ignored for a Unix socket. "unix://@name" is a socket in the abstract namespace of Linux. The error
+// names bind or port.
 func address(bind string, port uint32) (*corev3.Address, error) {
 	if path, ok := strings.CutPrefix(bind, unixPrefix); ok {
 		if path == "" {
@@ -90,15 +91,16 @@ func address(bind string, port uint32) (*corev3.Address, error) {
 // (xds.Families).
 func (c Common) additionalAddresses(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
 	for _, other := range c.Families.Also(bind) {
-		if addr, err := address(other, port); err == nil { // address(bind, port) has already reported an invalid port
+		if addr, err := address(other, port); err == nil { // the first address has already reported an invalid port
 			out = append(out, &listenerv3.AdditionalAddress{Address: addr})
 		}
 	}
 	return out
 }
 
-// Build encodes the listener in the patch's value. The resource has the name of that listener. The error names the
-// EnvoyFilter and a field of the value: one that does not decode, the missing name, or one that Envoy would refuse.
+// Build encodes the listener in the patch's value. The resource has the name of that listener. It fails if the value
+// does not decode, has no name, or would be refused by Envoy. The error names the EnvoyFilter and the field of the
+// patch.
 func (a Added) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{}
 	if err := patch.Decode(a.Patch, l); err != nil {

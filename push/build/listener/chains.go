@@ -19,8 +19,8 @@ type pair struct {
 }
 
 // tcpChains builds the TCP chains of an outbound listener. The chains in the first result have a match. rest is the
-// first chain without a match, which receives all other connections; nil if every chain has a match. Envoy does not
-// order chains, and refuses a listener in which two chains have the same match. Therefore each pair belongs to the
+// first chain without a match, which receives all other connections. It is nil if every chain has a match. Envoy does
+// not order chains, and refuses a listener in which two chains have the same match. Therefore each pair belongs to the
 // first chain of the Spec that matches the pair.
 func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain) {
 	claimed := map[pair]bool{}
@@ -85,7 +85,7 @@ func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]boo
 	return all
 }
 
-// filterChainMatch encodes the match; nil matches everything.
+// filterChainMatch encodes the match. It returns nil for a match of all connections.
 func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 	out := &listenerv3.FilterChainMatch{}
 	for _, d := range m.destinations {
@@ -106,9 +106,9 @@ func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 	return out
 }
 
-// destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. A nil result means all
-// destinations. Invalid entries are skipped. It returns false if there are entries and all are invalid; then the
-// chain matches nothing.
+// destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. Invalid entries are skipped.
+// nil and true mean all destinations. It returns false if there are entries and all are invalid. Then the chain matches
+// nothing.
 func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	var out []netip.Prefix
 	for _, text := range cidrs {
@@ -137,9 +137,9 @@ func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	return slices.Compact(out), len(out) > 0 || len(cidrs) == 0
 }
 
-// serverNames normalises SNI hosts to sorted, distinct names in lower case. A nil result means all names. Envoy
-// supports a wildcard only as the whole first label; hosts with other wildcards are skipped. It returns false if
-// there are hosts and all are skipped; then the chain matches nothing.
+// serverNames normalises SNI hosts to sorted, distinct names in lower case. nil and true mean all names. Envoy supports
+// a wildcard only as the whole first label, so hosts with other wildcards are skipped. It returns false if there are
+// hosts and all are skipped. Then the chain matches nothing.
 func serverNames(hosts []string) ([]string, bool) {
 	var out []string
 	for _, h := range hosts {

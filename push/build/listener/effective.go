@@ -5,7 +5,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches that change the listener, in order of application.
+// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
 func (o Outbound) Effective() []model.Patch {
 	return patch.Effective(o.Patches, func(t *patch.Trace) {
 		o.trace = t
@@ -13,7 +13,7 @@ func (o Outbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener, in order of application.
+// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
 func (v VirtualOutbound) Effective() []model.Patch {
 	return patch.Effective(v.Patches, func(t *patch.Trace) {
 		v.trace = t
@@ -21,7 +21,8 @@ func (v VirtualOutbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener or the routes inside it, in order of application.
+// Effective returns the patches that change the listener or the routes inside it, in order of application. It returns
+// nil if there are no such patches.
 func (v VirtualInbound) Effective() []model.Patch {
 	return patch.Effective(v.Patches, func(t *patch.Trace) {
 		v.trace = t
@@ -29,7 +30,8 @@ func (v VirtualInbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener or the routes inside it, in order of application.
+// Effective returns the patches that change the listener or the routes inside it, in order of application. It returns
+// nil if there are no such patches.
 func (i Ingress) Effective() []model.Patch {
 	return patch.Effective(i.Patches, func(t *patch.Trace) {
 		i.trace = t
@@ -37,7 +39,7 @@ func (i Ingress) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener, in order of application.
+// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
 func (s Servers) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) {
 		s.trace = t
@@ -45,48 +47,50 @@ func (s Servers) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patch that adds the listener, always.
+// Effective returns the patch that adds the listener, even if Build fails.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 
-// Patched reports whether the Spec has patches. These may match the listener or the routes inside it, and may have no
-// effect.
+// Patched reports whether the Spec has patches. A patch of the Spec may have no effect on the listener and the routes
+// inside it.
 func (c Common) Patched() bool { return c.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
-// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
-// list.
+// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
+// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
+// error of Build. If Build fails because of Bind or Port, the list is nil.
 func (o Outbound) Problems() []error {
 	_, problems, _ := o.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
-// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
-// list.
+// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
+// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
+// error of Build. If Build fails because of Port, the list is nil.
 func (v VirtualOutbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
 // Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
-// (patch.Left), and for each patch that states a different name (a model.Problem); Build keeps the original names.
-// The error of Build is not in the list.
+// (patch.Left). A patch that states a different name is also an error (a model.Problem), and Build keeps the original
+// name. A patch that applies to the routes of several chains may have several errors. The list does not contain the
+// error of Build. If Build fails because of Port, the list is nil.
 func (v VirtualInbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
 // Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
-// (patch.Left), and for each patch that states a different name (a model.Problem); Build keeps the original names.
-// The error of Build is not in the list.
+// (patch.Left). A patch that states a different name is also an error (a model.Problem), and Build keeps the original
+// name. A patch that applies to the routes of several chains may have several errors. The list does not contain the
+// error of Build. If Build fails because of an address or the port, the list is nil.
 func (i Ingress) Problems() []error {
 	_, problems, _ := i.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
-// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
-// list.
+// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
+// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
+// error of Build. If Build fails, the list may lack errors of patches.
 func (s Servers) Problems() []error {
 	_, problems, _ := s.build()
 	return problems

@@ -52,9 +52,9 @@ func (c Common) extensions(onConnections bool, port uint32, phases ...extension.
 	return found
 }
 
-// closedByExtension reports whether a closed extension refuses the traffic of a port. A closed extension is one that
-// the proxy cannot run, and without which traffic must not pass. onConnections selects network filters; otherwise
-// HTTP filters are selected.
+// closedByExtension reports whether a closed extension refuses the traffic of a port. The proxy cannot run a closed
+// extension, and traffic must not pass without it. onConnections selects network filters; otherwise HTTP filters are
+// selected.
 func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	for _, f := range c.Extensions.All() {
 		if f.Closed && f.OnConnections == onConnections && f.On(port) {

@@ -61,7 +61,7 @@ var (
 	originalDstConfig = xds.Any(&originaldstv3.OriginalDst{})
 	originalSrcConfig = xds.Any(&originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	httpInspection    = xds.Any(&httpinspectorv3.HttpInspector{})
-	// Envoy's default buffer is 64 KiB per connection; a client hello is seldom longer than 512 bytes.
+	// Envoy's default buffer is 64 KiB per connection. A client hello is seldom longer than 512 bytes.
 	tlsInspection = xds.Any(&tlsinspectorv3.TlsInspector{InitialReadBufferSize: wrapperspb.UInt32(512)})
 )
 

@@ -89,10 +89,10 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 	return c.policedTCP(t.Port, t.closed, t.policyFilters, c.tcpFilters(tcpProxyTo(t.Cluster), t.Protocol, inbound), inbound)
 }
 
-// policedTCP returns the network filters of a TCP chain: the filters of policies and extensions, then the given last
-// filters. A closed chain has an RBAC filter that refuses all connections, and always leads to the black hole. The
-// RBAC filter alone does not suffice: it waits for the client's first bytes, and a server that sends first would
-// reach the client.
+// policedTCP returns the network filters of a TCP chain: the filters of policies and extensions, then the filters in
+// rest. A closed chain has an RBAC filter that refuses all connections, and always leads to the black hole. The RBAC
+// filter alone does not suffice, because it waits for the client's first bytes. A server that sends first would reach
+// the client.
 func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*listenerv3.Filter,
 	context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -109,9 +109,12 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 
 // Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
 // of Ports, and chains for all other ports. If a port has chains and none of them matches a connection, Envoy closes
-// the connection; it does not use the chains for other ports (measured). Of several Ports with the same number, the
-// first is used. UDP ports and the listener's own Port are skipped. Patches that Envoy would refuse are left out. The
-// error names the listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
+// the connection. It does not use the chains for other ports (measured). UDP ports, port 0 and the listener's own Port
+// are skipped. Of several other Ports with the same number, the first is used. Patches that Envoy would refuse are left
+// out.
+//
+// Build fails if Port is invalid, if the listener violates a constraint of Envoy's API, or if a text is not valid
+// UTF-8. The error names the listener.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err
@@ -176,8 +179,9 @@ func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 }
 
 // Build encodes the listener of one ingress of a Sidecar with captureMode NONE. The listener binds its own address and
-// receives no redirected connections. Patches that Envoy would refuse are left out. The error names the listener, and
-// the invalid address or port, or the constraint of Envoy's API that the listener violates.
+// receives no redirected connections. Patches that Envoy would refuse are left out. Build fails if an address (Bind or
+// Also) or the port is invalid, if the listener violates a constraint of Envoy's API, or if a text is not valid UTF-8.
+// The error names the listener.
 func (i Ingress) Build() (*xds.Resource, error) {
 	r, _, err := i.build()
 	return r, err

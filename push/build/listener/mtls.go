@@ -25,7 +25,7 @@ var (
 // tlsSocket is Envoy's name of the transport socket for TLS.
 const tlsSocket = "envoy.transport_sockets.tls"
 
-// cipherSuites are the TLS 1.2 suites that servers accept by default, as in Istio. All use AES-GCM; the suites with
+// cipherSuites are the TLS 1.2 suites that servers accept by default, as in Istio. All use AES-GCM. The suites with
 // forward secrecy come first.
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}

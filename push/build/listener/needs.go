@@ -61,7 +61,7 @@ func numberOf(m proto.Message, field protoreflect.Name) protowire.Number {
 }
 
 // addManager adds the references of an encoded connection manager, its routes first. It decodes only the fields with
-// references, because an encoded connection manager is long and may contain all routes. It ignores the bytes behind a
+// references, because an encoded connection manager is long and may contain all routes. It ignores the bytes after a
 // decoding error.
 func (n *references) addManager(encoded []byte) {
 	var filters [][]byte

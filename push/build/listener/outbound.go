@@ -15,18 +15,18 @@ import (
 )
 
 // plaintextHTTP are the protocols that the HTTP inspector reports for HTTP/1.1 and for HTTP/2 without TLS. HTTP/1.0 is
-// not among them, because the connection manager refuses it; such connections go to TCP chains.
+// not among them, because the connection manager refuses it. Connections with HTTP/1.0 go to TCP chains.
 var plaintextHTTP = []string{"http/1.1", "h2c"}
 
 // rawBuffer is the transport protocol of connections without TLS.
 const rawBuffer = "raw_buffer"
 
-// connectTimeout is the timeout of TLS handshakes, as in Istio. It has an effect on chains that terminate TLS,
-// because of their Spec or of a patch.
+// connectTimeout is the timeout of TLS handshakes, as in Istio. It affects chains that terminate TLS because of their
+// Spec or of a patch.
 var connectTimeout = durationpb.New(15 * time.Second)
 
-// Build encodes the listener. Patches that Envoy would refuse are left out. The error names the listener, and the
-// invalid Bind or Port, or the constraint of Envoy's API that the listener violates.
+// Build encodes the listener. Patches that Envoy would refuse are left out. Build fails if Bind or Port is invalid, if
+// the listener violates a constraint of Envoy's API, or if a text is not valid UTF-8. The error names the listener.
 func (o Outbound) Build() (*xds.Resource, error) {
 	r, _, err := o.build()
 	return r, err
@@ -103,9 +103,9 @@ func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 }
 
 // Build encodes the listener that receives redirected outbound connections. The listener passes each connection to the
-// listener of the connection's original destination. Without such a listener, it forwards or closes the connection.
-// Patches that Envoy would refuse are left out. The error names the listener, and the invalid Port or the constraint of
-// Envoy's API that the listener violates.
+// listener of the connection's original destination. If there is no such listener, it forwards or closes the
+// connection. Patches that Envoy would refuse are left out. Build fails if Port is invalid, if the listener violates a
+// constraint of Envoy's API, or if a text is not valid UTF-8. The error names the listener.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err
@@ -151,8 +151,8 @@ func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 }
 
 // defaultDetectionTimeout is the time for which virtualOutbound waits for the first bytes of a connection to detect
-// HTTP, unless the mesh sets protocolDetectionTimeout. It is short because every connection waits if its server is the
-// first to send.
+// HTTP. It applies unless the mesh sets a protocolDetectionTimeout above 0. It is short because every connection waits
+// if its server is the first to send.
 var defaultDetectionTimeout = durationpb.New(100 * time.Millisecond)
 
 // addHTTPByHost adds a chain that routes plain HTTP by its host. The last chain becomes the default chain, for all

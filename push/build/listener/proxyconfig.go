@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// inboundServer is the value of the header server in inbound responses, as in Istio. proxyHeaders may set a different
-// value.
+// inboundServer is the value of the header server in responses of inbound listeners and gateways, as in Istio.
+// proxyHeaders may set a different value or disable the header.
 const inboundServer = "istio-envoy"
 
 // These values and tables translate proxyHeaders and connectionSettings of a ProxyConfig to Envoy's configuration
@@ -21,7 +21,7 @@ const inboundServer = "istio-envoy"
 // GetProxyHeadersFromProxyConfig; pilot/pkg/networking/core, applyConnectionSettingsToHCM).
 var (
 	quietRouterConfig = xds.Any(&routerv3.Router{SuppressEnvoyHeaders: true})
-	// peerOutboundMesh differs from peerOutbound: it sends no metadata of the proxy to servers outside the mesh.
+	// peerOutboundMesh is peerOutbound without metadata in requests to servers outside the mesh.
 	peerOutboundMesh = peerMetadata("upstream", []any{map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}})
 
 	forwardings = map[meshv1.ForwardClientCertDetails]hcmv3.HttpConnectionManager_ForwardClientCertDetails{
@@ -80,7 +80,8 @@ func peerMetadataConfig(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb
 	return peerOutbound
 }
 
-// setHeaders sets how the connection manager adds, changes and removes headers, by proxyHeaders of the ProxyConfig.
+// setHeaders applies proxyHeaders of the ProxyConfig, which determines the headers that the connection manager adds,
+// changes and removes.
 func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	h, in := c.headers(), t.routes != nil
 	if in || t.server != nil {
@@ -118,7 +119,7 @@ func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 }
 
 // setConnections applies connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths
-// and header names. The connectionSettings override the settings of the mesh and the node's IDLE_TIMEOUT.
+// and header names. A field of connectionSettings overrides the mesh's setting and the node's IDLE_TIMEOUT.
 func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	s := c.connections()
 	if s == nil {
@@ -155,12 +156,12 @@ func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// setBuffer sets the limit of each connection's buffer, in bytes, by connectionSettings.
+// setBuffer sets the limit of each connection's buffer, in bytes, from connectionSettings.
 func (c Common) setBuffer(l *listenerv3.Listener) {
 	l.PerConnectionBufferLimitBytes = unsigned(c.connections().GetListenerPerConnectionBufferLimitBytes())
 }
 
-// unsigned converts a number; nil stays nil. store/proxyconfig ensures that the number is not negative.
+// unsigned converts a number, and returns nil for nil. store/proxyconfig ensures that the number is not negative.
 func unsigned(n *wrapperspb.Int32Value) *wrapperspb.UInt32Value {
 	if n == nil {
 		return nil

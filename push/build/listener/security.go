@@ -28,18 +28,18 @@ var dryRunPrefix = map[configrbacv3.RBAC_Action]string{
 	configrbacv3.RBAC_DENY:  "istio_dry_run_deny_",
 }
 
-// policyFilters holds the filters that enforce security policies on inbound traffic. All chains of a listener share
-// them.
+// policyFilters holds the filters that enforce security policies on traffic to a workload or through a gateway. All
+// chains of an inbound listener share one policyFilters.
 type policyFilters struct {
 	http                  []*hcmv3.HttpFilter
 	tcp                   []*listenerv3.Filter
 	providers, tokens     int  // http[:providers] request external authorization, http[providers:tokens] verify tokens
 	providersTCP          int  // tcp[:providersTCP] request external authorization
-	closedHTTP, closedTCP bool // traffic is refused: the proxy lacks a filter that the policies need
+	closedHTTP, closedTCP bool // traffic is refused, because the proxy lacks a filter that the policies need
 }
 
-// buildPolicyFilters builds the filters of policies in Istio's order: external authorization, tokens, rules. routed
-// is true for a gateway, which routes requests by their host and by claims of tokens.
+// buildPolicyFilters builds the filters of policies. Their order is Istio's: external authorization, tokens, rules.
+// routed is true for a gateway, which routes requests by host and by claims of tokens.
 func (c Common) buildPolicyFilters(
 	policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 	routed bool,
@@ -80,8 +80,9 @@ func (c Common) buildPolicyFilters(
 	return s
 }
 
-// splitPolicyFilters returns the HTTP filters of policies in three parts, because extensions are inserted between them:
-// external authorization, tokens, rules. All parts are empty if the connection manager is closed or has no policies.
+// splitPolicyFilters returns the HTTP filters of policies in three parts: external authorization, tokens, rules.
+// Extensions are inserted between the parts. All parts are empty if the connection manager is closed, or has no
+// policies.
 func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.HttpFilter) {
 	if s := h.policyFilters; s != nil && !h.closed {
 		return s.http[:s.providers], s.http[s.providers:s.tokens], s.http[s.tokens:]
@@ -90,7 +91,7 @@ func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.Htt
 }
 
 // addTCPPolicyFilters adds the filters for connections whose protocol is not HTTP. As in Istio, these filters verify
-// no tokens, and CUSTOM policies with a provider over HTTP have no effect on such connections.
+// no tokens, and a CUSTOM policy has no effect on such connections if its provider is valid and uses HTTP.
 func (c Common) addTCPPolicyFilters(
 	s *policyFilters, policies intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 ) {
@@ -137,8 +138,8 @@ func (s *policyFilters) addTCP(name string, config proto.Message) {
 	s.tcp = append(s.tcp, filter(name, config))
 }
 
-// authorizerOf returns the Authorizer of a provider. If the list has no Authorizer of the provider, the result has
-// Wrong set, so that requests are refused.
+// authorizerOf returns the Authorizer of a provider. If the list has no Authorizer of the provider, Wrong is set in
+// the result, so that traffic is refused.
 func authorizerOf(all intern.List[extauthz.Authorizer], provider string) extauthz.Authorizer {
 	for _, a := range all.All() {
 		if a.Provider == provider {

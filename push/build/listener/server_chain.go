@@ -16,15 +16,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Fragment encodes the filter chain as the field filter_chains of a Listener. Its Needs are the route configuration
-// and the extensions that the chain requests. If Fault returns an error, the chain still exists, and closes the
-// connections that it matches. Without the chain these connections would reach a less specific chain, which may
-// request no certificate.
+// Fragment encodes the filter chain as one element of the field filter_chains of a Listener. The Needs of the result
+// are the route configuration and the extensions that the chain requests over ADS. If Fault returns an error and QUIC
+// is not set, the chain closes the connections that it matches. Without the chain these connections would reach a less
+// specific chain, which may request no certificate.
 //
-// Fragment fails if the Spec is inconsistent. This is the case if TCP has SNI or CIDRs, or if Names need a TLS
-// inspector that the proxy lacks. With QUIC, it is also the case if TLS does not permit HTTP/3 (ServerTLS.OverQUIC),
-// or if Fault returns an error. Fragment also fails if Envoy would refuse the chain. The error names the port and the
-// server names.
+// Fragment fails in these cases:
+//
+//   - TCP has SNI or CIDRs.
+//   - Names are set without QUIC, and the proxy lacks a TLS inspector.
+//   - QUIC is set, and TLS does not permit HTTP/3 (ServerTLS.OverQUIC), or Fault returns an error.
+//   - Envoy would refuse the chain, or a string of the chain is not valid UTF-8.
+//
+// The error names the port and, if there are any, the server names.
 func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	name := fmt.Sprintf("filter chain of port %d", s.Port)
 	if s.Names.Len() > 0 {
@@ -32,7 +36,7 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	}
 	chain, err := s.build()
 	if err == nil {
-		err = patch.Check(chain) // checks the messages in Anys too, since Envoy would refuse the whole listener
+		err = patch.Check(chain) // it also checks the messages in Anys, for which Envoy would refuse the whole listener
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -79,8 +83,8 @@ func (s ServerChain) build() (*listenerv3.FilterChain, error) {
 	return chain, nil
 }
 
-// http returns the network filters of an HTTP chain. If the chain is closed, the connection manager answers 403; a
-// proxy without the RBAC filter closes the connections instead.
+// http returns the network filters of an HTTP chain. If the chain is closed, the connection manager answers 403.
+// Connections are closed instead if the proxy lacks the RBAC filter, or if a closed extension is a network filter.
 func (s ServerChain) http(policies *policyFilters) []*listenerv3.Filter {
 	closed := s.Closed || policies.closedHTTP || s.closedByExtension(false, s.Port)
 	if s.closedByExtension(true, s.Port) || closed && !s.Caps.Has(xds.CapRBACHTTP) {
@@ -98,9 +102,9 @@ type serverTraffic struct {
 	internal []string // networks whose requests are internal
 }
 
-// setServer sets the settings of a connection manager for clients outside of the mesh: how the client's address is
-// determined, and which headers of clients are trusted. If t is nil, nothing changes
-// (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
+// setServer changes a connection manager for clients outside of the mesh. The settings determine the source of the
+// client's address, and the headers of clients that are trusted
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge). If t is nil, nothing changes.
 func (c Common) setServer(m *hcmv3.HttpConnectionManager, t *serverTraffic) {
 	if t == nil {
 		return

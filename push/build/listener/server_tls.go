@@ -41,11 +41,18 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// Fault returns an error if the proxy cannot terminate TLS as the Spec states. The reason is that the mode needs a
-// mesh certificate that the proxy lacks, that the TLS versions are invalid, that certificates are missing, or that
-// Envoy itself would read files of a Foreign object. Envoy refuses the whole listener if such a file is missing or no
-// PEM. The error begins with the field of the Gateway's server, and states that connections are closed. nil: the
-// proxy can terminate the TLS, or the chain terminates no TLS.
+// Fault returns an error if the proxy cannot terminate TLS as the Spec states. It returns nil if the proxy can
+// terminate the TLS, or if the chain terminates no TLS. The reasons, in the order of precedence:
+//
+//   - The mode is ISTIO_MUTUAL, or a secret comes from the proxy's agent, but the proxy has no mesh certificate.
+//   - Least or Most is an unknown TLS version, or Least is above Most.
+//   - TLS is Foreign, and Envoy itself would read its files. Envoy refuses a listener if such a file is missing or
+//     invalid.
+//   - Secrets are empty, and Certificate or Key is empty.
+//   - The mode requests client certificates, and both Trust and Authorities are empty.
+//
+// The last three reasons do not apply to ISTIO_MUTUAL. The error begins with the field of the Gateway's server, and
+// states that connections are closed.
 func (s ServerChain) Fault() error {
 	tls := s.TLS
 	if !tls.terminates() {
@@ -76,7 +83,7 @@ func (s ServerChain) Fault() error {
 	return nil
 }
 
-// certificates returns the SDS references of the server's certificates. The result is nil if Envoy itself reads the
+// certificates returns the SDS references of the server's certificates. The result is nil if Envoy reads the
 // certificates from files.
 func (c Common) certificates(s ServerTLS) (own []*tlsv3.SdsSecretConfig) {
 	for _, secret := range s.Secrets.All() {
@@ -107,8 +114,8 @@ func (s Secret) sdsConfig() *tlsv3.SdsSecretConfig {
 	return identity.Of(s.Name, s.Cluster)
 }
 
-// clients returns the settings for the verification of clients' certificates, without the authorities: the names, the
-// pins, and whether the chain of trust is verified.
+// clients returns the settings for the verification of clients' certificates, without the authorities. The settings
+// are the accepted names, the pins, and whether the chain of trust is verified.
 func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 	v := &tlsv3.CertificateValidationContext{}
 	identity.Expect(v, s.Clients.All())
@@ -128,8 +135,8 @@ func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 // pinSize is the length of a pin, a SHA-256 sum, in bytes.
 const pinSize = 32
 
-// noCertificate is a pin that no certificate matches. It is used if all stated pins are malformed, because without a
-// pin Envoy would accept any certificate.
+// noCertificate is a pin that no certificate matches. It is used if all stated pins are malformed. Without a pin Envoy
+// would accept certificates that the pins were meant to exclude.
 var noCertificate = strings.Repeat("00", pinSize)
 
 // pins returns the stated pins that are SHA-256 sums. Envoy would refuse a listener with a pin of another length.

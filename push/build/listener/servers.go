@@ -23,10 +23,14 @@ const fieldFilterChains = 3
 var proxyProtocolConfig = xds.Any(&proxyprotocolv3.ProxyProtocol{})
 
 // Build encodes the listener as a rope: the encoded head (all fields except filter_chains), then the fragments of
-// Chains unchanged. If the Spec has patches, it decodes the chains, patches the whole listener, and encodes the
-// listener again; chains that no patch changes keep their bytes. Patches for which Envoy would refuse the listener are
-// left out. Build fails if Chains is empty, if Bind or Port is invalid, if QUIC is set with a Unix socket, or if the
-// listener violates a constraint of Envoy's API. The error names the listener.
+// Chains unchanged. If the Spec has patches, Build decodes the chains, patches the whole listener, and encodes the
+// listener again. Chains that no patch changes keep their fragments. Patches for which Envoy would refuse the listener
+// are left out. If patches remove all chains, the listener closes its connections. The result has the name Name, and
+// its Needs are the resources that the chains request over ADS.
+//
+// Build fails if Chains is empty, if Bind or Port is invalid, or if QUIC is set with a Unix socket. It also fails if
+// the head violates a constraint of Envoy's API, or contains a string that is not valid UTF-8. With patches, it also
+// fails if a chain does not decode, or violates a constraint. The error names the listener.
 func (s Servers) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
@@ -63,8 +67,8 @@ func (s Servers) needs() []xds.Ref {
 	return n.refs
 }
 
-// patched decodes the chains into l, applies the patches and encodes the listener. The second result lists the patches
-// that are left out.
+// patched decodes the chains into l, applies the patches and encodes the listener. The second result has the errors
+// that Problems returns.
 func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error) {
 	fail := func(err error) (*xds.Resource, []error, error) {
 		return nil, nil, fmt.Errorf("listener %s: %w", s.Name, err)
@@ -102,11 +106,11 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 
 // head returns the listener without its filter chains.
 //
-// istiod adds the TLS inspector as soon as a chain has TLS. Here the inspector is present from the first server on.
-// If it were added later, Envoy would replace the listener and drain the connections of all servers. A connection on
-// which the client sends nothing passes the inspector after 15 s, Envoy's default. Clients may therefore connect long
-// before their first request. With the PROXY protocol such a connection is closed, because a connection without the
-// PROXY header must not pass.
+// istiod adds the TLS inspector as soon as a chain has TLS. Here the inspector is present from the first server on,
+// unless the listener is Opaque. If the inspector were added later, Envoy would replace the listener and drain the
+// connections of all servers. A connection on which the client sends nothing passes the inspector after 15 s, Envoy's
+// default. Clients may therefore connect long before their first request. With the PROXY protocol such a connection is
+// closed, because a connection without the PROXY header must not pass.
 func (s Servers) head() (*listenerv3.Listener, error) {
 	addr, err := address(s.Bind, s.Port)
 	if err != nil {
@@ -124,7 +128,7 @@ func (s Servers) head() (*listenerv3.Listener, error) {
 	if s.QUIC {
 		return l, overUDP(l)
 	}
-	if s.Proxy.Gateway.ProxyProtocol { // the first filter, because the PROXY header precedes all other bytes
+	if s.Proxy.Gateway.ProxyProtocol { // this filter is the first, because the PROXY header precedes all other bytes
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.proxy_protocol", proxyProtocolConfig))
 	}
 	if !s.Opaque && s.Caps.Has(xds.CapTLSInspector) {

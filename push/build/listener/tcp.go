@@ -24,7 +24,7 @@ import (
 // tcpProxyName is Envoy's name of the TCP proxy filter.
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
 
-// filter encodes a configuration, and returns a network filter with this configuration.
+// filter encodes a configuration, and returns a network filter with the encoded configuration.
 func filter(name string, config proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
@@ -60,8 +60,8 @@ func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter 
 	return []*listenerv3.Filter{filter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: statPrefix})}
 }
 
-// bySNI returns the filter that resolves the name in a client's SNI, for a chain whose target is a wildcard host. It
-// returns nil for other chains and for proxies without the filter.
+// bySNI returns the filter that resolves the name in a client's SNI. It is for a chain whose target is a wildcard host.
+// For other chains, and for proxies without the filter, bySNI returns nil.
 func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 	if ch.Dynamic == "" || !c.Caps.Has(xds.CapDynamicForward) {
 		return nil
@@ -72,8 +72,8 @@ func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 	})}
 }
 
-// tcpFilters returns the network filters of a TCP chain whose last filter is p. It sets the access logs and the idle
-// timeout of p.
+// tcpFilters returns the network filters of a TCP chain whose last filter is p. It sets the access logs of p, and the
+// node's idle timeout if p has no idle timeout.
 func (c Common) tcpFilters(
 	p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -89,9 +89,9 @@ func (c Common) tcpFilters(
 	return append(filters, filter(tcpProxyName, p))
 }
 
-// proxy returns the TCP proxy of one outbound chain. Among several targets, those of weight 0 receive no connections.
-// A chain without targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP
-// proxy, and Envoy requests the tunnel's host from the target
+// proxy returns the TCP proxy of one outbound chain. Among several targets, those with weight 0 receive no connections.
+// A chain closes its connections if it has no targets, or several targets that all have weight 0. A tunnel applies only
+// to a single target. The target is then an HTTP proxy, and Envoy asks the proxy to connect to the tunnel's host
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
@@ -132,7 +132,7 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 }
 
 // hashPolicy returns the policy that sends all connections of one source address to the same endpoint. It returns nil
-// unless the rule sets consistentHash.useSourceIp.
+// if the rule does not set consistentHash.useSourceIp.
 func (ch Chain) hashPolicy() []*typev3.HashPolicy {
 	if !ch.Policy.Get().Balancer.GetConsistentHash().GetUseSourceIp() {
 		return nil

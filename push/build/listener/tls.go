@@ -13,7 +13,8 @@ import (
 // terminates reports whether the proxy terminates TLS. This is the case if the settings are not zero.
 func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
-// NamesFiles reports whether the settings name files of the proxy.
+// NamesFiles reports whether the settings name files of the proxy: certificates, CAs or revocation lists. Names of key
+// files alone do not count.
 func (s ServerTLS) NamesFiles() bool {
 	return s.Certificate+s.Certificate2+s.Authorities+s.Revoked != ""
 }
@@ -28,15 +29,16 @@ func (s ServerTLS) requiresClientCertificate() bool {
 	return s.requestsClientCertificate() && s.Mode != networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
 }
 
-// needsTLSInspector reports whether a port needs the TLS inspector.
+// needsTLSInspector reports whether a port needs the TLS inspector, because the proxy terminates TLS at the port. For
+// TLS with the workload's own certificates (Ended), the result is false if the proxy lacks the inspector.
 func (c Common) needsTLSInspector(p InboundPort) bool {
 	return p.MTLS.terminatesMeshTLS() || p.Ended.terminates() && c.Caps.Has(xds.CapTLSInspector)
 }
 
 // serverTLS returns the TLS context of a server. The ALPN protocols are those of s, or else alpn. Certificates come
 // over SDS or from files. If the proxy's agent supports files (xds.CapFileSecrets), the agent reads the files, and
-// reads them again after each change. Otherwise Envoy reads the files once. If no client certificate is requested,
-// the context states no verification, because Envoy refuses accepted names that are stated without authorities.
+// reads them again after each change. Otherwise Envoy reads the files once. Without a request for client certificates
+// the context states no verification, because Envoy refuses accepted names without authorities.
 func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContext {
 	if s.ALPN.Len() > 0 {
 		alpn = s.ALPN.All()
@@ -63,7 +65,7 @@ func (s ServerTLS) params() *tlsv3.TlsParameters {
 	}
 }
 
-// readsFiles reports whether Envoy itself reads a file of the settings, because the proxy's agent does not serve it.
+// readsFiles reports whether Envoy reads a file of the settings, because the proxy's agent does not serve the file.
 func (c Common) readsFiles(s ServerTLS) bool {
 	asks, byAgent := s.requestsClientCertificate(), c.Caps.Has(xds.CapFileSecrets)
 	own := s.Secrets.Len() == 0 || asks && s.Trust == Secret{}

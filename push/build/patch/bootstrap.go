@@ -14,8 +14,8 @@ import (
 )
 
 // MergesBootstrap reports whether a patch merges its value into the bootstrap (BOOTSTRAP MERGE). As in istiod
-// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and all other operations have no effect,
-// MERGE_AND_REPLACE_LIST included.
+// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored. All other operations, MERGE_AND_REPLACE_LIST
+// among them, have no effect on the bootstrap.
 func MergesBootstrap(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP &&
 		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE
@@ -24,10 +24,10 @@ func MergesBootstrap(p model.Patch) bool {
 // agentClusters are the names of the clusters through which Envoy connects to its agent.
 var agentClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
 
-// validateBootstrap returns an error for a field of the bootstrap that only the agent may set: the node, the address of
-// the admin interface, and the sources of configuration. The agent and the control plane depend on them to identify
-// the proxy. Other fields are not checked, because the author of EnvoyFilters determines the proxy's behaviour
-// anyway.
+// validateBootstrap returns an error for a field of the bootstrap that only the agent may set. These are the node, the
+// address of the admin interface, the dynamic resources, and the clusters of the agent. The agent and the control plane
+// rely on these fields. Other fields are not checked, because the author of EnvoyFilters determines the proxy's
+// behaviour anyway.
 func validateBootstrap(p model.Patch, b *bootstrapv3.Bootstrap) error {
 	own := func(field, what string) error {
 		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+": the agent's own, which patches leave as it is"))

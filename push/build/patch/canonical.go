@@ -19,8 +19,8 @@ import (
 )
 
 // unmarshal decodes a value into a message, as istiod does. Durations may be in the notation of time.ParseDuration
-// ("250ms"), which protojson does not accept. If lenient is true, unknown fields are ignored. The error names the
-// field.
+// ("250ms"), which protojson does not accept. If lenient is true, unknown fields are ignored. The error describes the
+// invalid field.
 func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	tree, err := canonical(value.AsMap(), into.ProtoReflect().Descriptor())
 	if err != nil {
@@ -37,8 +37,8 @@ func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	return nil
 }
 
-// canonical changes a JSON tree in place, and returns the tree: durations get protojson's notation. It fails for an
-// unknown value of an enumeration and for an Any without a type, because protojson with DiscardUnknown would ignore
+// canonical changes the durations of a JSON tree to protojson's notation, in place, and returns the tree. It fails for
+// an unknown value of an enumeration and for an Any without a type, because protojson with DiscardUnknown would ignore
 // both. Other values that do not fit the message stay, and protojson refuses them.
 func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	fields, is := v.(map[string]any)

@@ -10,8 +10,8 @@ import (
 )
 
 // Check validates a message, including the messages in its Anys, against the constraints of Envoy's API (ValidateAll).
-// It skips Anys that do not decode or whose type this program does not link, such as Istio's own extensions. The error
-// names the message and the field. m is not changed.
+// Check skips Anys that do not decode or whose type this program does not link, such as Istio's own extensions. The
+// error names the message and the field. m is not changed.
 func Check(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -22,7 +22,7 @@ func Check(m proto.Message) error {
 }
 
 // checkAnys validates the messages in the Anys below a message. It visits only fields that may contain an Any. Most
-// fields cannot contain an Any: in a cluster, for example, addresses, durations and metadata.
+// fields cannot contain an Any, such as durations and addresses.
 func checkAnys(m protoreflect.Message) error {
 	if holder, ok := m.Interface().(*anypb.Any); ok {
 		return checkAny(holder)
@@ -55,7 +55,7 @@ func checkAnys(m protoreflect.Message) error {
 func checkAny(holder *anypb.Any) error {
 	inner, err := holder.UnmarshalNew()
 	if err != nil {
-		return nil // the type is not linked
+		return nil // the type is not linked, or the bytes do not decode
 	}
 	if err := Check(inner); err != nil {
 		return fmt.Errorf("%s: %w", holder.MessageName(), err)

@@ -12,11 +12,13 @@ import (
 )
 
 // ClusterMatches reports whether a patch of CLUSTER (MERGE, MERGE_AND_REPLACE_LIST or REMOVE) matches the cluster
-// with a context and a name. A patch whose match is about listeners or routes does not match. hosts are the hosts of
-// the services behind an inbound cluster, because the name of an inbound cluster has no host. For other clusters,
-// hosts are ignored. If the match states a name, its other fields are ignored. A match on a host, port or subset
-// never matches a static cluster, since the name of a static cluster has no host, port and subset
+// with a context and a name. A patch whose match is about listeners or routes does not match. If the match states a
+// name, its other fields are ignored
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
+//
+// The port, subset and host of a cluster are parts of its name, direction|port|subset|host. A match on one of these
+// parts does not match a name without parts, such as BlackHoleCluster. The name of an inbound cluster has no host, so
+// hosts are the hosts of the services behind the cluster. For other clusters, hosts are ignored.
 func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	c := p.Config()
 	if c.GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || !inContext(p, context) || c.GetMatch().GetListener() != nil ||
@@ -45,9 +47,8 @@ func RemovesCluster(p model.Patch) bool {
 }
 
 // AddsCluster reports in ok whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the
-// cluster's name. A patch without a context adds the cluster to the outbound side of sidecars and to gateways, but
-// not to the inbound side. ok is also false if the value is not a valid cluster (Problem returns the reason); name
-// then has no meaning.
+// cluster's name. ok is also false if the value is not a valid cluster, and Problem then returns the reason. If ok is
+// false, name has no meaning. The caller compares the context of the patch.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
@@ -64,16 +65,18 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 }
 
 // Cluster returns a copy of a cluster into which patches are merged, in order. All patches must match the cluster
-// (ClusterMatches); Cluster does not examine applyTo, context and match. It skips patches with an operation other
-// than MERGE and MERGE_AND_REPLACE_LIST, and returns c itself if none is left. A patch that does not decode, or whose
-// result violates a constraint of Envoy's API, is left out. The name stays, because it identifies the resource. A
-// patch that changes the type of the cluster removes the EDS settings. The result has an error for each patch that is
-// left out (Left), and for each patch that states a different name (a model.Problem).
+// (ClusterMatches), because Cluster does not examine applyTo, context and match. It skips patches with an operation
+// other than MERGE and MERGE_AND_REPLACE_LIST. If all patches are skipped, it returns c itself.
+//
+// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. The name stays,
+// because it identifies the resource. If the patched cluster neither has the type EDS nor states a cluster_type, its
+// EDS settings are removed. The result has an error for each patch that is left out (Left), and for each applied patch
+// that states a different name (a model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	return (*Trace)(nil).Cluster(c, patches)
 }
 
-// Cluster is the function Cluster, and records the patches that change the cluster.
+// Cluster returns the results of the function Cluster, and records the patches that change the cluster in t.
 func (t *Trace) Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil

@@ -9,16 +9,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Trace records the patches that change a resource while a builder applies them. A patch changes the resource if the
-// resource differs before and after the patch, also if a later patch reverts the change. A patch that is left out
-// changes nothing. The nil Trace records nothing and costs nothing. It is not safe for concurrent use.
+// Trace records the patches that change a resource while a builder applies patches. A patch changes the resource if the
+// resource differs before and after the patch, even if a later patch reverts the change. A patch that is left out
+// changes nothing. The nil Trace records nothing. Effective creates Traces. A Trace is not safe for concurrent use.
 type Trace struct {
 	changed map[model.Patch]bool
 	tried   []model.Patch // patches with an effect in the present attempt of applyAccepted
 }
 
-// Effective returns the patches that changed a resource, in order of application; nil if no patch did. build builds the
-// resource once with the patches and records them in the Trace.
+// Effective returns the patches that changed a resource, in the order of the list patches. If no patch changed the
+// resource, the result is nil. build must build the resource once with the patches and pass the Trace to the functions
+// that apply patches. Effective does not call build for an empty list.
 func Effective(patches intern.List[model.Patch], build func(*Trace)) (effective []model.Patch) {
 	if patches.Len() == 0 {
 		return nil
@@ -57,7 +58,7 @@ func (t *Trace) keep() {
 	t.restart()
 }
 
-// traced returns the result of edit, which applies a patch to m, and marks the patch in t if the result differs from m.
+// traced returns the result of edit, which applies a patch to m. It marks the patch in t if the result differs from m.
 // Only the fields that the value of the patch states are compared, because a merge changes no other fields.
 func traced[M proto.Message](t *Trace, p model.Patch, m M, edit func(M) M) M {
 	if t == nil {
@@ -87,8 +88,8 @@ func excerpt(m proto.Message, fields []field) proto.Message {
 	return some.Interface()
 }
 
-// tracedList returns the result of edit, which applies a patch to a list of filters, and marks the patch in t if the
-// result differs from the list.
+// tracedList returns the results of edit, which applies a patch to a list of filters. It marks the patch in t if the
+// list changes.
 func tracedList[F named](t *Trace, p model.Patch, list []F, edit func() ([]F, error)) ([]F, error) {
 	if t == nil {
 		return edit()
@@ -97,7 +98,7 @@ func tracedList[F named](t *Trace, p model.Patch, list []F, edit func() ([]F, er
 	after, err := edit()
 	same := len(before) == len(after)
 	for i := 0; same && i < len(after); i++ {
-		same = proto.Equal(before[i], after[i]) // at once for equal pointers
+		same = proto.Equal(before[i], after[i]) // fast for equal pointers
 	}
 	if !same {
 		t.mark(p)

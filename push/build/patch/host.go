@@ -11,29 +11,30 @@ import (
 )
 
 // RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. RoutesOf creates it. The caller
-// calls Change for each route, then Add. RoutePatches also records which patches are left out. It is not safe for
-// concurrent use.
+// calls Change for each route, then Add. A RoutePatches is not safe for concurrent use.
 type RoutePatches struct {
 	*omissions
 	changes []model.Patch    // patches that merge into routes or remove them
 	adds    []model.Patch    // patches that add routes
-	kinds   map[string]kinds // maps a route's name ("": every name) to the types of actions that changes match
+	kinds   map[string]kinds // maps a route's name to the types of actions that changes match; "" stands for every name
 }
 
 // kinds is a set of types of actions. It has a bit for each RouteMatch_Action.
 type kinds uint8
 
-// HeadOf applies the patches of VIRTUAL_HOST to head, a virtual host without its routes. It returns nil if a patch
-// removes the virtual host. The routes of the result are only the routes that patches state. If keeps is true, these
-// routes follow the original routes of the virtual host; otherwise they replace the original routes. HeadOf may
-// change head, so the caller must own it. Patches that are left out are not reported here; ApplyVirtualHost reports
-// them.
+// HeadOf applies the patches of VIRTUAL_HOST that match the name and domains of head, a virtual host without its
+// routes. If a patch removes the virtual host, HeadOf returns nil and false. The routes of the result are only the
+// routes that patches state. If keeps is true, these routes follow the original routes of the virtual host. Otherwise
+// they replace the original routes. The result may be head itself. HeadOf may change head, so the caller must own head.
+//
+// A patch that does not decode, or whose result Envoy would refuse, is left out without an error. ApplyVirtualHost
+// reports such patches.
 func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.VirtualHost, keeps bool) {
 	itself := filterPatches(patches, changesHost)
 	if len(itself) == 0 {
 		return head, true
 	}
-	// A single route stands for all routes, so that the cost of a patch does not grow with their number.
+	// A single route stands for all routes, so that the cost of a patch does not depend on the number of routes.
 	head.Routes = []*routev3.Route{{Name: placeholder, Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}}}}
 	l := &omissions{resource: "virtual host " + head.GetName()}
@@ -61,13 +62,13 @@ func applyToHost(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *
 	})
 }
 
-// RoutesOf returns the patches of HTTP_ROUTE that match the name and domains of a virtual host; the result may be
-// Empty. It ignores the routes of vh.
+// RoutesOf returns the patches of HTTP_ROUTE that match the name and domains of a virtual host. The result is never
+// nil, but may be Empty. RoutesOf ignores the routes of vh.
 func RoutesOf(vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	return routesOf(&omissions{resource: "virtual host " + vh.GetName()}, vh, patches)
 }
 
-// routesOf returns the result of RoutesOf, which records patches that are left out in l.
+// routesOf returns the result of RoutesOf. The result records the patches that it leaves out in l.
 func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	r := &RoutePatches{omissions: l, kinds: map[string]kinds{}}
 	for _, p := range patches {
@@ -86,16 +87,16 @@ func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *Rou
 // Empty reports whether r contains no patches.
 func (r *RoutePatches) Empty() bool { return len(r.changes)+len(r.adds) == 0 }
 
-// Matches reports whether a patch may match the route's name and type of action, so that Change may change or remove
-// the route. Other properties of the route are ignored. The cost does not grow with the number of patches.
+// Matches reports whether a patch may match the route's name and type of action. Only such a route can be changed or
+// removed by Change. Matches ignores other properties of the route. The cost does not grow with the number of patches.
 func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	const all = kinds(1) << networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
 }
 
 // Change returns a copy of a route to which the matching patches are applied, or nil if a patch removes the route. If
-// Matches returns false for the route, Change returns the route itself. Patches whose result Envoy would refuse are
-// left out.
+// Matches returns false for the route, Change returns the route itself. Patches that do not decode, or whose result
+// Envoy would refuse, are left out. Change does not modify its argument.
 func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	if !r.Matches(route) {
 		return route
@@ -105,9 +106,10 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns all routes. It may change the array of its argument, but not
-// the routes in it. Of these routes it reads only the names and the types of actions. The added routes are shared and
-// read-only. It calls pause after each patch.
+// Add inserts the routes that patches add, and returns all routes. Invalid values are left out. Add may change the
+// array of its argument, but not the routes in the array. Of these routes it reads only the names and the types of
+// actions. The added routes are shared with other resources, and read-only. Add calls pause, which must not be nil,
+// after each patch that may add a route.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

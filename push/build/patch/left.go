@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. The text is the text of the embedded Problem: object,
-// field and reason.
+// Left is the error of a patch that is left out of a resource. Its text is the text of the embedded Problem, with the
+// object, the field and the reason.
 type Left struct {
 	model.Problem
 	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"
@@ -19,7 +19,7 @@ type Left struct {
 // Unwrap returns the Problem.
 func (l Left) Unwrap() error { return l.Problem }
 
-// left returns a Left for a patch. err is the reason; if it names no field, the field is patch.value.
+// left returns a Left for a patch. err is the reason. If err names no field, the field is patch.value.
 func left(p model.Patch, resource string, err error) error {
 	return Left{Problem: model.ProblemOf(fault(p, "patch.value", err), p.Filter.Key), Resource: resource}
 }
@@ -40,10 +40,10 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 }
 
 // applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the refused
-// patches in l. If Envoy would refuse the resource with all patches, it finds the refused patches by bisection, which
-// is cheap if they are few. Each patch is tried together with the accepted patches before it. build must return a new
-// resource at each call, and the errors of the patches that it left out. l.trace has the patches of the returned
-// resource alone.
+// patches in l. If Envoy would refuse the resource with all patches, applyAccepted finds the refused patches by
+// bisection, which is cheap if they are few. Each patch is tried together with the accepted patches before it. build
+// must return a new resource at each call, and the errors of the patches that it left out. l.trace records only the
+// patches that change the returned resource.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	l.trace.keep()
 	attempt := func(some []model.Patch) (M, []error) {
@@ -84,7 +84,8 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	return built
 }
 
-// keepName sets *name to was. It returns an error if the patch changed the name, which identifies the resource.
+// keepName sets *name to was, because the name identifies the resource. It returns an error if the patch changed the
+// name, and otherwise nil.
 func keepName(p model.Patch, kind string, name *string, was string) []error {
 	if *name == was {
 		return nil

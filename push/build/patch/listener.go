@@ -20,8 +20,8 @@ import (
 
 // ListenerMatches reports whether a patch may change a listener. The listener's Spec must contain all such patches.
 // context is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. Only properties of
-// the whole listener are compared; Listener compares the chains and filters. It returns false for patches that add or
-// remove whole listeners: see AddsListener and RemovesListener.
+// the whole listener are compared, and the function Listener compares the chains and filters. ListenerMatches returns
+// false for patches that add or remove whole listeners (AddsListener, RemovesListener).
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -46,8 +46,8 @@ func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 		matchesListener(c, context, name, port)
 }
 
-// AddsListener reports whether a patch adds a listener to sidecars or gateways. A patch with the context ANY adds only
-// one listener to a sidecar, not one for each direction.
+// AddsListener reports whether a patch adds a listener to sidecars or gateways (LISTENER ADD). It does not decode the
+// value. The caller compares the context of the patch.
 func AddsListener(p model.Patch) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -59,8 +59,8 @@ func AddsListener(p model.Patch) bool {
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
 // matchesListener reports whether a patch matches the context, name and port of a listener. If the listener is
-// virtual and the patch is not a LISTENER patch, the port of the match is the port of a chain: then matchesChain
-// compares this port.
+// virtual and the patch is not a LISTENER patch, the port of the match is the port of a chain. In this case,
+// matchesChain compares the port.
 func matchesListener(
 	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
 ) bool {
@@ -79,17 +79,20 @@ func matchesListener(
 
 // Listener returns a copy of a listener to which the matching patches are applied. context is the direction of the
 // listener, or GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN, NETWORK_FILTER and
-// HTTP_FILTER for each chain, then the added chains. A patch that does not decode, or whose result violates a
-// constraint of Envoy's API, is left out, because Envoy would refuse every listener of the response. The name stays,
-// because it identifies the listener. The result has an error for each patch that is left out (Left), and for each
-// patch that states a different name (a model.Problem).
+// HTTP_FILTER for each chain, then the added chains. Patches that add or remove whole listeners have no effect. Patches
+// may remove all chains.
+//
+// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. Otherwise Envoy
+// would refuse every listener of the response. The name stays, because it identifies the listener. The result has at
+// least one error (Left) for each patch that is left out. It also has an error (a model.Problem) for each applied patch
+// that states a different name.
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
 	return (*Trace)(nil).Listener(l, context, patches)
 }
 
-// Listener is the function Listener, and records the patches that change the listener.
+// Listener returns the results of the function Listener, and records the patches that change the listener in t.
 func (t *Trace) Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -108,8 +111,8 @@ type listenerPatches struct {
 	omissions
 }
 
-// applyToListener returns a copy of a listener with the patches. It does not validate the result. The result has an
-// error for each patch that does not decode, and for each patch that states a different name.
+// applyToListener returns a copy of a listener with the patches. It does not validate the copy. The errors are for
+// patches that do not decode, and for patches that state a different name.
 func applyToListener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, t *Trace,
 ) (*listenerv3.Listener, []error) {

@@ -40,12 +40,12 @@ func httpAnchor(p model.Patch) anchor {
 }
 
 // editFilters applies one patch to a list of filters, and returns the list. Patches that merge have no effect here.
-// fresh is an empty filter, into which the value is decoded. Without an anchor, INSERT_BEFORE inserts at the start and
-// INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
+// fresh is an empty filter, into which the value is decoded. If the match states no filter, INSERT_BEFORE inserts at
+// the start and INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
 //
-// isTerminal reports whether a filter must be the last; it may be nil. Where Istio would append a value behind such a
-// filter, the value is inserted before the filter, because Envoy would refuse the listener otherwise. editFilters
-// fails if the value does not decode; the list is then unchanged. t records the patch if the list changes.
+// The function isTerminal, which may be nil, reports whether a filter must be the last. Where Istio would append a
+// value behind such a filter, the value is inserted before the filter. Otherwise Envoy would refuse the listener. If
+// the value does not decode, editFilters fails and the list is unchanged. t records the patch if the list changes.
 func editFilters[F named](t *Trace, p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	return tracedList(t, p, list, func() ([]F, error) { return editList(p, list, a, fresh, isTerminal) })
 }
@@ -88,9 +88,9 @@ func editList[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal fu
 	return slices.Insert(list, at, fresh), nil
 }
 
-// mergeFilter merges one patch into a filter if the patch matches the filter. A patch without an anchor matches
-// filters with the same type of configuration. mergeFilter fails if the value does not decode; the filter is then
-// unchanged. t records the patch if the filter changes.
+// mergeFilter merges one patch into a filter if the patch matches the filter. If the match states no filter, the patch
+// matches filters whose configuration has the type of the value's configuration. If the value does not decode,
+// mergeFilter fails and the filter is unchanged. t records the patch if the filter changes.
 func mergeFilter[F named](t *Trace, p model.Patch, f F, a anchor) (err error) {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil
@@ -158,7 +158,8 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
 }
 
-// isTerminalNetworkFilter reports whether Envoy requires a network filter to be the last of its chain.
+// isTerminalNetworkFilter reports whether a network filter is the TCP proxy or the HTTP connection manager, which must
+// be the last of its chain.
 func isTerminalNetworkFilter(f *listenerv3.Filter) bool {
 	switch f.GetTypedConfig().MessageName() {
 	case "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
@@ -168,7 +169,7 @@ func isTerminalNetworkFilter(f *listenerv3.Filter) bool {
 	return false
 }
 
-// isTerminalHTTPFilter reports whether an HTTP filter is the router, which must be the last.
+// isTerminalHTTPFilter reports whether an HTTP filter is the router, which must be the last filter.
 func isTerminalHTTPFilter(f *hcmv3.HttpFilter) bool {
 	return f.GetTypedConfig().MessageName() == "envoy.extensions.filters.http.router.v3.Router"
 }

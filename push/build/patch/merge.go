@@ -1,9 +1,10 @@
 // Package patch applies the patches of EnvoyFilters to Envoy's messages, and determines which patches match a
 // resource. A patch is one entry of configPatches. Patches with values that Envoy would refuse are left out of
-// resources, and reported as errors (Left).
+// resources, and reported as errors (Left). The functions are safe for concurrent use if no two calls change the same
+// message.
 //
-// Owns: nothing; the functions are pure and safe for concurrent use. Reads: its arguments only. Never: the snapshot of
-// all records; an encoded resource.
+// Owns: caches of decoded values and of message types. Reads: its arguments only. Never: the snapshot of all records;
+// an encoded resource.
 package patch
 
 import (
@@ -42,16 +43,16 @@ func merges(p model.Patch) bool {
 //
 //   - Fields that the value does not state are unchanged.
 //   - Messages are merged field by field. Durations, timestamps, percentages and wrappers are replaced as one value.
-//   - Lists are appended. MERGE_AND_REPLACE_LIST replaces them, also inside an Any
+//   - Lists are appended. MERGE_AND_REPLACE_LIST replaces lists, also inside an Any
 //     (https://github.com/istio/istio/pull/61269).
-//   - Entries of maps are replaced.
+//   - An entry of a map replaces the entry with the same key.
 //   - An Any is merged with an Any of the same type, and replaced otherwise.
 //
-// A value with a transport_socket is merged like other values; Istio merges only the transport_socket of such a
-// value. After Merge, the message and the patch's value share the values of maps, so these values are read-only.
+// A value with a transport_socket is merged like other values. Istio merges only the transport_socket of such a value.
+// After Merge, the message and the patch's value share the values of maps, so the values of maps are read-only.
 //
-// Merge fails if the value does not decode, or if an Any in the message does not decode. In the latter case a part of
-// the value may be merged already. The error is a model.Problem of the patch.
+// Merge fails if the value is missing or does not decode, or if an Any in the message does not decode. In the last case
+// a part of the value may be merged already. The error is a model.Problem of the patch.
 func Merge(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {
@@ -160,7 +161,7 @@ func isValue(d protoreflect.MessageDescriptor) bool {
 	return d.ParentFile().Path() == "google/protobuf/wrappers.proto"
 }
 
-// any merges an Any into the field fd of holder, or replaces the field if the types differ.
+// any merges an Any into the field fd of holder, or replaces the field if the types of the two Anys differ.
 func (m merger) any(holder protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) error {
 	dst, src := holder.Get(fd).Message().Interface().(*anypb.Any), v.Message().Interface().(*anypb.Any)
 	if dst.MessageName() != src.MessageName() || dst.MessageName() == "" {

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// messages maps the applyTo of a patch to a constructor of the message that the patch's value must be. Patches with
-// another applyTo are not supported.
+// messages maps the applyTo of a patch to the constructor of a message. The patch's value must be a message of this
+// type. Patches with another applyTo are not supported.
 var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_LISTENER:            func() proto.Message { return &listenerv3.Listener{} },
 	networkingv1.EnvoyFilter_LISTENER_FILTER:     func() proto.Message { return &listenerv3.ListenerFilter{} },
@@ -33,11 +33,16 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// Problem returns an error if a patch cannot be applied to any resource; builders skip such patches. The error is a
-// model.Problem that names the EnvoyFilter and the field. Reasons: the operation or the value is missing, the value
-// does not decode, a value to add or replace violates a constraint of Envoy's API, or a BOOTSTRAP patch states a
-// field that only the agent may set. The constraints are not checked for a value to merge, which may be an incomplete
-// message. The result is nil for REMOVE, and for an applyTo that this package does not support.
+// Problem returns an error if a patch cannot be applied to any resource. push/plan leaves such patches out. The error
+// is a model.Problem that names the EnvoyFilter and the field. The reasons:
+//
+//   - The operation or the value is missing.
+//   - The value does not decode.
+//   - A value to add, insert or replace violates a constraint of Envoy's API. A value to merge may be an incomplete
+//     message, so its constraints are not checked.
+//   - A BOOTSTRAP patch merges a field that only the agent may set.
+//
+// The result is nil for REMOVE, and for an applyTo that this package does not support.
 func Problem(p model.Patch) error {
 	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
@@ -65,7 +70,7 @@ func Problem(p model.Patch) error {
 
 // validateType returns an error if a field of the patch's value does not have the type that Envoy's API states, or if
 // the value has an Any of an unknown type. It ignores unknown fields and violated constraints, which Problem reports.
-// A patch without a value is valid.
+// A patch without a value, or with an unsupported applyTo, is valid.
 func validateType(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
@@ -77,9 +82,9 @@ func validateType(p model.Patch) error {
 	return nil
 }
 
-// Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field or
-// an Any of an unknown type; such an error means that the whole object must be refused. warned has the remaining
-// errors of Problem. All errors are model.Problems.
+// Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field, an
+// unknown enumeration value, or an Any of an unknown type. The whole object must be refused if there is such an error.
+// For all other patches, warned has the errors of Problem. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
@@ -102,8 +107,8 @@ func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused returns the error, a model.Problem, for a patch's value that decodes but that Envoy would refuse. err is
-// the reason.
+// Refused returns the error, a model.Problem, for a patch's value that decodes but that Envoy would refuse. err, which
+// must not be nil, is the reason. If err is or wraps a model.Problem, this Problem is returned.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)
 }

@@ -15,7 +15,7 @@ import (
 
 // RouteConfig holds the properties of a route configuration that patches match. It is comparable.
 type RouteConfig struct {
-	Name    string
+	Name    string                                // name of the route configuration
 	Port    uint32                                // port of the listener; 0: there is no single port
 	Context networkingv1.EnvoyFilter_PatchContext // SIDECAR_OUTBOUND, SIDECAR_INBOUND or GATEWAY
 	// ServerPorts are the ports that the servers of a gateway state and that Services map to Port. A match may state
@@ -24,7 +24,9 @@ type RouteConfig struct {
 }
 
 // RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE matches a route
-// configuration. For a gateway it also compares portName and gateway with the parts of the route configuration's name
+// configuration. It compares the context, the port and the name. For a gateway it also compares portName and gateway
+// with the parts of a name https.PORT.PORTNAME.GATEWAY.NAMESPACE. A patch that states portName or gateway does not match
+// other names of gateways' route configurations. For patches with another applyTo the result is false
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
 func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()
@@ -62,8 +64,8 @@ func serverOf(name string) (portName, gateway string) {
 }
 
 // VirtualHostMatches reports whether a patch may change a virtual host of a route configuration. Such a patch is for
-// VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE, and the virtual host's Spec must contain it. Domains are not
-// compared.
+// HTTP_ROUTE, or for VIRTUAL_HOST with an operation other than ADD. The virtual host's Spec must contain all such
+// patches. Domains are not compared.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -77,7 +79,8 @@ func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	return RouteConfigMatches(p, rc) && namesVirtualHost(p, vhostName)
 }
 
-// AddsVirtualHost reports whether a patch adds a virtual host to a route configuration.
+// AddsVirtualHost reports whether a patch adds a virtual host to a route configuration (VIRTUAL_HOST ADD). It does not
+// decode the value.
 func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST &&
 		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
@@ -91,13 +94,14 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 
 // ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order. It returns
 // rc itself if there are no such patches. It does not compare the matches of patches with rc. The name stays, because
-// Envoy requested it. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has
-// an error for each patch that is left out (Left), and for each patch that states a different name (a model.Problem).
+// it identifies the resource. A patch that does not decode, or whose result Envoy would refuse, is left out. The result
+// has an error for each patch that is left out (Left), and for each applied patch that states a different name (a
+// model.Problem).
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	return (*Trace)(nil).ApplyRouteConfig(rc, patches)
 }
 
-// ApplyRouteConfig is the function ApplyRouteConfig, and records the patches that change rc.
+// ApplyRouteConfig returns the results of the function ApplyRouteConfig, and records the patches that change rc in t.
 func (t *Trace) ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	patches = filterPatches(patches, func(p model.Patch) bool {
 		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
@@ -120,15 +124,17 @@ func (t *Trace) ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model
 	return merged, l.faults
 }
 
-// ApplyVirtualHost applies the patches that match the virtual host's name and domains, first those of VIRTUAL_HOST,
-// then those of HTTP_ROUTE. It returns nil if a patch removes the virtual host. It may change vh, so the caller must
-// own vh. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has an error
-// (Left) for each patch that is left out.
+// ApplyVirtualHost applies the patches that match the virtual host's name and domains, first the patches of
+// VIRTUAL_HOST, then the patches of HTTP_ROUTE. It does not compare the properties of the route configuration. If a
+// patch removes the virtual host, the first result is nil. ApplyVirtualHost may change vh, so the caller must own vh.
+// Routes that patches add are shared and read-only. A patch that does not decode, or whose result Envoy would refuse,
+// is left out. The result has at least one error (Left) for each patch that is left out.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	return (*Trace)(nil).ApplyVirtualHost(vh, patches)
 }
 
-// ApplyVirtualHost is the function ApplyVirtualHost, and records the patches that change the virtual host.
+// ApplyVirtualHost returns the results of the function ApplyVirtualHost. It records the patches that change the virtual
+// host in t.
 func (t *Trace) ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	l := &omissions{resource: "virtual host " + vh.GetName(), trace: t}
 	if itself := filterPatches(patches, changesHost); len(itself) > 0 {
@@ -218,10 +224,10 @@ func changeRoute(r *routev3.Route, resource string, patches []model.Patch, t *Tr
 	return r, l.faults
 }
 
-// addRoute inserts the route of a patch, and returns all routes. ADD appends the route. INSERT_BEFORE and
-// INSERT_AFTER insert it beside the first route that matches; if the patch has no route match, at the start or the
-// end. INSERT_FIRST inserts it at the start. If the patch has a route match that no route matches, the three INSERT
-// operations have no effect.
+// addRoute inserts the route of a patch, and returns all routes. ADD appends the route, and INSERT_FIRST inserts it at
+// the start. INSERT_BEFORE and INSERT_AFTER insert the route beside the first route that matches. If the patch has no
+// route match, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end. If the patch has a route match that no
+// route matches, the three INSERT operations have no effect.
 func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {

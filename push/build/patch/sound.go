@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mergedInto merges a patch into m and returns the result. If Envoy would refuse the result, mergedInto returns m
-// unchanged and records the patch in l. Most values cannot make a valid message invalid (mergesSafely); such a value
-// is merged into m itself. Any other value is merged into a copy, which is validated. The caller must own m.
+// mergedInto merges a patch into m and returns the result. If the value does not decode, or if Envoy would refuse the
+// result, mergedInto returns m unchanged and records the patch in l. Most values cannot make a valid message invalid
+// (mergesSafely). Such a value is merged into m itself. Any other value is merged into a copy, which is validated. The
+// caller must own m.
 func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
 		l.omit(p, Merge(p, m))
@@ -54,8 +55,8 @@ func (d decoded) mergesSafely(m protoreflect.Message) bool {
 	return true
 }
 
-// soundnessOf returns the soundness of a value. If the value violates other constraints of Envoy's API than required
-// fields, no message is certain to stay valid.
+// soundnessOf returns the soundness of a value. If the value violates a constraint of Envoy's API other than a required
+// field, no message is certain to stay valid.
 func soundnessOf(value proto.Message) soundness {
 	if checkAnys(value.ProtoReflect()) != nil {
 		return soundness{never: true}
@@ -69,7 +70,7 @@ func soundnessOf(value proto.Message) soundness {
 
 // violation is one error of the generated validators.
 type violation interface {
-	Field() string // the field's name in Go; with the index for a list or a map
+	Field() string // the field's name in Go, with the index for a list or a map
 	Cause() error  // the error of the message in the field, or nil
 }
 
@@ -105,8 +106,8 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 	return true
 }
 
-// statedAs returns the populated field of m with a name in Go's spelling. If m has a oneof of this name with a
-// populated field, statedAs returns nil and true.
+// statedAs returns the populated field of m with a name in Go's spelling, and true. If the name is that of a oneof with
+// a populated field, statedAs returns nil and true. Otherwise it returns nil and false.
 func statedAs(m protoreflect.Message, name string) (found protoreflect.FieldDescriptor, stated bool) {
 	name, _, _ = strings.Cut(name, "[")
 	same := func(n protoreflect.Name) bool {

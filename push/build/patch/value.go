@@ -80,8 +80,8 @@ func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	return value.message.(M), nil
 }
 
-// wholeValue is sharedValue for a value that must be a complete message: it also fails if Envoy would refuse the
-// message.
+// wholeValue returns the result of sharedValue for a value that must be a complete message. It also fails if Envoy
+// would refuse the message.
 func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	m, err := sharedValue[M](p)
 	if err == nil {
@@ -90,10 +90,10 @@ func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	return m, err
 }
 
-// Decode decodes the patch's value into a message of Envoy, and clears the message's former fields. The message
-// shares nothing with the patch. Decode fails if the value is missing, or has an unknown field, a value of another
-// type, or an Any of an unknown type. The error is a model.Problem that names the EnvoyFilter and the field. After an
-// error the message is unchanged.
+// Decode decodes the patch's value into a message of Envoy, and clears the message's former fields. The message shares
+// nothing with the patch. Decode fails if the value is missing, a field is unknown or has an unsuitable value, or an
+// Any has no type or an unknown one. Decode does not check the constraints of Envoy's API. The error is a model.Problem
+// that names the EnvoyFilter and the field. After an error the message is unchanged.
 func Decode(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {

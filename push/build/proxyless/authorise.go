@@ -20,11 +20,12 @@ func hostPort(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems returns an error for each field of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41); nil
-// if all fields can be enforced. gRPC servers do not support external authorization, tokens, path templates and TLS
-// server names. They refuse rules on some headers, and do not present some further headers to rules. If Problems
-// reports a policy of a server, Server.Build makes the server refuse all calls. Each element of policies must be an
-// AuthorizationPolicy.
+// Problems returns one problem for each part of the policies that a gRPC server cannot enforce (gRFC A41); nil without
+// such parts. The parts are an action CUSTOM, a source with request principals, an operation with path templates, and a
+// condition (`when`) with an unsupported key. Unsupported keys are connection.sni, request.auth.*, experimental.*, and
+// the names of some headers. gRPC servers refuse rules on these headers, or do not see the headers as the client sent
+// them. All problems have the severity Error. If Problems reports a policy of a server, Server.Build makes the server
+// refuse all calls. Each element of policies must be an AuthorizationPolicy.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the API listener of a gRPC client. The listener refers to the route configuration Route. Errors are
-// those of xds.Encode.
+// Build encodes the API listener of a gRPC client. The listener refers to the route configuration Route. Build fails
+// only if a string is not valid UTF-8. The error names the listener.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -44,8 +44,8 @@ func serverName(bind string, port uint32) string {
 }
 
 // Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection. RBAC filters
-// enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. The error names the
-// listener and the constraint of Envoy's API that the listener violates.
+// enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. Build fails if the listener
+// violates a constraint of Envoy's API, or if a string is not valid UTF-8. The error names the listener.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{

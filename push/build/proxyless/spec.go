@@ -19,10 +19,10 @@ type Client struct {
 
 // Server is the input of the listener for one address and port of a gRPC server.
 type Server struct {
-	Bind     string // an IP
+	Bind     string // an IP address, without brackets
 	Port     uint32
 	MTLS     bool                       // only the mesh's mTLS is accepted; false: only plain text
-	Closed   bool                       // all calls are refused: a policy that does not parse selects the workload
+	Closed   bool                       // all calls are refused, for example because a policy does not parse
 	Policies intern.List[*model.Policy] // AuthorizationPolicies that select the workload
-	Mesh     *model.Mesh                // not nil
+	Mesh     *model.Mesh                // states the trust domains; not nil
 }

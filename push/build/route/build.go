@@ -16,9 +16,10 @@ import (
 // body.
 const maxDirectResponse = 1 << 20
 
-// Build encodes the route configuration as a rope: the encoded head (all fields except virtual hosts), then Hosts
-// unchanged. Envoy accepts the fields of a message in any order. Patches that Envoy would refuse are left out of the
-// head. The error names a constraint of Envoy's API that the head violates.
+// Build encodes the route configuration as a rope, a resource of several byte slices. The encoded head (all fields
+// except virtual hosts) comes first, then Hosts unchanged. Envoy accepts the fields of a message in any order. Patches
+// that Envoy would refuse are left out of the head. Build fails if the head violates a constraint of Envoy's API, or if
+// one of its strings is not valid UTF-8. The error names the route configuration.
 func (s Spec) Build() (*xds.Resource, error) {
 	head, _ := s.head(nil)
 	if err := head.ValidateAll(); err != nil {
@@ -27,8 +28,8 @@ func (s Spec) Build() (*xds.Resource, error) {
 	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
 }
 
-// head returns the patched route configuration without its virtual hosts, and the errors of Problems.
-// t records patches that change it.
+// head returns the patched route configuration without its virtual hosts, and the errors of Problems. t records patches
+// that change the route configuration.
 func (s Spec) head(t *patch.Trace) (*routev3.RouteConfiguration, []error) {
 	return t.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
@@ -42,14 +43,14 @@ func (s Spec) head(t *patch.Trace) (*routev3.RouteConfiguration, []error) {
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
 // Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
-// different name (a model.Problem); Build keeps the original name.
+// different name (a model.Problem). Build keeps the original name. The result is nil without such patches.
 func (s Spec) Problems() []error {
 	_, problems := s.head(nil)
 	return problems
 }
 
-// Effective returns the patches that change the built configuration, in order of application. All further patches
-// have no effect or are left out.
+// Effective returns the patches that change the built configuration, in order of application; nil without such patches.
+// All further patches have no effect or are left out.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { s.head(t) })
 }

@@ -18,17 +18,17 @@ import (
 
 // Pair is the input of a Secret with a certificate chain and its private key.
 type Pair struct {
-	Name   string // resource name that the proxy requested
-	Secret *model.Secret
+	Name   string        // resource name that the proxy requested
+	Secret *model.Secret // not nil
 	// Key is the decrypted private key of the Secret; nil: the key is not available. Secret itself contains only an
 	// encrypted key. Key prints as [sealed].
 	Key *model.PrivateKey
 }
 
-// Build encodes the certificate chain, the private key and the OCSP staple. The version is a hash of the public parts
-// and of the private key's MAC. The version is therefore the same on all replicas, and does not change when the same
-// private key is encrypted again. The error is a model.Problem if the Secret has no certificate chain or Key is nil.
-// The resource contains the private key in plain text.
+// Build encodes the certificate chain, the private key and the OCSP staple. The version is a hash of the name, the
+// chain, the staple and the private key's MAC. The version is therefore the same on all replicas, and does not change
+// when the same private key is encrypted again. The error is a model.Problem if the Secret has no certificate chain or
+// Key is nil. Build also fails if Name is not valid UTF-8. The resource contains the private key in plain text.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {
@@ -45,11 +45,12 @@ func (s Pair) Build() (*xds.Resource, error) {
 
 // Trust is the input of the CAs that verify peers, with their CRL.
 type Trust struct {
-	Name   string // resource name that the proxy requested
-	Secret *model.Secret
+	Name   string        // resource name that the proxy requested
+	Secret *model.Secret // not nil
 }
 
-// Build encodes the CAs and the CRL. The error is a model.Problem if the Secret has no CAs.
+// Build encodes the CAs and the CRL. The error is a model.Problem if the Secret has no CAs. Build also fails if Name is
+// not valid UTF-8.
 func (s Trust) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetTrust()) == 0 {

@@ -40,9 +40,9 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 }()
 
 // Counts returns the access log that counts the requests or connections of a side, for proxies that count by access log
-// (ByLog). It returns nil for other proxies, and if metrics are off. Metrics are off if Metrics.Off is set, or if no
-// Telemetry has settings of metrics and the mesh's default providers of metrics lack Prometheus. The result may be
-// shared and is read-only.
+// (ByLog). It returns nil for other proxies, and if metrics are off. Metrics are off if Metrics.Off is set. Without a
+// Telemetry for metrics (Metrics.Said is false), metrics are also off if the mesh's default providers of metrics lack
+// Prometheus. Metrics.Interval has no effect. The result may be shared and is read-only.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
 	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):

@@ -42,18 +42,18 @@ var peerStates = []string{"upstream_peer", "downstream_peer"}
 var legacyPeers = slices.Concat(peerStates,
 	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
-// AccessLogs returns the access logs of requests and connections, in the order of the Spec. A log that is disabled, or
-// whose provider is unknown or not for access logs, is left out. If the Spec has no logs, the result is the log to the
-// mesh's accessLogFile; nil if the mesh has no such file, or if caps, the capabilities of the proxy, lack file logs.
-// caps does not restrict the logs of a Spec. The caller owns the result.
+// AccessLogs returns the access logs of requests and connections, in the order of the Spec; nil without logs. A log
+// that is disabled, or whose provider is unknown or not for access logs, is left out. If the Spec has no logs, the
+// result is the log to the mesh's accessLogFile. That log is left out if the mesh has no such file, or if caps, the
+// capabilities of the proxy, lack file logs. caps does not restrict the logs of a Spec. The caller owns the result.
 func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	return s.logs(mesh, caps, nil)
 }
 
 // UnmatchedLogs returns the access logs of connections that match no filter chain (response flag NR). The listener
-// itself writes these logs, because no filter sees such connections. They are the logs of AccessLogs with a filter for
-// the flag. The result is nil if the mesh disables the listener log (disableEnvoyListenerLog). The elements may share
-// that filter.
+// itself writes these logs, because no filter sees such connections. The result has the logs of AccessLogs, restricted
+// to entries with the flag. It is nil if the mesh disables the listener log (disableEnvoyListenerLog), or if AccessLogs
+// is empty. The elements may share one filter message and are read-only.
 func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	if mesh.GetDisableEnvoyListenerLog() {
 		return nil

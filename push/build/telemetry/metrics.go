@@ -15,10 +15,12 @@ import (
 // statsInbound and statsOutbound are the filter's configurations without overrides.
 var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
 
-// Stats returns the configuration of the filter istio.stats, which is equal for HTTP and TCP. It returns nil if metrics
-// are off (as for Counts), or if caps, the capabilities of the proxy, lack the filter. Callers set inbound for inbound
-// listeners and for gateways. There, a client outside of the mesh can choose any Host header, so the filter does not
-// derive the destination from that header. The result may be shared and is read-only.
+// Stats returns the configuration of the filter istio.stats, which is equal for HTTP and TCP. It returns nil if caps,
+// the capabilities of the proxy, lack the filter, and if metrics are off. Metrics are off if Metrics.Off is set.
+// Without a Telemetry for metrics (Metrics.Said is false), metrics are also off if the mesh's default providers of
+// metrics lack Prometheus. Callers set inbound for inbound listeners and for gateways. There, a client outside of the
+// mesh can choose any Host header, so the filter does not derive the destination from that header. The result may be
+// shared and is read-only.
 func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
 	switch m := s.Metrics; {
 	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -37,7 +39,7 @@ func countsByDefault(mesh *meshv1.MeshConfig) bool {
 	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), isPrometheus)
 }
 
-// stats encodes a configuration of the filter as a TypedStruct: the Go libraries of this build do not have its
+// stats encodes a configuration of the filter as a TypedStruct, because the Go libraries of this build do not have its
 // messages.
 func stats(inbound bool, m Metrics) *anypb.Any {
 	fields := map[string]any{}

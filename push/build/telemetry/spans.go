@@ -21,7 +21,7 @@ import (
 // zipkinPath is the path at which Zipkin collectors receive spans in JSON of version 2.
 const zipkinPath = "/api/v2/spans"
 
-// exportTimeout is the timeout of sending spans over HTTP, unless the provider states one: Envoy requires a timeout.
+// exportTimeout is the timeout of HTTP requests to providers that state no timeout, because Envoy requires one.
 const exportTimeout = 5 * time.Second
 
 // samplingPath is the path of Dynatrace's API that returns the sampling configuration.

@@ -2,7 +2,7 @@
 // (push/plan/telemetry) decides which logs, spans and metrics are on, and with which provider. The settings of a
 // provider come from meshConfig.extensionProviders.
 //
-// Owns: nothing.  Reads: its Specs, and the providers of the mesh configuration.  Never: the snapshot, a view, a clock.
+// Owns: nothing.  Reads: its Specs, and the mesh configuration.  Never: the snapshot, a view, a clock.
 package telemetry
 
 import (
@@ -19,8 +19,8 @@ import (
 // Spec contains the telemetry settings of a proxy's listeners of one direction. It is comparable. With the zero Spec,
 // the mesh's accessLogFile and defaultProviders.metrics decide about access logs and metrics, and no spans are sent.
 type Spec struct {
-	// Logs are the access logs, sorted by provider. With at least one log, even a disabled one, accessLogFile is
-	// ignored.
+	// Logs are the access logs, sorted by provider. If Logs is not empty, accessLogFile has an effect only by a Log
+	// with the Provider MeshLog.
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
@@ -39,10 +39,10 @@ type Log struct {
 // Service means that the provider has no service.
 type Service struct{ Host, Cluster string }
 
-// Tracing contains the settings of spans. With the zero Tracing no spans are sent.
+// Tracing contains the settings of spans. With the zero Tracing no request is sampled and no spans are sent.
 type Tracing struct {
-	On       bool    // spans are sent
-	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap
+	On       bool    // requests are sampled, and spans of them are sent if there is a tracer
+	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap, if any
 	To       Service // the provider's service
 	Sampler  Service // the service of the provider's sampler; zero: To
 	Name     string  // service name in the proxy's spans (node.cluster)
@@ -72,7 +72,7 @@ type Tag struct {
 	Name    string // in the span
 	Kind    Kind   // source of the value
 	Value   string // depends on Kind
-	Default string // value if the variable or header is missing; empty: Envoy omits the tag
+	Default string // Environment, Header: value if the source is missing; empty: Envoy omits the tag
 }
 
 // Metrics contains the settings of Istio's metrics, which the filter istio.stats or Envoy's stats access logger counts.
@@ -82,7 +82,9 @@ type Metrics struct {
 	Said      bool                  // a Telemetry decides; false: the default providers do, and the other fields are zero
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
-	Interval  time.Duration         // time between updates for an open TCP connection; 0: the filter's default, 5 s
+	// Interval is the time between updates for an open TCP connection. Only the filter istio.stats uses it; 0: the
+	// filter's default, 5 s.
+	Interval time.Duration
 }
 
 // Override changes a metric, or one of its tags.
@@ -111,8 +113,8 @@ var builtIn = []*meshv1.MeshConfig_ExtensionProvider{
 	}},
 }
 
-// Provider returns the provider with a name; nil if no provider has the name. Upper and lower case are equal. The
-// mesh's own providers precede the built-in ones (prometheus, envoy). The result is shared and read-only.
+// Provider returns the provider with a name; nil if no provider has the name. Names are compared without regard to
+// case. The mesh's own providers precede the built-in ones (prometheus, envoy). The result is shared and read-only.
 func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_ExtensionProvider {
 	for _, list := range [][]*meshv1.MeshConfig_ExtensionProvider{mesh.GetExtensionProviders(), builtIn} {
 		for _, p := range list {

@@ -14,10 +14,10 @@ var (
 	asText  = regexp.MustCompile(`^string\((.*)\)$`)
 )
 
-// Format converts the CEL expression of a tag's value to a format of Envoy's access logs. It supports a quoted text, or
-// one attribute with or without string() around it, and ignores white space around the expression. For any other
-// expression it returns an empty format and false, because Envoy refuses a whole listener for a function that it lacks,
-// such as concatenation.
+// Format converts the CEL expression of a tag's value to a format of Envoy's access logs. It supports a quoted text
+// without backslashes, or one attribute with or without string() around it. It ignores white space around the
+// expression. For any other expression, and for an empty one, it returns an empty format and false. Envoy would refuse
+// a whole listener for a function that it lacks, such as concatenation.
 func Format(expression string) (format string, ok bool) {
 	expression = strings.TrimSpace(expression)
 	if literal.MatchString(expression) {

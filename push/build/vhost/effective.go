@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches that change the virtual host or its routes, in order of application; nil without such
-// patches. It builds the virtual host once. The caller owns the slice.
+// Effective returns the patches that change the virtual host or its routes, in the order of Spec.Patches. It returns
+// nil without such patches, and if the virtual host cannot be built even without patches. It builds the virtual host
+// once. The caller owns the slice.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { s.patched(t) })
 }
@@ -27,8 +28,8 @@ func (s Spec) patched(t *patch.Trace) (*routev3.VirtualHost, []error) {
 	return t.ApplyVirtualHost(vh, s.Patches.All())
 }
 
-// Effective returns the patches that change the virtual host or its routes, in order of application; nil without such
-// patches. The caller owns the slice.
+// Effective returns the patches that change the virtual host or its route, in the order of CatchAll.Patches; nil
+// without such patches. The caller owns the slice.
 func (s CatchAll) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { t.ApplyVirtualHost(s.build(), s.Patches.All()) })
 }
@@ -39,17 +40,18 @@ func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 // Patched reports whether the Spec has patches, which may match the virtual host or its routes.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Fragment leaves out; nil if the virtual host cannot be built even
-// without patches. The function Problems of this package lists the rules of a VirtualService that Fragment leaves out.
+// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil without such patches,
+// and if the virtual host cannot be built even without patches. The function Problems of this package lists the rules
+// of a VirtualService that Fragment leaves out.
 func (s Spec) Problems() []error {
 	_, problems := s.patched(nil)
 	return problems
 }
 
-// Patched reports whether the Spec has patches, which may match the virtual host or its routes.
+// Patched reports whether the CatchAll has patches, which may match the virtual host or its routes.
 func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Fragment leaves out.
+// Problems returns an error (patch.Left) for each patch that Fragment leaves out; nil without such patches.
 func (s CatchAll) Problems() []error {
 	_, problems := patch.ApplyVirtualHost(s.build(), s.Patches.All())
 	return problems

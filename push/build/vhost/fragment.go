@@ -24,10 +24,12 @@ const (
 	fieldRoutes       = 3
 )
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. A rule or patch that Envoy
-// would refuse is left out, and the others stay. If a patch removes the virtual host, the fragment has a name and no
-// bytes. Errors: a domain or the patched virtual host violates a constraint of Envoy's API, the Spec has no domains, or
-// a string is not valid UTF-8. The result may share encoded routes with other fragments, and is read-only.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. Matches of rules and patches
+// that Envoy would refuse are left out, and the others stay. Rules behind a rule that matches everything are left out
+// too. If a patch removes the virtual host, the fragment has a name and no bytes. Fragment fails if the Spec has no
+// domains, or if a string is not valid UTF-8. It fails if a domain or the patched virtual host violates a constraint of
+// Envoy's API. It also fails if the encoded virtual host does not decode for its patches. The result may share encoded
+// routes with other fragments, and is read-only.
 func (s Spec) Fragment() (*xds.Fragment, error) { return s.FragmentInPieces(func() {}) }
 
 // FragmentInPieces returns the result and the errors of Fragment. It calls pause, which is not nil, between small
@@ -89,12 +91,12 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 // link-local addresses (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. Requests go to
-// PassthroughCluster or to the cluster EgressProxy (allow_any), to AllowAnyDynamicDNSCluster (allow_any_dynamic_dns),
-// or get status 502 (block_all); see
-// https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode. If a patch
-// removes the virtual host, the fragment has no bytes. The error names the constraint of Envoy's API that the patched
-// virtual host violates.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. With allow_any, requests go to
+// PassthroughCluster or to the cluster EgressProxy. With allow_any_dynamic_dns, requests go to
+// AllowAnyDynamicDNSCluster, except those for which Sent is in effect. With block_all, requests get status 502. See
+// https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode. Patches
+// that Envoy would refuse are left out. If a patch removes the virtual host, the fragment has a name and no bytes.
+// Fragment fails if the patched virtual host violates a constraint of Envoy's API, or if a string is not valid UTF-8.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return patchAndEncode(s.build(), s.Patches) }
 
 // build returns the virtual host without patches.
@@ -165,7 +167,8 @@ func (s Added) build() (*routev3.VirtualHost, error) {
 }
 
 // patchAndEncode applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
-// fragment has no bytes. The error names the constraint of Envoy's API that the result violates.
+// fragment has no bytes. It fails if the result violates a constraint of Envoy's API, or if a string is not valid
+// UTF-8.
 func patchAndEncode(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
 	name := vh.Name
 	if vh, _ = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
@@ -185,9 +188,10 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 	return ""
 }
 
-// Problems returns an error for each match of a VirtualService's http rules that Fragment leaves out because Envoy
-// would refuse it, for a proxy with all capabilities. Each error is a model.Problem of the VirtualService that names
-// the rule, the field and the reason.
+// Problems returns an error for each match of a VirtualService's http rules whose route Envoy would refuse; nil without
+// such matches. Fragment leaves out these routes. A rule without matches counts as one match. The proxy is assumed to
+// have all capabilities. Each error is a model.Problem of the VirtualService that names the rule and the reason, and
+// the field if it is known.
 func Problems(vs *model.VirtualService) []error {
 	d := newRouteBuilder(Spec{Caps: ^xds.Caps(0)})
 	var out []error

@@ -15,9 +15,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the route configuration. It leaves out rules that Envoy would refuse, and matches on query parameters
-// or required claims. It ignores Patches and the fields for gateways. The error names the constraint of Envoy's API
-// that the result violates.
+// Build encodes the route configuration. It leaves out routes that Envoy would refuse, and routes that match on query
+// parameters or require claims. It ignores Domains, Proxy, Patches and the fields for gateways (NoDefault, TLSOnly,
+// Misdirected and HTTP3). Build fails if the result violates a constraint of Envoy's API, or if a string is not valid
+// UTF-8. The error names the route configuration.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
 	for _, r := range newRouteBuilder(s.Spec).routes() {
@@ -76,7 +77,7 @@ func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 }
 
 // ProxylessProblems returns a warning for each field of a VirtualService's http rules that gRPC's own xDS client does
-// not support; nil if it supports all. The message states the effect on requests.
+// not support; nil if the client supports all fields. The message states the effect on requests.
 func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
 	for i, rule := range vs.Spec.GetHttp() {
 		at := fmt.Sprintf("spec.http[%d]", i)

@@ -51,7 +51,8 @@ func (d *routeBuilder) reachable() iter.Seq[Rule] {
 }
 
 // Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything; nil
-// without such rules. The routes are for reports, and patches are not applied. The caller owns the result.
+// without such rules. Routes that Envoy would refuse are omitted. The routes are for reports, and patches are not
+// applied. The caller owns the result.
 func (s Spec) Unreachable() (out []*routev3.Route) {
 	d, behind := newRouteBuilder(s), false
 	for _, r := range s.Rules.All() {
@@ -84,8 +85,8 @@ func (d *routeBuilder) routes() (out []*routev3.Route) {
 	return out
 }
 
-// routesOf builds one route for each match of a rule that is not excluded, up to the first match that matches
-// everything. It leaves out routes that Envoy would refuse.
+// routesOf builds one route for each match of a rule, up to the first match that matches everything. It leaves out
+// excluded matches, and routes that Envoy would refuse.
 func (d *routeBuilder) routesOf(r Rule) (out []*routev3.Route) {
 	rule := r.HTTP()
 	for j, m := range matchesOf(rule) {
@@ -115,13 +116,13 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	return rule.GetMatch()
 }
 
-// encodedRules caches the encoded routes of rules while the fragment of a virtual host refers to them. So after an edit
-// of one rule, that rule is encoded once for all virtual hosts, and after a change of the order of rules, no rule is
-// encoded.
+// encodedRules caches the encoded routes of rules while the fragment of a virtual host refers to them. After an edit of
+// one rule, only that rule is encoded, once for all virtual hosts with equal inputs. After a change of the order of
+// rules, no rule is encoded.
 var encodedRules pool.Pool
 
-// ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of the VirtualService's
-// record: an edit of another rule of the VirtualService replaces the record, and this rule must not be encoded again.
+// ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of the VirtualService's record.
+// An edit of another rule of the VirtualService replaces the record, and this rule must not be encoded again.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // key of the VirtualService

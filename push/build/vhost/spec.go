@@ -1,5 +1,5 @@
-// Package vhost builds virtual hosts: it encodes a Spec as a VirtualHost. The result is a fragment, which is a part of
-// an encoded RouteConfiguration. All route configurations with the virtual host share the fragment.
+// Package vhost encodes a Spec as a VirtualHost of Envoy. The result is a fragment, which is a part of an encoded
+// RouteConfiguration. All route configurations with the virtual host share the fragment.
 //
 // Owns: caches of encoded rules, safe for concurrent use.  Reads: its Specs.  Never: the snapshot, a view, a clock.
 package vhost
@@ -20,12 +20,13 @@ import (
 // contains only these fields. A test of push/inspect compares the list with the code. Callers must not change it.
 var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 
-// Spec is the input of one outbound virtual host. It is comparable.
+// Spec is the input of one virtual host of outbound listeners or of a gateway. It is comparable.
 type Spec struct {
 	Host    string              // fully qualified; may be a wildcard
-	Port    uint32              // port of the listener
+	Port    uint32              // port of the host, a part of the virtual host's name; at a gateway, the server's port
 	Domains intern.List[string] // not empty; the planner keeps domains unique within a route configuration
-	// Rules become the routes, in order. Without rules, all requests go to the only element of Destinations.
+	// Rules become the routes, in order. Without rules, all requests go to the only element of Destinations, unless
+	// NoDefault or Misdirected is set.
 	Rules intern.List[Rule]
 	// Destinations has a resolution of each destination of the rules (routes and mirrors). Without rules it has one
 	// element, the service itself.
@@ -38,8 +39,8 @@ type Spec struct {
 	// Misdirected answers every request with 421, because another server of the gateway serves these hosts. Policies
 	// and rate limits do not apply to such requests.
 	Misdirected bool
-	// HTTP3 is the UDP port at which the host is also served over HTTP/3. Responses state the port in the header
-	// alt-svc. 0: the host is not served over HTTP/3.
+	// HTTP3 is the UDP port at which the host is also served over HTTP/3. Responses of the rules' routes state the port
+	// in the header alt-svc. 0: the host is not served over HTTP/3.
 	HTTP3   uint32
 	Mesh    *model.Mesh              // nil: Istio's defaults
 	Caps    xds.Caps                 // capabilities of the proxy; settings of filters that the proxy lacks are left out
@@ -80,32 +81,31 @@ func (r Rule) Passed() (fields []string) {
 // Destination is a destination of a rule (Host, Subset, Port), with the cluster to which it resolves for the proxies of
 // a Spec.
 type Destination struct {
-	Host   string // as in the normalised VirtualService
+	Host   string // as in the normalised VirtualService; without rules, the Spec's host
 	Subset string // empty: all endpoints
-	Port   uint32 // as in the VirtualService; 0: not stated
-	// Cluster is the destination's cluster. The zero value is an unresolved destination: its route leads to
-	// BlackHoleCluster, and requests get status 503.
+	Port   uint32 // as in the VirtualService; 0: not stated; without rules, the Spec's port
+	// Cluster is the destination's cluster. The zero value means that the destination is unresolved. Its route then
+	// leads to BlackHoleCluster, and requests get status 503. Mirrors are left out.
 	Cluster xds.ClusterName
 	// Hash is the setting of a consistent-hash balancer, whose key becomes part of the route. It is read-only; nil:
 	// another balancer.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
-	Rule *model.DestinationRule // with the setting of Hash; nil if Hash is nil
+	Rule *model.DestinationRule // the DestinationRule with the setting of Hash; nil if Hash is nil
 }
 
 // CatchAll is the input of the virtual host "*", which receives the requests for all other hosts of a route
 // configuration. It is allow_any, allow_any_dynamic_dns or block_all.
 type CatchAll struct {
 	Passthrough bool   // false: block_all
-	EgressProxy string // name of the cluster for passed-through requests; empty: their original destination
+	EgressProxy string // cluster for passed-through requests; empty: their original destination, unless ByName is set
 	// ByName sends passed-through requests to the address to which their host resolves (ALLOW_ANY_DYNAMIC_DNS). It has
 	// no effect without Passthrough, or with EgressProxy.
 	ByName bool
 	// Sent, together with ByName, sends a request whose host is an IP address or a cloud's metadata server to its
 	// original destination. Without Sent, such a host is resolved like a name.
-	Sent bool
-	// Proxy and Patches have the same meaning as in Spec.
-	Proxy   proxyconfig.Routes
-	Patches intern.List[model.Patch]
+	Sent    bool
+	Proxy   proxyconfig.Routes       // settings of routes, as in Spec
+	Patches intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE patches that may match, in order of application
 }
 
 // Name returns the name of the virtual host: block_all, allow_any or allow_any_dynamic_dns. Patches can match it.

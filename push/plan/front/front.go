@@ -19,16 +19,17 @@ import (
 // The method Patched reports whether patches may change the resource that is built from the Spec.
 type Patched interface{ Patched() bool }
 
-// Frozen calls f with each patched Spec of a front's listeners, route configurations and virtual hosts, as they were at
-// the call of Front.Freeze. It is never nil. Any goroutine may call it.
+// Frozen calls f with each patched Spec of a front's listeners, route configurations and virtual hosts. The Specs are
+// those at the call of Front.Freeze. A Frozen is never nil. Any goroutine may call it.
 type Frozen func(f func(spec any))
 
 // Front plans the listeners and route configurations of one scope from the hosts of its host table. Only the planner's
-// goroutine may use it. A variation contains what differs in a scope for proxies with certain inputs, such as labels.
+// goroutine may use it. A variation contains the resources of a scope that differ for proxies with certain inputs, such
+// as labels.
 //
 // In each step the planner calls Read, plans the hosts of the step in the host table, and calls Host or Endpoints for
 // each of them. Then it calls Finish, Variant for each variation, and Done. Methods call the function yield, which is
-// never nil, between two pieces of work; the planner then does urgent work.
+// never nil, between two pieces of work. The planner then does urgent work.
 type Front interface {
 	// Read replaces the input that the front plans with.
 	Read(in *input.Input)
@@ -41,8 +42,9 @@ type Front interface {
 	//   - ports: the hosts whose endpoints have changed ports
 	//   - served: the hosts with changed services; a provider of external authorization may be among them
 	Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool
-	// Host plans the listeners and virtual hosts of a host again. The second parameter has the types of resources
-	// that may have changed. The result is true if the front has a listener or a virtual host of the host.
+	// Host plans the listeners and virtual hosts of a host again. The second parameter has the types of resources that
+	// may have changed. If the result is false, the planner removes the host from the host table, unless the host has a
+	// service.
 	Host(name string, what input.Types, yield func()) (uses bool)
 	// Endpoints plans the listeners of a host again after a change of its endpoints alone.
 	Endpoints(h *host.Host, yield func())
@@ -51,7 +53,7 @@ type Front interface {
 	// Finish plans the listeners and route configurations that the hosts of the step have touched.
 	Finish(yield func())
 	// Variant plans the resources that differ for the proxies of a variation, and stores them in the variation's layer.
-	// It is called after Finish. If first is true, it plans all resources, otherwise only those that the step has
+	// It is called after Finish. If first is true, it plans all resources, otherwise at least those that the step has
 	// touched.
 	Variant(v *host.Variation, first bool, yield func())
 	// Vary is called in place of Variant with the inputs of a variation whose layer was planned by a fork of the front.
@@ -64,12 +66,13 @@ type Front interface {
 	// front do not affect the other. Fork must not be called within a step.
 	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
 
-	// Explain returns the Spec of a listener or a route configuration, followed by values that name the objects which
-	// decided the resource. It returns the Specs for the proxies of a variation; a nil variation means the proxies
+	// Explain returns the Spec of a listener or a route configuration. Values that name the objects behind the resource
+	// may follow the Spec. Explain returns the Specs for the proxies of a variation. A nil variation means the proxies
 	// without inputs. The result is nil if the front has no such resource. The caller owns the slice.
 	Explain(of xds.Ref, v *host.Variation) []any
-	// Serving returns the virtual hosts of the hosts that the predicate selects, as the proxies of a variation (nil:
-	// the proxies without inputs) receive them. They are sorted by the name of the route configuration.
+	// Serving returns the virtual hosts of the hosts that the predicate selects, as the proxies of a variation receive
+	// them. A nil variation means the proxies without inputs. The virtual hosts are sorted by the name of the route
+	// configuration.
 	Serving(named func(host string) bool, v *host.Variation) []host.Routed
 	// Problems returns the problems found in the last plan. The caller owns the map.
 	Problems() input.Problems

@@ -12,7 +12,8 @@ import (
 )
 
 // BoundTo returns the VirtualServices with http rules that list exactly this host or wildcard, name the gateway
-// ("namespace/name"), and are exported to the scope's namespace. They are sorted by precedence, the highest first.
+// ("namespace/name"), and are exported to the scope's namespace. They are sorted by precedence, the highest first. The
+// result is nil without such VirtualServices.
 func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
@@ -50,10 +51,11 @@ func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
 }
 
 // BoundRoutes sets the Rules and Destinations of spec for a virtual host of a gateway. rules are the http rules
-// (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. Rules that match all requests
-// are moved to the end. Further rules of the same VirtualService are unreachable behind such a rule, and are left out
-// (istio: pilot/pkg/networking/core/route, SortVHostRoutes). Problems are appended to found. The result is false, and
-// spec stays unchanged, if no rule applies to the proxies of the perspective.
+// (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. Matches of all requests are
+// moved to the end, and a rule with such a match and other matches is split. Further rules of the same VirtualService
+// are unreachable behind such a match, and are left out (istio: pilot/pkg/networking/core/route, SortVHostRoutes).
+// Problems are appended to found. The result is false, and spec stays unchanged, if no rule applies to the proxies of
+// the perspective.
 func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if applies {

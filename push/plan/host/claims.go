@@ -9,8 +9,8 @@ import (
 
 // Routed is a host's virtual host in one route configuration.
 type Routed struct {
-	Config  string // name of the route configuration
-	Spec    vhost.Spec
+	Config  string        // name of the route configuration
+	Spec    vhost.Spec    // the inputs of the virtual host
 	Servers []model.Place // of Gateways, in order of precedence; empty: the proxy is not a gateway
 }
 
@@ -18,13 +18,16 @@ type Routed struct {
 type Claim struct {
 	VirtualService *model.VirtualService
 	Name           string // the host, or the wildcard covering it, in spec.hosts
-	Reach          int    // rank of its exportTo: 2 if exported to all namespaces; else 0 in the clients' namespace, 1 in another
+	// Reach is the rank of the VirtualService's exportTo; lower ranks precede. It is 2 if the VirtualService is
+	// exported to all namespaces. Otherwise it is 0 for a VirtualService in the clients' namespace, and 1 for any
+	// other.
+	Reach int
 }
 
 // Claims returns the VirtualServices with http rules that list a host or a wildcard covering it. They apply to a
-// gateway of the form (Form.Gateways) and overlap at least one of the imports. The order is that in which
-// VirtualServiceFor chooses: first those that list the host, then those with the longest wildcard; for one name by
-// precedence.
+// gateway of the form (Form.Gateways), are exported to the scope's namespace, and overlap at least one of the imports.
+// VirtualServices that list the host come first, then those with the longest wildcard. For one name they are sorted by
+// precedence. A VirtualService that lists several of these names occurs for each of them.
 func (t *Table) Claims(host string) (all []Claim) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		at := len(all)
@@ -39,7 +42,8 @@ func (t *Table) Claims(host string) (all []Claim) {
 	return all
 }
 
-// claims reports whether a VirtualService applies to a gateway of the form and overlaps at least one of the imports.
+// claims reports whether a VirtualService applies to a gateway of the form, is exported to the scope's namespace, and
+// overlaps at least one of the imports.
 func (t *Table) claims(vs *model.VirtualService) bool {
 	return slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) &&
 		slices.ContainsFunc(t.imports, func(im *Imports) bool { return t.overlap(im, vs) })
@@ -78,7 +82,8 @@ func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	return all
 }
 
-// All returns Main, unless nil, and the other rules that define a subset, each once. The caller owns the result.
+// All returns Main, unless nil, and the other rules that define a subset, each once; nil without rules. The caller owns
+// the result.
 func (r Rules) All() (all []*model.DestinationRule) {
 	if r.Main != nil {
 		all = append(all, r.Main)
@@ -91,8 +96,8 @@ func (r Rules) All() (all []*model.DestinationRule) {
 	return all
 }
 
-// Ruled reports whether a host has rules: a DestinationRule applies to the host, or a VirtualService that applies to
-// the scope lists exactly this host. h must not be nil.
+// Ruled reports whether a DestinationRule applies to a host, or a VirtualService that applies to the scope lists
+// exactly this host. h must not be nil.
 func (t *Table) Ruled(h *Host) bool {
 	if h.Rules.Main != nil {
 		return true
@@ -109,8 +114,8 @@ func (t *Table) Ruled(h *Host) bool {
 // must not change the result.
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
-// Clusters returns the Specs (cluster.Outbound, in the form of the table) of the host's clusters, in the order of
-// planning.
+// Clusters returns the Specs of the host's clusters (cluster.Outbound, as converted by Form.Cluster), in the order of
+// planning; nil without clusters.
 func (h *Host) Clusters() (specs []any) {
 	for _, c := range h.clusters {
 		if c.Res != nil {

@@ -26,9 +26,9 @@ import (
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
-	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy: whether such
-	// endpoints are refused depends on the addresses in the field own. A host that has lost these endpoints stays in
-	// reserved until it is planned as a whole.
+	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy. The addresses in
+	// the field own decide whether these endpoints are refused. A host that has lost these endpoints stays in reserved
+	// until it is planned as a whole.
 	reserved map[string]bool
 
 	in  *input.Input        // the input from which own was computed
@@ -37,6 +37,7 @@ type guard struct {
 	names map[string]bool
 }
 
+// newGuard returns the guard of a router's Pod. over has the keys of the Services that select the Pod.
 func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
 	g := &guard{hosts: map[string]bool{}, reserved: map[string]bool{}}
 	for _, key := range over.All() {
@@ -113,9 +114,9 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 	return ""
 }
 
-// leadsBack reports whether an address is of the router's Pods or of a Service over them. For a DNS name, the name
-// alone decides: it is the name of a Pod by its address, resolves to a host of such a Service, or is a hostname of
-// the Pods.
+// leadsBack reports whether an address is of the router's Pods or of a Service that selects the Pods. A DNS name is not
+// resolved. It leads back if it is the name of a Pod by its address, the name of a host of such a Service, or a
+// hostname of the Pods.
 func (g *guard) leadsBack(in *input.Input, address string) bool {
 	own := g.addresses(in)
 	if slices.ContainsFunc(gateways.Addresses(address), func(addr netip.Addr) bool { return own[addr] }) {
@@ -157,10 +158,10 @@ func (t *Table) local(svc *model.Service, field, name string, found *[]input.Pro
 	return true
 }
 
-// Below reports whether proxies may send a request for a name to a destination host. It returns false if three
-// conditions hold: the table has Form.Guarded, the destination is Dynamic, and the destination neither equals nor
-// covers the name. Envoy resolves the host of each request to a Dynamic destination; the host could be 127.0.0.1 with
-// any port. For a nil destination the result is true.
+// Below reports whether proxies may send a request for a name to a destination host. It returns false if the table has
+// Form.Guarded, the destination's service is Dynamic, and the destination neither equals nor covers the name. Envoy
+// resolves the host of each request to a Dynamic destination, and the host could be 127.0.0.1 with any port. For a nil
+// destination the result is true.
 func (t *Table) Below(to *Host, name string) bool {
 	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
 }

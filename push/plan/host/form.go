@@ -19,17 +19,17 @@ type Form struct {
 	// Side is the context of the clusters in EnvoyFilters.
 	Side networkingv1.EnvoyFilter_PatchContext
 	// Cluster and Assignment convert the Spec of a cluster or assignment for an Envoy to the Spec for this kind of
-	// client. They must be pure: equal arguments, equal results.
+	// client. They must return equal results for equal arguments.
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.PiecewiseSpec
 	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see
 	// demand). For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
-	// BySNI is true for gateways that forward mTLS of their clients by SNI. Each cluster of a service of the mesh then
-	// has a second cluster, which forwards connections without ending their mTLS.
+	// BySNI is true for gateways that forward mTLS of their clients by SNI. Most clusters of services inside the mesh
+	// then have a second cluster, which forwards connections without ending their mTLS (Table.PassedBySNI).
 	BySNI bool
-	// Endpoints is true if a client can only connect to endpoints that it has received. It then gets the endpoints of
-	// services with resolution NONE too.
+	// Endpoints is true if a client can only connect to endpoints that it has received. An Envoy then gets the
+	// endpoints of services with resolution NONE too.
 	Endpoints bool
 	// Guarded is true if endpoints that lead to the client's own Pod or Node are left out (destinations.go).
 	Guarded bool
@@ -50,9 +50,9 @@ func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Disco
 // Form returns the Form that was passed to New.
 func (t *Table) Form() Form { return t.form }
 
-// Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways (see Form.Gateways). With context
-// GATEWAY, clusters use HTTP/1.1 for ports without a protocol, for clients of any protocol (istio:
-// pilot/pkg/networking/core/cluster.go, buildOutboundClusters).
+// Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways (see Form.Gateways). Whole, BySNI,
+// Endpoints and Guarded are false. With context GATEWAY, clusters use HTTP/1.1 for ports without a protocol, for
+// clients of any protocol (istio: pilot/pkg/networking/core/cluster.go, buildOutboundClusters).
 func Envoy(side networkingv1.EnvoyFilter_PatchContext, gateways ...string) Form {
 	return Form{
 		Gateways: gateways,

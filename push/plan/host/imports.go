@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Imports describes the hosts and ports that one egress listener of a Sidecar imports: those that proxies with the
-// Sidecar may reach. Only a Table changes it (Pull).
+// Imports describes the hosts and ports that one egress listener of a Sidecar imports. Proxies with the Sidecar may
+// reach them. Only a Table changes Imports (Pull).
 type Imports struct {
 	port     uint32    // the listener's port; 0 means all ports of the services
 	patterns []pattern // a host is imported if a pattern names it and no pattern in excluded does
@@ -38,21 +38,22 @@ var everything = pattern{"*", "*"}
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
 // ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace, at all
-// ports. They also include the destinations of all VirtualServices that apply to the scope's gateways, once Table.Pull
-// was called for these.
+// ports. They also include the destinations of each VirtualService that applies to the scope's gateways, once
+// Table.Pull was called for the VirtualService.
 func ImportRouted(hosts []string) *Imports {
 	im := ImportHosts(hosts, "", 0)
 	im.routed = true
 	return im
 }
 
-// nothing is the entry that overrides all other entries of a list: no host is imported.
+// nothing is the entry that overrides all other entries of a list. With it no host is imported.
 const nothing = "~/*"
 
-// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar. namespace is the namespace of the
-// proxies; an entry with the namespace "." means this namespace. port is the listener's port; 0 means all ports of
-// the services. An entry "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without
-// entries, no host is imported (hosts in sidecar.proto). The slice is not retained.
+// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar, with entries "namespace/host". namespace
+// is the namespace of the proxies; an entry with the namespace "." means this namespace. An entry without a namespace
+// means any namespace, as "*" does. port is the listener's port; 0 means all ports of the services. An entry
+// "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without entries, no host is
+// imported (hosts in sidecar.proto). The slice is not retained.
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -160,11 +161,11 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull imports the destinations of a VirtualService (by = 1), or ends their import (by = -1), in all Imports of the
-// table that overlap the hosts of the VirtualService. A VirtualService that does not apply to the scope is ignored.
-// Imports count the VirtualServices for each destination. Pull calls changed for each destination whose first
-// VirtualService was added or whose last one was removed, even if an entry imports the destination anyway; a name may
-// repeat.
+// Pull imports the destinations of a VirtualService (by = 1), or ends their import (by = -1). It changes all Imports of
+// the table that overlap the hosts of the VirtualService, except Imports of everything. A VirtualService that does not
+// apply to the scope is ignored. Imports count the VirtualServices for each destination. Pull calls changed for each
+// destination whose first VirtualService was added or whose last one was removed, even if an entry imports the
+// destination anyway. A name may repeat.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

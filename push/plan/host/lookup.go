@@ -10,7 +10,7 @@ import (
 
 // lookups caches results until Table.Done. Without the cache, planning each host of a step would visit all hosts of the
 // scope, or all hosts of a VirtualService, which may be thousands. The time of a step would grow with the product of
-// both numbers; with the cache it grows with their sum.
+// both numbers. With the cache it grows with their sum.
 type lookups struct {
 	covered  int      // calls of Covered
 	names    []string // names of all hosts, sorted by compareSuffixes; may include removed hosts; nil if not computed

@@ -12,19 +12,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// SourceMatch is the common part of a VirtualService's http, tls and tcp matches: the conditions on port, gateway and
-// source.
+// SourceMatch is the common part of a VirtualService's http, tls and tcp matches, with the conditions on port, gateway
+// and source.
 type SourceMatch interface {
-	GetPort() uint32
-	GetGateways() []string
-	GetSourceNamespace() string
-	GetSourceLabels() map[string]string
+	GetPort() uint32                    // the port of the traffic; 0: any port
+	GetGateways() []string              // overrides the gateways of the VirtualService; empty: no override
+	GetSourceNamespace() string         // the namespace of the proxies; "": any namespace
+	GetSourceLabels() map[string]string // labels that the proxies must have; empty: any proxies
 }
 
 // Arrival names the gateway and port at which requests and connections reach a proxy.
 type Arrival struct {
 	Gateway string // virtualservice.Mesh, or namespace/name of a Gateway
-	Port    uint32
+	Port    uint32 // compared with the port of a match
 }
 
 // Applies reports whether a match of a VirtualService can match traffic that arrives at a gateway and port, for proxies

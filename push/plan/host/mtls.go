@@ -78,15 +78,16 @@ func demanding(in *input.Input, q input.Selection, labels map[string]string) dem
 	return demand{n > 0, n > 0 && n == len(members)}
 }
 
-// SecuresOtherwise reports whether the clusters of a host would use mTLS differently with the endpoints of another
-// input. A cluster uses mTLS if all its endpoints accept nothing else. If the result is true, clusters and endpoints
-// must be sent together. It is false for unknown hosts, and always without Form.Whole.
+// SecuresOtherwise reports whether the mTLS demands of a host's clusters would be different with the endpoints of
+// another input. The demands of a cluster state whether some, and whether all, of its endpoints accept only mTLS. A
+// gRPC client uses automatic mTLS only if all accept only mTLS. If the result is true, clusters and endpoints must be
+// sent together. It is false for unknown hosts, and always without Form.Whole.
 func (t *Table) SecuresOtherwise(in *input.Input, name string) bool {
 	return t.form.Whole && t.Get(name).securesOtherwise(in)
 }
 
-// SecuresOtherwise is Table.SecuresOtherwise for the hosts that differ in this variation. It is false for all other
-// hosts.
+// SecuresOtherwise returns the result of Table.SecuresOtherwise for the variation's own version of a host. It is false
+// for hosts that do not differ in the variation.
 func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 	return v.table.form.Whole && v.hosts[name].securesOtherwise(in)
 }

@@ -13,8 +13,8 @@ import (
 // horizon returns the network from which proxies with the given inputs see the members of a cluster. The assignment
 // of the cluster decides by this Horizon which members are reached through network gateways. The Horizon is zero if
 // all members are reached directly, so that proxies of all networks share the assignment. A proxy of an unknown
-// network reaches all members directly. Gateways forward connections by SNI; a gRPC client sends no SNI, so it
-// reaches no members behind gateways.
+// network reaches all members directly. Gateways forward connections by SNI. A gRPC client sends no SNI, so it reaches
+// no members behind gateways.
 func (t *Table) horizon(members intern.List[model.Member], tls traffic.TLS, inputs view.Inputs) endpoint.Horizon {
 	if inputs.Network == "" || t.in.Gateways.Len() == 0 {
 		return endpoint.Horizon{}

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// own contains the assignment of the proxies' own workload in a variation: the endpoints of their service, by which
-// Envoy prefers its own zone. It is zero without such an assignment.
+// own contains the assignment of the proxies' own workload in a variation. The assignment has the endpoints of their
+// service, by which Envoy prefers its own zone. Unit is zero without such an assignment.
 type own struct {
 	host string
 	layer.Unit
@@ -68,6 +68,6 @@ func (v *Variation) planOwn() {
 	}
 }
 
-// ExplainOwn returns the Spec of the assignment xds.LocalCluster: the endpoints of the proxies' own workload, by which
-// Envoy prefers its own zone. nil: the variation has no such assignment.
+// ExplainOwn returns the Spec of the assignment xds.LocalCluster, which has the endpoints of the proxies' own workload.
+// By these endpoints Envoy prefers its own zone. nil: the variation has no such assignment.
 func (v *Variation) ExplainOwn() pool.ResourceSpec { return v.own.Spec }

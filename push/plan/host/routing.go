@@ -20,7 +20,7 @@ type Perspective struct {
 	Inputs view.Inputs // zero for proxies without inputs
 }
 
-// WithoutInputs returns the Perspective of proxies without inputs: those for which no rule reads labels or a place.
+// WithoutInputs returns the Perspective of proxies without inputs, for which no rule reads labels or a place.
 func (t *Table) WithoutInputs() Perspective { return Perspective{Hosts: t} }
 
 // Of returns the perspective of the proxies of a variation. A nil variation means proxies without inputs.
@@ -34,9 +34,9 @@ func (t *Table) Of(v *Variation) Perspective {
 var destinations intern.Table[vhost.Destination]
 
 // Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. rules are the
-// http rules for the host (RulesFor); matches for other proxies or ports are excluded. If no rule applies, only
-// Destinations is set, to the host's own service, as in Istio: a virtual host without routes would answer 404. The
-// result is false if no rule applies and the host has no service with the port. Problems are appended to found. The
+// http rules for the host (RulesFor). Routes excludes matches for other proxies or ports. If no rule applies, only
+// Destinations is set, to the host's own service, as in Istio, because a virtual host without routes would answer 404.
+// The result is false if no rule applies and the host has no service with the port. Problems are appended to found. The
 // perspective must have spec.Host.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
@@ -160,9 +160,9 @@ func (h *Host) Alias() *model.Service { return h.alias }
 // longestAlias is the maximum length of a chain of aliases, which may be circular.
 const longestAlias = 10
 
-// ReroutedHosts returns the hosts whose routes may differ between the variation and the table: those with different
-// DestinationRules, and those whose VirtualServices route to such a host or to one of its aliases. The caller owns the
-// map, which is never nil.
+// ReroutedHosts returns the hosts whose routes may differ between the variation and the table. These are the hosts with
+// different DestinationRules, and the hosts whose VirtualServices route to such a host or to one of its aliases. The
+// caller owns the map, which is never nil.
 func (v *Variation) ReroutedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	routed := func(name string) {
@@ -184,8 +184,9 @@ func (v *Variation) ReroutedHosts() map[string]bool {
 }
 
 // ShortNames returns the names that a DNS resolver in a namespace completes to a host. domain is the DNS suffix of
-// services, such as "svc.cluster.local". The host NAME.NS.svc.cluster.local has the short names NAME.NS and
-// NAME.NS.svc, and NAME if NS is the namespace. All other hosts have no short names.
+// services, such as "svc.cluster.local". The host NAME.NS.svc.cluster.local has the short names NAME, NAME.NS and
+// NAME.NS.svc, in this order. NAME is left out unless NS is the namespace, and NAME.NS.svc unless domain begins with
+// "svc". The result is nil for all other hosts, and if NAME is "*".
 func ShortNames(host, namespace, domain string) []string {
 	rest, ok := strings.CutSuffix(host, "."+domain)
 	name, ns, two := strings.Cut(rest, ".")
@@ -203,8 +204,8 @@ func ShortNames(host, namespace, domain string) []string {
 	return out
 }
 
-// LongNames calls visit with each host that would have name among its ShortNames for the namespace and domain; at most
-// one. It does not test whether the host exists.
+// LongNames calls visit with the host that may have name among its ShortNames for the namespace and domain, if the form
+// of name permits such a host. It calls visit at most once, and does not test whether the host exists.
 func LongNames(name, namespace, domain string, visit func(host string)) {
 	switch strings.Count(name, ".") {
 	case 0:

@@ -15,7 +15,7 @@ import (
 // Rules contains the merged DestinationRules of one host, for proxies of one namespace with the same inputs. The zero
 // Rules has no rule.
 type Rules struct {
-	Main    *model.DestinationRule // defines the traffic policy of the host; nil if no rule applies
+	Main    *model.DestinationRule // the oldest rule with a traffic policy, or else the oldest rule; nil if no rule applies
 	subsets []subset
 	places  map[string]int // index in subsets by name; nil while a linear search is as fast
 }
@@ -32,7 +32,7 @@ type subset struct {
 
 func (r Rules) equal(o Rules) bool { return r.Main == o.Main && slices.Equal(r.subsets, o.subsets) }
 
-// subset returns the subset of a name.
+// subset returns the subset with a name. It returns false if the rules have no such subset.
 func (r Rules) subset(name string) (subset, bool) {
 	i, is := r.places[name]
 	if r.places == nil {
@@ -61,7 +61,7 @@ func (r *Rules) add(s subset) {
 }
 
 // rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. reads lists the label keys
-// that their workloadSelectors compare. The rules come from one namespace, see rulesSeen
+// that the workloadSelectors of the rules compare. The rules come from one namespace, see rulesSeen
 // (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
 // workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector. A rule
 // whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured with
@@ -70,10 +70,10 @@ func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (r
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
 
-// Inbound returns the merged rules of a host for the workloads that serve the host, in a namespace. svc is the service
-// of the host. Rules with a workloadSelector are excluded, since they apply to clients only. Callers use only the
-// connection pool of the traffic policy, since no other part applies to servers (istio: pilot/pkg/model/sidecar.go,
-// DestinationRule).
+// Inbound returns the merged rules of a host for the workloads of a namespace that serve the host. svc is the service
+// of the host. Rules with a workloadSelector are excluded, since they apply to clients only. The result is the zero
+// Rules if no rule applies. Of the traffic policy, only the connection pool applies to servers (istio:
+// pilot/pkg/model/sidecar.go, DestinationRule).
 func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules {
 	selecting := func(r *model.DestinationRule) bool { return r.Spec.GetWorkloadSelector() != nil }
 	general := slices.DeleteFunc(rulesSeen(in, namespace, host, svc), selecting)
@@ -89,9 +89,9 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 //
 // Rules of the root namespace mostly apply to the whole mesh. So they come last for the root namespace's own proxies
 // too, except rules that are exported to the root namespace alone. In the client's own namespace a rule counts if it is
-// exported to that namespace. In another namespace, rules that are exported to any other namespace count, and the most
-// specific of these decide. If these rules are not exported to the client, they still hide rules for wider wildcards
-// that are exported to the client (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
+// exported to that namespace. In another namespace, a rule counts unless it is exported to its own namespace alone, and
+// the most specific rules decide. Rules that count but are not exported to the client still hide rules for wider
+// wildcards (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
 // getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
@@ -216,8 +216,9 @@ func merge(found []*model.DestinationRule) Rules {
 	return r
 }
 
-// Policy returns the traffic policy of the rules at a port, without the mesh's defaults. It is the policy of a subset,
-// or of the whole host if subsetName is "" or unknown.
+// Policy returns the traffic policy of the rules at a port, without the mesh's defaults. It is the policy of the whole
+// host, in which settings of the subset replace settings of the host (traffic.Effective). If subsetName is "" or
+// unknown, no subset counts. Without rules it is the zero Policy.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
@@ -230,7 +231,7 @@ func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 }
 
 // at returns the rule that contains place, which is a part of the policy of a subset. It returns nil if neither the
-// subset's rule nor Main contains it.
+// subset's rule nor Main contains place.
 func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	sub, _ := r.subset(subset)
 	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {

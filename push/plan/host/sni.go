@@ -18,9 +18,10 @@ func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
 		svc.Spec.GetAliasFor() == ""
 }
 
-// Reached reports whether clients in other networks may reach a port of a service through a gateway: the host is not
-// local to its cluster (Input.ClusterLocal), and an endpoint of the subset accepts mTLS. The subset "", or an unknown
-// one, has all endpoints. svc is the service of h that defines the port.
+// Reached reports whether clients in other networks may reach a port of a service through a gateway. This requires that
+// the host is not local to its cluster (Input.ClusterLocal), and that an endpoint of the subset accepts mTLS. Only
+// ready endpoints count, unless the service has publishNotReadyAddresses. The subset "", or an unknown one, has all
+// endpoints. svc is the service of h that defines the port.
 func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		return false
@@ -29,8 +30,9 @@ func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName str
 	return anyAcceptsMTLS(t.in, t.selection(svc, h.Name, port, sub), sub.GetLabels())
 }
 
-// ReachedOtherwise reports whether the endpoints of a host in another input change the result of Reached for a port and
-// subset. It is false for unknown hosts, and always without Form.BySNI.
+// ReachedOtherwise reports whether the endpoints of a host in another input may change the result of Reached for a port
+// and subset. It compares whether an endpoint accepts mTLS, for each planned cluster to which gateways forward by SNI.
+// It is false for unknown hosts, and always without Form.BySNI.
 func (t *Table) ReachedOtherwise(in *input.Input, name string) bool {
 	h := t.Get(name)
 	return t.form.BySNI && h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
@@ -47,8 +49,8 @@ func anyAcceptsMTLS(in *input.Input, q input.Selection, labels map[string]string
 
 func acceptsMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
 
-// Subsets returns the names of the subsets that the host's rules define, the subsets of the oldest rule first. The
-// caller owns the result.
+// Subsets returns the names of the subsets that the host's rules define, each once, the subsets of the oldest rule
+// first. The result is nil without subsets. The caller owns the result.
 func (h *Host) Subsets() (names []string) {
 	for _, s := range h.Rules.subsets {
 		names = append(names, s.GetName())

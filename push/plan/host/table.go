@@ -56,7 +56,7 @@ type Table struct {
 // Host is one host of a scope. It is immutable after the step in which it was planned, and scopes share it.
 type Host struct {
 	Name    string         // a DNS name or wildcard
-	Service *model.Service // nil if the host is an alias, or if only VirtualServices name it
+	Service *model.Service // nil if the host is an alias, or if the scope sees no service of the host
 	Rules   Rules          // the DestinationRules for proxies without inputs
 
 	joined    intern.List[*model.Service] // further ServiceEntries that define ports of the host (see joined)
@@ -71,8 +71,8 @@ type Host struct {
 }
 
 // New returns a table without hosts for the scope with a key. The scope sees the hosts that are exported to its
-// namespace and that one of the imports includes. Planned clusters and assignments are stored in the layer `to`. Only
-// one goroutine at a time may use a table. The table keeps imports and changes them (Pull).
+// namespace and that one of the imports includes. The last parameter is the layer for the planned clusters and
+// assignments. Only one goroutine at a time may use a table. The table keeps imports and changes them (Pull).
 func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
 	t := &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches,
 		renewed: map[string]*Host{}, problems: input.Problems{}}
@@ -86,7 +86,8 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
 // Fork returns a copy of the table with another scope key, other imports and another layer. The copy and the original
-// share immutable hosts. Changes of one do not affect the other. Fork must not be called within a step.
+// share immutable hosts and the function of Pauses. Changes of one table do not affect the other. Fork must not be
+// called within a step.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
@@ -95,7 +96,8 @@ func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table
 	return &next
 }
 
-// ImportsEverything reports whether the scope sees all hosts that are exported to it.
+// ImportsEverything reports whether the scope sees all hosts that are exported to it. It is true for a table without
+// imports.
 func (t *Table) ImportsEverything() bool {
 	return !slices.ContainsFunc(t.imports, func(im *Imports) bool { return !im.Everything() })
 }
@@ -106,8 +108,8 @@ func (t *Table) Read(in *input.Input) { t.in = in }
 // Len returns the number of hosts.
 func (t *Table) Len() int { return t.hosts.Len() }
 
-// Pauses sets a function that the table calls between two clusters or assignments. The planner then does urgent work.
-// nil removes the function.
+// Pauses sets a function that the table calls between two clusters or assignments, so that the planner can do urgent
+// work. nil removes the function.
 func (t *Table) Pauses(f func()) { t.pause = f }
 
 // yield calls the function that was set by Pauses.
@@ -128,16 +130,16 @@ func (t *Table) Names(f func(name string)) {
 }
 
 // Problems returns the problems that were found when the hosts were last planned. The caller must not change the
-// result.
+// result. The table changes it when it plans again.
 func (t *Table) Problems() input.Problems { return t.problems }
 
 // decided is the set of types for which Resolve decides a host's service and rules again. Each change of a service or
 // rule touches at least one of these types (push/plan, affects).
 const decided = input.CDS | input.EDS
 
-// Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if `what` has
-// input.CDS, and its assignments if `what` has input.EDS. With neither, an existing host stays unchanged, because the
-// change only concerns the front's listeners and routes. A missing host is always added.
+// Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if the second
+// parameter has input.CDS, and its assignments if that parameter has input.EDS. With neither, an existing host stays
+// unchanged, because the change only concerns the front's listeners and routes. A missing host is always added.
 func (t *Table) Resolve(name string, what input.Types) {
 	if !what.Has(decided) && t.hosts.Get(name) != nil {
 		return
@@ -166,9 +168,9 @@ func (t *Table) Resolve(name string, what input.Types) {
 }
 
 // Follow plans the parts of a host that depend on its endpoints again, with the service and rules that the host has. It
-// plans assignments if `what` has input.EDS. It plans clusters if `what` has input.CDS, since DNS clusters contain
-// endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing is planned, if
-// the table has no such host or the host has no service.
+// plans assignments if the second parameter has input.EDS. It plans clusters if that parameter has input.CDS, since DNS
+// clusters contain endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing
+// is planned, if the table has no such host or the host has no service.
 func (t *Table) Follow(name string, what input.Types) bool {
 	if h := t.hosts.Get(name); h == nil || h.Service == nil {
 		return false
@@ -183,8 +185,8 @@ func (t *Table) Follow(name string, what input.Types) bool {
 	return true
 }
 
-// Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true
-// if the table does not have the host afterwards, even if it never had the host.
+// Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true if
+// the table does not have the host afterwards, also if the table never had the host.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
@@ -217,9 +219,10 @@ func (t *Table) step(name string, was *Host) {
 	}
 }
 
-// EndStep ends a step; from then on its hosts are immutable. A host whose content is as before the step gets its
-// previous pointer. EndStep returns the names of all hosts for which Resolve, Follow or Forget did something in the
-// step, in no order. It calls yield after each 64 hosts.
+// EndStep ends a step. From then on the hosts of the step are immutable. A host whose content is as before the step
+// gets its previous pointer. EndStep returns the names that Resolve and Follow planned, or for which Forget returned
+// true, in no order. The result is nil for a step without such names. EndStep calls yield, which must not be nil, once
+// for each 64 hosts.
 func (t *Table) EndStep(yield func()) (renewed []string) {
 	const batch = 64
 	for name, was := range t.renewed {

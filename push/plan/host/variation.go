@@ -17,9 +17,9 @@ type Hosts interface {
 	ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool)
 }
 
-// Variation contains the differences from a Table for the proxies with certain inputs: properties of a proxy, such as
-// labels, that some rules read. It has its own version of each host whose rules read the inputs. All other hosts are
-// the hosts of the table. Only the goroutine of the table may use it.
+// Variation contains the differences from a Table for the proxies with certain inputs. Inputs are properties of a
+// proxy, such as labels, that some rules read. A Variation has its own version of each host whose rules read the
+// inputs. All other hosts are the hosts of the table. Only the goroutine of the table may use a Variation.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
@@ -31,7 +31,7 @@ type Variation struct {
 }
 
 // Vary returns the variation of the table for the given inputs. It plans the hosts whose rules read inputs, and stores
-// the differing resources in the layer `to`. In each later step, the caller must call Resolve or Follow of the
+// the differing resources in the given layer. In each later step, the caller must call Resolve or Follow of the
 // variation for each host for which it called that method of the table.
 func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
@@ -45,8 +45,8 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	return v
 }
 
-// Fork returns a copy of the variation for a fork of the table (Table.Fork), with another layer. Changes of one do not
-// affect the other.
+// Fork returns a copy of the variation for a fork of the table (Table.Fork), with another layer. Changes of one
+// variation do not affect the other.
 func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
 	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides), own: v.own}
 }
@@ -64,8 +64,9 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans the variation's version of a host again, after Table.Resolve with the same arguments. If `what` has
-// neither input.CDS nor input.EDS, the host stays unchanged. The host may be missing in the table.
+// Resolve plans the variation's version of a host again, after Table.Resolve with the same arguments. If the second
+// argument has neither input.CDS nor input.EDS, the host stays unchanged. A host that the table does not have loses its
+// version in the variation.
 func (v *Variation) Resolve(name string, what input.Types) {
 	if !what.Has(decided) {
 		return
@@ -140,8 +141,8 @@ func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
 }
 
-// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If `now` is nil,
-// the variation uses the table's host.
+// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If now is nil, the
+// variation uses the table's host.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {

@@ -12,7 +12,7 @@ import (
 // scopes that share the host share its versions, even if different goroutines own the scopes (Table.Fork). The nil
 // versions are empty and store nothing.
 type versions struct {
-	mu    sync.Mutex // a leaf: guards known
+	mu    sync.Mutex // guards known; no other lock is acquired while it is held
 	known map[view.Inputs]weak.Pointer[Host]
 }
 

@@ -15,8 +15,8 @@ func (t *Table) sees(vs *model.VirtualService, gateway string) bool {
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
-// exportRank ranks a VirtualService by its exportTo. The rank is 2 if it is exported to all namespaces. Otherwise it is
-// 0 in the scope's own namespace and 1 in other namespaces. Lower ranks precede (istio:
+// exportRank ranks a VirtualService by its exportTo. The rank of a VirtualService that is exported to all namespaces is
+// 2. Otherwise the rank is 0 for the scope's own namespace and 1 for other namespaces. Lower ranks precede (istio:
 // pilot/pkg/model/push_context.go, VirtualServicesForGateway).
 func (t *Table) exportRank(vs *model.VirtualService) int {
 	to := vs.Spec.GetExportTo()
@@ -40,10 +40,10 @@ func (t *Table) precedes(a, b *model.VirtualService) int {
 
 // VirtualServiceFor returns the VirtualService whose http rules decide the routes to a host at a gateway, or nil. Only
 // VirtualServices count that are exported to the scope's namespace and whose hosts overlap the imports. The result is
-// the first VirtualService (precedes) that lists the host itself and has http rules. Without such a VirtualService, it
-// is the first that lists the host, or else the first that lists the most specific wildcard covering the host; if this
-// VirtualService has no http rules, the result is nil (istio: pilot/pkg/networking/core/route/route.go,
-// separateVSHostsAndServices).
+// the first VirtualService (precedes) that lists the host itself and has http rules. Without such a VirtualService, the
+// first one that lists the host decides. If none lists the host, the first one for the most specific wildcard that
+// covers the host decides. If the deciding VirtualService has no http rules, the result is nil (istio:
+// pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
@@ -80,10 +80,11 @@ func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualS
 }
 
 // Connecting returns the VirtualServices whose tcp and tls rules apply to connections to a host at a gateway, sorted by
-// precedence. They list the host, a wildcard that covers the host or, if the host is a wildcard, a host that it covers.
-// Only VirtualServices count that are exported to the scope's namespace and whose hosts overlap the imports. The rules
-// of all returned VirtualServices apply; http rules, in contrast, come from one VirtualService (istio:
-// pilot/pkg/networking/core/tls.go, getConfigsForHost).
+// precedence. Each is listed once, and the result is nil without such VirtualServices. They list the host, a wildcard
+// that covers the host or, if the host is a wildcard, a host that it covers. Only VirtualServices count that are
+// exported to the scope's namespace and whose hosts overlap the imports. The rules of all returned VirtualServices
+// apply. In contrast, http rules come from one VirtualService (istio: pilot/pkg/networking/core/tls.go,
+// getConfigsForHost).
 func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {
@@ -94,9 +95,10 @@ func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.Virt
 	return slices.Compact(all)
 }
 
-// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService: the hosts that it lists,
-// also those that the table lacks, and the hosts of the table that its wildcards cover. If it has tcp or tls rules,
-// wildcard hosts of the table that cover its hosts are included. Names may repeat.
+// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService. These are the hosts that
+// it lists, also those that the table lacks, and the hosts of the table that its wildcards cover. If the VirtualService
+// has tcp or tls rules, wildcard hosts of the table that cover its hosts are included. Names may repeat. f must not add
+// hosts to the table.
 func (t *Table) RoutedHosts(vs *model.VirtualService, f func(name string)) {
 	for _, h := range vs.Spec.GetHosts() {
 		f(h)

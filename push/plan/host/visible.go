@@ -68,10 +68,10 @@ func definingService(in *input.Input, host, namespace string, has func(svc *mode
 	return best
 }
 
-// Addresses returns the virtual addresses of a service under one of its hosts; empty: it has no addresses. For a
-// Service of another cluster, the addresses of the Service with the same namespace and name in the proxies' own cluster
-// have precedence. For a service without addresses, the result is its automatic addresses in the proxies' IP family, if
-// the proxies' agent resolves names to such addresses. The caller must not change the result.
+// Addresses returns the virtual addresses of a service under one of its hosts. The result is empty if the service has
+// no addresses. For a Service of another cluster, the addresses of the Service with the same namespace and name in the
+// proxies' own cluster have precedence. For a service without addresses, the result is its automatic addresses in the
+// proxies' IP family, if the proxies' agent resolves names to such addresses. The caller must not change the result.
 func (t *Table) Addresses(svc *model.Service, host string) []string {
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
@@ -101,9 +101,9 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
-// Aliases returns the aliases of a host that are exported to the scope, including aliases of aliases, sorted. Aliases
-// are hosts of Services of type ExternalName. An alias that a Service of another cluster or a ServiceEntry defines as a
-// host of its own is left out, since two virtual hosts would have the same domain.
+// Aliases returns the aliases of a host that are exported to the scope, including aliases of aliases, sorted. It is nil
+// without such aliases. Aliases are hosts of Services of type ExternalName. An alias that a Service of another cluster
+// or a ServiceEntry defines as a host of its own is left out, since two virtual hosts would have the same domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
 		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
@@ -151,12 +151,13 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 }
 
 // ClusterFor resolves a destination to a cluster. name is the destination's host, which may be an alias; subset may be
-// "". If port is 0, the service's only port is used or, for a service with several ports, listenPort, the port at which
-// the request arrived (istio: pilot/pkg/networking/core/route, GetDestinationCluster).
+// "". If port is 0 and the host has only one port, this port is used. If port is 0 and the host has several ports,
+// listenPort is used, the port at which the request arrived (istio: pilot/pkg/networking/core/route,
+// GetDestinationCluster).
 //
-// The result is false if the scope has no such service, port or subset. The returned cluster then does not exist; its
-// name is made of the arguments, after following aliases. Envoy answers 503 or closes connections until the cluster
-// exists.
+// The result is false if the scope has no such service, port or subset, or does not import the port. The returned
+// cluster does not exist in this case. Its name is made of the arguments, after following aliases. Envoy answers 503 or
+// closes connections until the cluster exists.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }
@@ -167,7 +168,7 @@ type Outbound struct {
 	Known *Host // host of the cluster; nil if the scope has no host of this name
 }
 
-// clusterFor is ClusterFor for the hosts of the table or of a variation.
+// clusterFor implements ClusterFor for the hosts of the table or of a variation.
 func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (Outbound, bool) {
 	name = target(hosts, name)
 	h := hosts.Get(name)

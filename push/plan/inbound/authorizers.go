@@ -15,7 +15,8 @@ import (
 )
 
 // authorizers returns the providers of external authorization that the workload's CUSTOM policies name, each once. It
-// adds a problem for each policy whose provider cannot be called. Requests that such a policy matches are refused.
+// adds a problem for each policy whose provider cannot be called. Requests that such a policy matches are refused, or
+// admitted if the workload only lacks the provider's cluster and the provider has failOpen.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
 	var missing []string // for each element of out, the cluster that the workload lacks, or ""

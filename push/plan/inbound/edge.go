@@ -16,18 +16,18 @@ import (
 // immutable.
 type Edge struct {
 	*Workload
-	Services        []*model.Service                 // the services that select the router's Pod, the oldest first
+	Services        []*model.Service                 // the services that have the router as an endpoint, the oldest first
 	Policies        intern.List[*model.Policy]       // the AuthorizationPolicies that apply
 	Authentications intern.List[*model.Policy]       // the RequestAuthentications that apply
 	Authorizers     intern.List[extauthz.Authorizer] // the providers that CUSTOM policies name
 	Extensions      intern.List[extension.Filter]    // filters of WasmPlugins and TrafficExtensions
 	Reports         telemetry.Reports                // the telemetry of the listeners
-	numbers         map[*model.ServicePort]uint32    // the number of a service port at the router's Pod
+	numbers         map[*model.ServicePort]uint32    // the first number of a service port at the router's Pod
 }
 
-// NewEdge returns the edge of a router. It reads the records that the key names; missing records are skipped. patches
-// are the patches for the router's outbound side. The method Problems returns the problems with providers of external
-// authorization.
+// NewEdge returns the edge of a router. It reads the records that the key names, and skips missing records. patches are
+// the patches for the router's outbound side. The method Problems returns the problems with providers of external
+// authorization. Problems with telemetry are in Reports.
 func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	wl := read(in, key.Workload)
 	wl.patches = patches
@@ -58,7 +58,7 @@ func (e *Edge) Again(in *input.Input) *Edge {
 	return &next
 }
 
-// Target returns the number of a service port at the router's Pod. p must be a port of an element of Services. The
-// result is 0 if the target port is a name that no endpoint defines, or for any other p. The first argument is
-// ignored.
+// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. Of several
+// numbers, Target returns the first. The result is 0 for any other p, and if the target port is a name that no endpoint
+// defines. The first argument is ignored.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

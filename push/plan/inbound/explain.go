@@ -14,10 +14,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec (all inputs of the build) of a resource of the workload. For listeners, and for clusters of
-// a Sidecar's ingress listeners, front.TrafficSource values follow, which name the services and the Sidecar of the
-// resource. A front.ModeSource is the last value for listeners whose mTLS modes PeerAuthentications set. It returns nil
-// if the workload has no such resource.
+// Explain returns the Spec (all inputs of the build) of a resource of the workload. For listeners of ports, a
+// front.TrafficSource follows for each service of the workload, also with the Sidecar if it has ingress listeners.
+// Without services, and for clusters of a workload with such a Sidecar, one front.TrafficSource with the Sidecar
+// follows. A front.ModeSource is the last value for listeners whose mTLS modes PeerAuthentications set. Explain returns
+// nil if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {

@@ -15,8 +15,8 @@ var filters intern.Table[extension.Filter]
 // Unrun names an extension that selects the proxies of a workload and that these proxies cannot run.
 type Unrun struct {
 	Extension *model.TrafficExtension
-	Closed    bool   // true: traffic of the proxies is refused; false: it passes without the extension
-	Proxies   string // describes the proxies, for messages
+	Closed    bool   // true: the proxies' traffic is refused; false: the traffic passes without the extension
+	Proxies   string // describes the proxies and what they lack, for messages
 }
 
 // planExtensions plans the filter configurations that the proxy requests by name, for both sides. EnvoyFilters,
@@ -62,5 +62,6 @@ func (wl *Workload) filtersOf(side extension.Side) intern.List[extension.Filter]
 	return filters.List(out...)
 }
 
-// Unrun returns the extensions that the proxies of the workload cannot run. The caller must not change the list.
+// Unrun returns the extensions that the proxies of the workload cannot run, in order of application. The result is nil
+// if the proxies run all extensions. The caller must not change the list.
 func (wl *Workload) Unrun() []Unrun { return wl.unrun }

@@ -2,7 +2,8 @@
 // receives redirected connections, and the listeners of a Sidecar's ingress. Proxies with equal inputs (view.Workload)
 // share one Workload. A Workload is planned as a whole: if a change touches it, the planner plans another one.
 //
-// Owns: nothing after New. Reads: plan/input (a snapshot of the records). Never: the outbound side.
+// Owns: the inbound resources of each Workload. Reads: plan/input (a snapshot of the records). Never: the outbound
+// side.
 package inbound
 
 import (
@@ -66,8 +67,9 @@ type port struct {
 	also    []string // further addresses of that listener
 }
 
-// Bootstrap plans the workload of a router, which has no inbound side: the changes that patches make to the bootstrap,
-// and the configurations of extensions. It calls yield, which must not be nil, between two resources.
+// Bootstrap plans the workload of a router, which has no inbound side. It plans the changes that patches make to the
+// bootstrap, and the configurations of extensions. It calls yield, which must not be nil, between parts of the work.
+// The method Problems returns the errors of the configuration.
 func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -78,8 +80,9 @@ func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	return wl
 }
 
-// Servers plans the workload of an application with gRPC's own xDS client: the listeners of its servers and the
-// configurations of extensions. It calls yield, which must not be nil, between two resources.
+// Servers plans the workload of an application with gRPC's own xDS client. It plans the listeners of its servers and
+// the configurations of extensions. It calls yield, which must not be nil, between parts of the work. The method
+// Problems returns the errors of the configuration.
 func Servers(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.planServers(yield)
@@ -105,8 +108,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from the records that the key names. It calls yield, which must not be nil,
-// between two resources. The method Problems returns the errors of the configuration.
+// New plans the workload of a sidecar from the records that the key names, and skips missing records. It calls yield,
+// which must not be nil, between parts of the work. The method Problems returns the errors of the configuration.
 func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -139,7 +142,7 @@ func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	return wl
 }
 
-// plan adds one resource, unless an EnvoyFilter has added a resource of the same name.
+// plan adds one resource, unless its build fails or an EnvoyFilter has added a resource of this type and name.
 func (wl *Workload) plan(spec pool.ResourceSpec) {
 	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
 		wl.Add(u)
@@ -341,12 +344,13 @@ func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) 
 	return len(wl.removed) > before
 }
 
-// removesListener is removes for a listener.
+// removesListener reports whether patches remove a listener as a whole, and records the removals.
 func (wl *Workload) removesListener(name string, port uint32) bool {
 	return wl.removes(xds.Listener, name, func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
 }
 
-// Removals returns the clusters and listeners that patches remove as a whole. The caller must not change the list.
+// Removals returns the clusters and listeners that patches remove as a whole, with the patch. A resource that several
+// patches remove has one element for each patch. The caller must not change the list.
 func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
 // Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe

@@ -36,8 +36,8 @@ func (wl *Workload) policyMode(port uint32) listener.MTLS {
 	return listener.Permissive
 }
 
-// portsOfPolicies returns the ports that PeerAuthentications name. They apply to connections to ports without a
-// service.
+// portsOfPolicies returns the ports that PeerAuthentications name, sorted. The listener uses them for connections to
+// ports without a service.
 func (wl *Workload) portsOfPolicies() (out []listener.InboundPort) {
 	named := map[uint32]bool{}
 	for _, p := range wl.peers {

@@ -16,8 +16,8 @@ import (
 // are planned, because the control plane learns the address only from the name in the server's request.
 var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 
-// planServers plans the listeners of a workload without a proxy: for each port that a service names, one listener at
-// each address.
+// planServers plans the listeners of a workload without a proxy. For each port that a service names, it plans one
+// listener at each address.
 func (wl *Workload) planServers(yield func()) {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)

@@ -22,8 +22,8 @@ func (wl *Workload) report() {
 }
 
 // ReportsOtherwise reports whether a change may affect the telemetry of the listeners. The function namespace reports
-// whether Telemetries of a namespace have changed. hosts has the hosts with changed services, which may be those of
-// telemetry providers; hosts with an empty set of types are ignored.
+// whether the telemetry of a namespace's proxies may have changed. hosts has the hosts with changed services, which may
+// be services of telemetry providers. Hosts with an empty set of types are ignored.
 func (wl *Workload) ReportsOtherwise(namespace func(string) bool, hosts map[string]input.Types) bool {
 	return namespace(wl.key.Namespace) || slices.ContainsFunc(wl.reports.Hosts, func(host string) bool { return hosts[host] != 0 })
 }

@@ -27,7 +27,8 @@ func deniedIn(s *mirror.Snapshot) denied {
 }
 
 // DeniedBy returns the SPIFFE IDs that a record denies, by account ("namespace/name"). IDs that name no account have
-// the key "". The result is nil if the record is nil or is not a policy with the name model.DeniedName.
+// the key "". The result is nil if the record is nil or is not a policy with the name model.DeniedName. The namespace
+// of the record is not compared.
 func DeniedBy(r model.Record) denied {
 	p, ok := r.(*model.Policy)
 	if !ok || p.Key.Name != model.DeniedName {
@@ -42,7 +43,7 @@ func DeniedBy(r model.Record) denied {
 }
 
 // AccountOf returns the service account of a workload's SPIFFE ID as "namespace/name". It returns "" for IDs that are
-// not of the form spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
+// not of the form spiffe://DOMAIN/ns/NAMESPACE/sa/NAME. The prefix spiffe:// may be missing.
 func AccountOf(id string) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
 	parts := strings.Split(path, "/")
@@ -55,7 +56,8 @@ func AccountOf(id string) string {
 // Denied returns the denied identities that a cluster would accept otherwise, as sorted SPIFFE IDs. accounts are the
 // service accounts of the cluster's endpoints ("namespace/name"). The function names returns the further identities
 // that the cluster's DestinationRule and service name (see NamesOf). It is called only if the snapshot denies any
-// identity.
+// identity. A further identity adds all denied identities of its account. An identity that names no account adds all
+// denied identities without an account. The result is the empty list if no denied identity matches.
 func (in *Input) Denied(accounts intern.List[string], names func() []string) intern.List[string] {
 	if !in.deniedKnown {
 		in.denied, in.deniedKnown = deniedIn(in.Snapshot), true
@@ -74,7 +76,8 @@ func (in *Input) Denied(accounts intern.List[string], names func() []string) int
 	return strs.List(slices.Compact(out)...)
 }
 
-// NamesOf returns the subject alternative names of all traffic policies of a rule. It returns nil if rule is nil.
+// NamesOf returns the subject alternative names of all traffic policies of a rule. Names may repeat. It returns nil
+// without names, or if rule is nil.
 func NamesOf(rule *model.DestinationRule) (out []string) {
 	if rule == nil {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Index answers reverse look-ups in a snapshot: the hosts at an address, the VirtualServices that route to a host, the
-// wildcards in use. It is immutable and safe for concurrent use. With returns the index of the next snapshot, which
-// shares nearly all memory.
+// Index answers reverse look-ups in a snapshot. Examples are the hosts at an address, the VirtualServices that route to
+// a host, and the wildcards in use. An Index is immutable and safe for concurrent use. Its sequences are in no order.
+// With returns the index of the next snapshot, which shares nearly all memory.
 type Index struct {
 	addresses multimap[string]    // virtual address -> hosts of services
 	routesTo  multimap[model.Key] // destination host -> VirtualServices
@@ -39,7 +39,8 @@ func newIndex(s *mirror.Snapshot) *Index {
 	return (&Index{}).With(edits)
 }
 
-// With returns the index of the snapshot after the edits. x is not changed.
+// With returns the index of the snapshot after the edits. x is not changed. x must be the index of the snapshot before
+// the edits.
 func (x *Index) With(edits []mirror.Edit) *Index {
 	next := &Index{addresses: x.addresses.change(), routesTo: x.routesTo.change(), secrets: x.secrets.change(),
 		naming: x.naming.change(), aliases: x.aliases.change(), wildcards: x.wildcards.change(), bound: x.bound.change(), routing: x.routing.change()}
@@ -181,8 +182,8 @@ func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	}
 }
 
-// Aliases yields the hosts of the Services of type ExternalName that lead to a host, including aliases of aliases, each
-// once.
+// Aliases yields the hosts of the Services of type ExternalName that lead to a host, including aliases of aliases. Each
+// alias is yielded once, and the host itself never.
 func (x *Index) Aliases(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}

@@ -1,7 +1,7 @@
-// Package input is the common input of all parts of the plan: one snapshot of the records, and results that are
-// derived from this snapshot alone. The results are cached while the snapshot is the newest. All scopes (sets of
-// services that groups of proxies see) share them. They are the members of clusters, the service accounts of services,
-// the modes of PeerAuthentications, and an index of references.
+// Package input is the common input of all parts of the plan: one snapshot of the records, and results that are derived
+// from this snapshot alone. The results are cached as long as the Input is used. All scopes (sets of services that
+// groups of proxies see) share the results. They are the members of clusters, the service accounts of services, the
+// modes of PeerAuthentications, and an index of references.
 //
 // Owns: the caches of one Input. Reads: snapshots. Never: visibility in a single scope; Envoy's protobuf.
 package input
@@ -86,8 +86,8 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	return &next
 }
 
-// Later returns the Input of a step at another snapshot that only plans endpoints. It has the mesh configuration, the
-// gateways and the index of the receiver, because the other resources were planned with these.
+// Later returns the Input of a step at another snapshot that only plans endpoints. The result has the fields Mesh,
+// Meshes, Gateways and Index of the receiver, because the other resources were planned with them. Its caches are empty.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
 	next.Mesh, next.Meshes, next.Defaults, next.Gateways = in.Mesh, in.Meshes, in.Defaults, in.Gateways
@@ -104,8 +104,8 @@ func (in *Input) Copy() *Input {
 // Root returns the root namespace of the configuration.
 func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
 
-// Tested calls Fault, if it is set. The planner calls Tested at three points: when it plans a scope, when it has
-// planned all layers of a view, and when a proxy subscribes to Secrets.
+// Tested calls Fault, if it is set. The planner calls Tested at several points of its work. of is the scope that is
+// being planned.
 func (in *Input) Tested(of view.Scope) {
 	if in.Fault != nil {
 		in.Fault(in, of)
@@ -119,7 +119,7 @@ func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem)
 	return made(spec, r, err, blame, found)
 }
 
-// MakeInPieces is Make that calls pause between two pieces of the build.
+// MakeInPieces returns the result of Make, and calls pause between two pieces of the build.
 func (in *Input) MakeInPieces(
 	spec pool.PiecewiseSpec, pause func(), blame model.Key, found *[]Problem,
 ) (layer.Unit, bool) {
@@ -136,8 +136,8 @@ func made(spec pool.ResourceSpec, r *xds.Resource, err error, blame model.Key, f
 	return layer.Unit{Spec: spec, Res: r}, true
 }
 
-// RoutesTo calls f with each VirtualService that has a host as a destination. If host is a wildcard, destinations that
-// it covers count too. f may be called more than once for a VirtualService.
+// RoutesTo calls f with each VirtualService that has a host as a destination, in no order. If host is a wildcard,
+// destinations that it covers count too. f may be called more than once for a VirtualService.
 func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	visit := func(key model.Key) {
 		if r, ok := in.Get(key); ok {
@@ -157,8 +157,8 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 }
 
 // Routing returns the VirtualServices whose hosts match a host. Hosts match if they are equal, or if one of them is a
-// wildcard that covers the other. VirtualServices may repeat. The result is incomplete for VirtualServices that only
-// have http rules: these are found by their wildcards, and not by their other hosts.
+// wildcard that covers the other. VirtualServices are in no order and may repeat. VirtualServices that only have http
+// rules are found by their wildcards, and not by their other hosts.
 func (in *Input) Routing(host string) (all []*model.VirtualService) {
 	for _, key := range in.Index.routingOf(host) {
 		if r, ok := in.Get(key); ok {
@@ -169,7 +169,7 @@ func (in *Input) Routing(host string) (all []*model.VirtualService) {
 }
 
 // BoundConnecting returns the VirtualServices with tcp or tls rules whose gateways name a Gateway ("namespace/name").
-// Each is listed once. Exports are ignored.
+// Each is listed once, in no order. Exports are ignored.
 func (in *Input) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for key := range in.Index.bound.of(gateway) {
 		if r, ok := in.Get(key); ok {

@@ -13,19 +13,20 @@ import (
 )
 
 // OutboundPort returns the port that receives redirected connections from the workload: proxyListenPort of the mesh
-// configuration, or 15001.
+// configuration, or 15001 if that field is not positive.
 func (in *Input) OutboundPort() uint32 {
 	return uint32(cmp.Or(max(in.Mesh.Spec.GetProxyListenPort(), 0), 15001))
 }
 
 // InboundPort returns the port that receives redirected connections to the workload: proxyInboundListenPort of the mesh
-// configuration, or 15006.
+// configuration, or 15006 if that field is not positive.
 func (in *Input) InboundPort() uint32 {
 	return uint32(cmp.Or(max(in.Mesh.Spec.GetProxyInboundListenPort(), 0), 15006))
 }
 
 // Common returns the part that the Specs of all listeners of one side have in common. The first two arguments are
-// properties of the proxy. The result includes the patches that match the listener's name, port and side.
+// properties of the proxy. The result includes the patches that match the listener's name, port and side. Its other
+// fields are zero.
 func (in *Input) Common(caps xds.Caps, how xds.Listening, patches PatchSet, name string, port uint32,
 	side networkingv1.EnvoyFilter_PatchContext) listener.Common {
 	matches := func(p model.Patch) bool { return patch.ListenerMatches(p, side, name, port) }

@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Selection identifies the members of one cluster: the endpoints of one port of a service that meet all its conditions.
-// It is comparable, and is the key of cached results.
+// Selection identifies the members of one cluster. They are the endpoints of one port of a service that meet all
+// conditions of the Selection. A Selection is comparable, and is the key of cached results.
 type Selection struct {
 	Service *model.Service
-	Host    string                 // one of the service's hosts
-	Port    uint32                 // the number of a service port
-	Rule    *model.DestinationRule // defines the subset; nil without a subset
-	Subset  string
+	Host    string                     // one of the service's hosts
+	Port    uint32                     // the number of a service port
+	Rule    *model.DestinationRule     // defines the subset; nil without a subset
+	Subset  string                     // the name of the subset; "" without a subset
 	Peers   intern.List[*model.Policy] // the result of Input.Peers for the service's namespace
 	Local   bool                       // only endpoints of Cluster are selected
 	Cluster string                     // cluster in the records' origins; empty: the config cluster. Ignored unless Local is set
@@ -28,7 +28,7 @@ type Selection struct {
 	Any bool
 	// OnNode is true if only endpoints on Node are selected (NodeLocal of a service).
 	OnNode bool
-	Node   string
+	Node   string // name of a Kubernetes Node; ignored unless OnNode is set
 }
 
 // selects reports whether the selection includes an endpoint. It compares the endpoint's health, Node and labels;
@@ -50,9 +50,9 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 // endpoint port is the port with the name of the service port. For hosts that are resolved by DNS it is the port with
 // the same number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
 //
-// Of several endpoints with the same address, port and network, the healthiest is included: the outdated status of one
-// Pod may still state the address of another Pod. Equal addresses in two networks are different endpoints. Endpoints
-// without an address, which gateways reach, are all included.
+// Of several endpoints with the same address, port and network, the healthiest is included. Such endpoints exist
+// because the outdated status of one Pod may still state the address of another Pod. Equal addresses in two networks
+// are different endpoints. Endpoints without an address, which gateways reach, are all included.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
@@ -82,8 +82,8 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	return list
 }
 
-// compareMembers orders members by address, port, network and health. Nearly all differ in their addresses, so the rest
-// is compared only for equal ones: a host may have 100,000 members.
+// compareMembers orders members by address, port, network and health. Nearly all members differ in their addresses, so
+// the other fields are compared only for equal addresses. A host may have 100,000 members.
 func compareMembers(a, b model.Member) int {
 	if order := strings.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()); order != 0 {
 		return order
@@ -98,8 +98,9 @@ func byNumber(service *model.Service) bool {
 	return service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 }
 
-// Addresses returns the IP addresses of the endpoints of one port of a service, in all clusters and of any health. The
-// list is sorted, without duplicates, and nil without endpoints. It is cached, so the caller must not change it.
+// Addresses returns the IP addresses of the endpoints of one port of a service, in all clusters and of any health.
+// Endpoints with a name instead of an IP address are skipped. The list is sorted as text, without duplicates, and nil
+// without addresses. It is cached, so the caller must not change it.
 func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
 	at := servedPort{service, host, port}
 	found, ok := in.addresses[at]
@@ -146,7 +147,8 @@ type servedPort struct {
 	port    uint32
 }
 
-// SlicesOf yields the Endpoints records of a service. These have the given host and are in the service's namespace.
+// SlicesOf yields the Endpoints records of a service, in no order. They have the given host and are in the service's
+// namespace.
 func (in *Input) SlicesOf(service *model.Service, host string) iter.Seq[*model.Endpoints] {
 	return func(yield func(*model.Endpoints) bool) {
 		for r := range in.ByHost(model.KindEndpoints, host) {

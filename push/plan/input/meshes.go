@@ -27,8 +27,8 @@ func (m Meshes) later(mesh *model.Mesh) Meshes {
 	}
 }
 
-// project returns a copy of a mesh configuration with only the given fields. If the last argument has the same
-// content, it is returned instead of a copy; it may be nil.
+// project returns a copy of a mesh configuration with only the given fields. If the parameter before has equal content,
+// project returns before instead of a copy. before may be nil.
 func project(mesh *model.Mesh, fields []protoreflect.Name, before *model.Mesh) *model.Mesh {
 	spec := &meshv1.MeshConfig{}
 	from, to := mesh.Spec.ProtoReflect(), spec.ProtoReflect()

@@ -19,7 +19,8 @@ type served struct {
 
 // MTLSDisabled returns a digest of the endpoints and ports for which PeerAuthentications disable mTLS, for the service
 // and host of a selection. The result is "" if no PeerAuthentication disables mTLS, or if q.Peers is empty. Equal
-// digests mean equal modes (see mtlsDisabledAt). The result is cached.
+// digests mean equal modes (see mtlsDisabledAt). The result is cached by service and host. So q.Peers must be empty or
+// the result of Input.Peers for the service's namespace.
 func (in *Input) MTLSDisabled(q Selection) string {
 	if q.Peers.Len() == 0 {
 		return ""
@@ -60,7 +61,7 @@ func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string
 		case len(selector) > 0 && (!own || !mayPick(selector, of.service, outside)):
 			continue
 		case len(selector) > 0 && levels[0] != nil:
-			continue // an older policy selects all endpoints
+			continue // an older policy with a selector selects all endpoints
 		case len(selector) > 0 && len(outside) == 0 && model.Matches(selector, of.service.Spec.GetSelector()):
 			levels[0] = p
 		case len(selector) > 0:
@@ -150,7 +151,8 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 
 // MTLSDisabledDiffers reports whether a service of a host has a different digest (MTLSDisabled) with the endpoints of
 // another snapshot. The services are those of the other snapshot. The policies are those of the Input for the
-// namespace. Only endpoints that the service's selector does not match can change the digest.
+// namespace. Only endpoints that the service's selector does not match, or that belong to another namespace, can change
+// the digest.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

@@ -29,9 +29,9 @@ func gatewaysIn(s *mirror.Snapshot) intern.List[endpoint.Gateway] {
 
 var gateways intern.Table[endpoint.Gateway]
 
-// ClusterLocal reports whether a proxy reaches only the endpoints of a host in the proxy's own cluster. That holds for
-// hosts that the mesh declares clusterLocal in serviceSettings, and for some hosts of Kubernetes and the control plane.
-// domain is the DNS suffix of services.
+// ClusterLocal reports whether a proxy reaches only the endpoints of a host in the proxy's own cluster. This is the
+// case for hosts that serviceSettings of the mesh declare clusterLocal. By default, it is also the case for hosts of
+// kube-system, the API server and the control plane. domain is the DNS suffix of services.
 func (in *Input) ClusterLocal(host, domain string) bool {
 	patterns, known := in.local[domain]
 	if !known {
@@ -41,9 +41,9 @@ func (in *Input) ClusterLocal(host, domain string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return Covers(pattern, host) })
 }
 
-// localHosts returns the hosts and wildcards that are local to clusters: the hosts of settings with clusterLocal, and
-// istiod's defaults. A setting without clusterLocal removes a default that equals or covers one of the setting's hosts
-// (istio: pilot/pkg/model/cluster_local.go).
+// localHosts returns the hosts and wildcards that are local to clusters. They are the hosts of settings with
+// clusterLocal, and istiod's defaults. A setting without clusterLocal removes a default that equals or covers one of
+// the setting's hosts (istio: pilot/pkg/model/cluster_local.go).
 func (in *Input) localHosts(domain string) []string {
 	discovery, _, err := net.SplitHostPort(in.Mesh.Spec.GetDefaultConfig().GetDiscoveryAddress())
 	if err != nil || discovery == "" {

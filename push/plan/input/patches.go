@@ -19,8 +19,9 @@ import (
 // PatchSet lists the patches that apply to a proxy, in order of application.
 type PatchSet []model.Patch
 
-// Patches returns the patches that a view refers to, in the same order. A patch that cannot be applied is left out,
-// and found has a problem for it. References to absent EnvoyFilters or patches are skipped.
+// Patches returns the patches that a view refers to, in the order of refs. A patch that cannot be applied is left out,
+// and found has a problem for the patch. References to absent EnvoyFilters or patches are skipped. Both results are nil
+// if they are empty.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)
@@ -37,7 +38,7 @@ func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Pr
 	return set, found
 }
 
-// NotPatched returns a warning for each reference to a patch that cannot be applied because the client is not an Envoy.
+// NotPatched returns a warning for each reference to a patch, for a client that is not an Envoy and takes no patches.
 // It only reports EnvoyFilters that select workloads by labels. Authors of other EnvoyFilters do not expect them to
 // apply to such clients.
 func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
@@ -71,8 +72,9 @@ func (s PatchSet) Any(pick func(model.Patch) bool) bool {
 	return false
 }
 
-// Added yields the clusters and listeners that patches add on one side. A patch with context ANY counts for every side
-// but SIDECAR_INBOUND. If a build fails, a problem is appended to found. Resources are built while the caller iterates.
+// Added yields the clusters and listeners that patches add on one side, in order. A patch with context ANY counts for
+// every side but SIDECAR_INBOUND. Resources are built while the caller iterates. If a build fails, a problem is
+// appended to found, and the resource is left out.
 func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		for _, p := range set {
@@ -97,7 +99,7 @@ func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext,
 }
 
 // RemovesCluster reports whether a patch removes the cluster with a side and name. For an inbound cluster, hosts are
-// the hosts of its services.
+// the hosts of its services. For other clusters, hosts are ignored.
 func RemovesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }
@@ -109,7 +111,7 @@ func (s PatchSet) RemovesCluster(side networkingv1.EnvoyFilter_PatchContext, nam
 }
 
 // MergesCluster reports whether a patch is merged into the cluster with a side and name. For an inbound cluster, hosts
-// are the hosts of its services.
+// are the hosts of its services. For other clusters, hosts are ignored.
 func MergesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return !patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Peers returns the PeerAuthentications that apply to endpoints of a namespace: its own and the mesh-wide policies,
-// the oldest first. If no policy of the list disables mTLS, the list is empty, because clients then need no policy to
-// decide about mTLS. The result is cached.
+// Peers returns the PeerAuthentications that may apply to endpoints of a namespace, the oldest first. They are the
+// policies of the namespace and the mesh-wide policies. If no policy of them disables mTLS, the list is empty, because
+// clients then need no policy to decide about mTLS. The result is cached.
 func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
 		return found
@@ -29,7 +29,7 @@ func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	return list
 }
 
-// applicablePeers lists the PeerAuthentications that apply to endpoints of a namespace, the oldest first.
+// applicablePeers lists the PeerAuthentications that may apply to endpoints of a namespace, the oldest first.
 func (in *Input) applicablePeers(namespace string) []*model.Policy {
 	out, known := in.applicable[namespace]
 	if known {
@@ -95,7 +95,7 @@ func levelsOf(peers []*model.Policy, namespace string, labels map[string]string)
 }
 
 // PoliciesAt returns the policies with the given keys, in the order of the keys. Missing policies are skipped. All keys
-// must be of kinds of policies; PoliciesAt panics otherwise.
+// must be of kinds of policies. PoliciesAt panics if a record of another kind has one of the keys.
 func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	for _, k := range keys.All() {
 		if r, ok := in.Get(k); ok {
@@ -105,15 +105,16 @@ func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	return out
 }
 
-// FirstMode returns the mode of the first policy that states a mode for a port, or permissive. Within a policy, the
-// mode of the port precedes the mode of all ports. Policies may be nil.
+// FirstMode returns the mode of the first policy that states a mode for a port of a workload. If no policy states a
+// mode, the result is MTLSPermissive. Within a policy, the mode of the port precedes the mode of all ports. Policies in
+// the list may be nil.
 func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	mode, _, _ := FirstPeer(levels, port)
 	return mode
 }
 
-// FirstPeer returns the mode as FirstMode does, and the policy that states the mode; nil: no policy states a mode.
-// ofPort reports whether the policy states the mode for this port alone.
+// FirstPeer returns the result of FirstMode as mode, and the policy that states the mode as by; nil: no policy states a
+// mode. ofPort reports whether the policy states the mode for this port alone.
 func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.Policy, ofPort bool) {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)
@@ -127,8 +128,8 @@ func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.
 	return model.MTLSPermissive, nil, false
 }
 
-// Plain returns the members in a list for which PeerAuthentications disable mTLS. All members in the list belong to
-// the selection. Members that do not support mTLS are left out.
+// Plain returns the members in a list for which PeerAuthentications disable mTLS, in the order of the list. All members
+// in the list must belong to the selection. Members that do not support mTLS are left out.
 func Plain(q Selection, list []model.Member) intern.List[model.Member] {
 	if q.Peers.Len() == 0 {
 		return intern.List[model.Member]{}

@@ -11,8 +11,8 @@ import (
 // Problem describes an error or a warning about one object of the configuration.
 type Problem = model.Problem
 
-// Warning returns a problem with severity Warning: the object takes effect nevertheless. field is the path of the
-// field.
+// Warning returns a problem with severity Warning, for an object that takes effect nevertheless. field is the path of
+// the field; empty: the whole object.
 func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
@@ -24,7 +24,8 @@ func WarningAbout(key model.Key, code problem.Code, field, format string, args .
 	return p
 }
 
-// NotFound returns a warning for the object with a key, whose field refers to a missing object.
+// NotFound returns a warning for the object with a key, whose field refers to a missing object. The severity is
+// Warning.
 func NotFound(key model.Key, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound,
 		Severity: problem.Warning, Message: message}
@@ -34,7 +35,8 @@ func NotFound(key model.Key, field, message string) Problem {
 // replaced, and never changed in place.
 type Problems map[string][]Problem
 
-// Set replaces the problems of a unit. An empty list removes the unit.
+// Set replaces the problems of a unit. An empty list removes the unit. The map keeps the list, which must not be
+// changed afterwards.
 func (p Problems) Set(unit string, found []Problem) {
 	if len(found) == 0 {
 		delete(p, unit)
@@ -46,7 +48,8 @@ func (p Problems) Set(unit string, found []Problem) {
 // Clone returns an independent copy of the map. The lists are shared.
 func (p Problems) Clone() Problems { return maps.Clone(p) }
 
-// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare.
+// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare; nil: no problems. The
+// caller owns the result.
 func Sorted(sets ...Problems) []Problem {
 	seen := map[Problem]bool{}
 	var out []Problem

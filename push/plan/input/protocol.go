@@ -7,12 +7,12 @@ func IsHTTP2(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_HTTP2 || p == model.Protocol_PROTOCOL_GRPC
 }
 
-// IsTLS reports whether the application itself uses TLS on its connections.
+// IsTLS reports whether a protocol is HTTPS or TLS, with which the application itself uses TLS on its connections.
 func IsTLS(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_HTTPS || p == model.Protocol_PROTOCOL_TLS
 }
 
-// PortOf returns the port of a service with a number, or nil. It ignores UDP ports.
+// PortOf returns the first port of a service with a number; nil: the service has no such port. It ignores UDP ports.
 func PortOf(svc *model.Service, number uint32) *model.ServicePort {
 	for _, p := range svc.Spec.GetPorts() {
 		if p.GetNumber() == number && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {

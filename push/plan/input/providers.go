@@ -8,9 +8,10 @@ import (
 )
 
 // ProviderServices finds the services of an extension provider of the mesh configuration. The argument is the
-// provider's field service, "NAMESPACE/HOST" or "HOST". found lists the Services and ServiceEntries with the host; if
-// the argument has a namespace, only those of that namespace. namespaces is the number of namespaces in found. If
-// there is more than one, the provider is ambiguous (istio: pilot/pkg/extensionproviders, LookupCluster).
+// provider's field service, "NAMESPACE/HOST" or "HOST". host is the HOST of the argument. found lists the Services,
+// then the ServiceEntries with exactly this host; nil: no such service. If the argument has a namespace, found has only
+// services of that namespace. namespaces is the number of namespaces of the found services. If it is above 1, the
+// provider is ambiguous (istio: pilot/pkg/extensionproviders, LookupCluster).
 func (in *Input) ProviderServices(service string) (host string, found []*model.Service, namespaces int) {
 	return ServicesOf(in.Snapshot, service)
 }

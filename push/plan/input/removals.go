@@ -13,7 +13,7 @@ type Removal struct {
 	Ref xds.Ref
 }
 
-// Removing returns the patches that remove clusters or listeners as a whole, in order.
+// Removing returns the patches that remove clusters or listeners as a whole, in order; nil: no such patch.
 func (s PatchSet) Removing() (removing PatchSet) {
 	for _, p := range s {
 		c := p.Config()
@@ -25,7 +25,8 @@ func (s PatchSet) Removing() (removing PatchSet) {
 	return removing
 }
 
-// Removals calls f for each patch that removes the resource ref. removes reports whether a patch removes the resource.
+// Removals calls f for each patch that removes the resource ref, in order. The function removes must report whether a
+// patch removes the resource.
 func (s PatchSet) Removals(ref xds.Ref, removes func(model.Patch) bool, f func(Removal)) {
 	for _, p := range s {
 		if removes(p) {

@@ -5,8 +5,8 @@ import "navarch.io/navarch/push/xds"
 // Types is a set of resource types.
 type Types uint8
 
-// The sets with one type, and All, the set of types of hosts and routes. All is without SDS and ECDS, which are planned
-// separately.
+// The sets with one type, and All. All contains the types that are planned for hosts and routes. It lacks SDS and ECDS,
+// which are planned separately.
 const (
 	CDS  = Types(1) << xds.Cluster
 	EDS  = Types(1) << xds.Endpoint

@@ -1,10 +1,10 @@
-// Package layer stores the planned resources of one layer of a view. A view is the configuration of a group of
-// proxies; its layers, such as the outbound and the inbound side, are shared by different groups. A Layer has
-// manifests (immutable sets of resources by type), and edits that Commit moves into the manifests. The package also
-// has tables and values that planned parts share with copies of them (Table, Sharing).
+// Package layer stores the planned resources of one layer of a view. A view is the configuration of a group of proxies.
+// Its layers, such as the outbound and the inbound side, are shared by different groups. A Layer has a manifest (an
+// immutable set of resources) for each type, and edits that Commit moves into the manifests. The package also has Table
+// and Sharing, with which parts of the plan share memory with their copies.
 //
-// Owns: nothing; a Layer belongs to the part of the plan that fills it. Reads: push/manifest. Never: a snapshot, a
-// rule of the configuration.
+// Owns: nothing; a Layer belongs to the part of the plan that fills it. Reads: push/manifest. Never: a snapshot, a rule
+// of the configuration.
 package layer
 
 import (
@@ -17,15 +17,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Unit is one resource: its Spec, which contains all inputs of the build, and the built resource. It is comparable. The
-// zero Unit has no resource.
+// Unit is one resource with its Spec. The Spec contains all inputs of the build. A Unit is comparable. The zero Unit
+// has no resource.
 type Unit struct {
 	Spec pool.ResourceSpec
 	Res  *xds.Resource
 }
 
 // Layer contains the manifests of one layer, and the edits since the last Commit. The zero Layer is empty. One
-// goroutine may use a Layer; its manifests are immutable.
+// goroutine may use a Layer. Its manifests are immutable.
 type Layer struct {
 	types [xds.NumTypes]*manifest.Manifest
 	puts  [xds.NumTypes]map[string]*xds.Resource // by name; a nil value removes the name
@@ -34,19 +34,20 @@ type Layer struct {
 	reserved map[xds.Ref]bool
 }
 
-// Fork returns a copy; edits of one layer do not affect the other. It must not be called between an edit and the next
-// Commit. The reserved names are shared, so Reserve must not be called after Fork.
+// Fork returns a copy. Later edits of the copy do not affect the original layer, nor the reverse. Fork must not be
+// called between an edit and the next Commit. Both layers share the reserved names, so Reserve must not be called after
+// Fork.
 func (l *Layer) Fork() *Layer {
 	next := *l
 	next.specs = maps.Clone(l.specs)
 	return &next
 }
 
-// Manifest returns the layer's manifest of a type as of the last Commit, or nil if it is empty.
+// Manifest returns the layer's manifest of a type after the last Commit. It may be nil if it has no resources.
 func (l *Layer) Manifest(t xds.Type) *manifest.Manifest { return l.types[t] }
 
-// Add stores a unit with its Spec, in place of a unit with the same type and name, also if the name is reserved. u
-// must have a resource.
+// Add stores a unit with its Spec, in place of a resource with the same type and name. It ignores reservations. u must
+// have a resource.
 func (l *Layer) Add(u Unit) {
 	if l.specs == nil {
 		l.specs = map[xds.Ref]pool.ResourceSpec{}
@@ -68,10 +69,10 @@ func (l *Layer) Reserve(u Unit) {
 // Reserved reports whether the type and name of a resource are reserved.
 func (l *Layer) Reserved(r *xds.Resource) bool { return l.reserved[ref(r)] }
 
-// Spec returns the Spec of a unit that Add or Reserve stored. It returns nil for other resources.
+// Spec returns the Spec of a unit that Add or Reserve stored. It returns nil for other resources and for removed units.
 func (l *Layer) Spec(r xds.Ref) pool.ResourceSpec { return l.specs[r] }
 
-// Specs calls f with the Spec of each unit that Add or Reserve stored, in no order.
+// Specs calls f with the Spec of each unit that Add or Reserve stored, in any order. Removed units do not count.
 func (l *Layer) Specs(f func(pool.ResourceSpec)) {
 	for _, spec := range l.specs {
 		f(spec)
@@ -116,8 +117,9 @@ func (l *Layer) Drop(r *xds.Resource) {
 	}
 }
 
-// Replace removes the resources of the old units and stores the resources of the new units, by Drop and Put. Names must
-// be unique within each list.
+// Replace removes the resources of the old units and stores the resources of the new units, by Drop and Put. Resources
+// with equal pointers stay unchanged. All units must have a resource, and all resources the same type. Names must be
+// unique within each list.
 func (l *Layer) Replace(old, now []Unit) {
 	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // most calls change no unit
 		old, now = old[1:], now[1:]
@@ -135,7 +137,8 @@ func (l *Layer) Replace(old, now []Unit) {
 	}
 }
 
-// ByName maps the names of resources to their units. Names must be unique. It returns nil for an empty list.
+// ByName maps the names of resources to their units. All units must have a resource, and names must be unique. The
+// result is nil for an empty list.
 func ByName(units []Unit) map[string]Unit {
 	if len(units) == 0 {
 		return nil
@@ -209,9 +212,9 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer share all equal parts of its manifests with another layer (old) that it replaces. This
-// layer must be committed. Succeed calls yield and uses x as Commit does. Succeed does not change the other layer,
-// which may be changed while yield runs.
+// Succeed makes this layer share all equal parts of its manifests with the layer old that it replaces. The content of
+// this layer stays unchanged, and must be committed. Succeed calls yield and uses x as Commit does. Succeed does not
+// change old, but yield may change old.
 func (l *Layer) Succeed(old *Layer, x *Sharing, yield func()) {
 	for t, was := range old.types { // old.types is an array, so this iterates over a copy
 		seen := 0

@@ -13,7 +13,7 @@ type Table[V any] struct {
 	size int
 }
 
-// Get returns the value of a name, or nil.
+// Get returns the value of a name; nil: the table does not have the name.
 func (t *Table[V]) Get(name string) *V {
 	if v, ok := t.own[name]; ok {
 		return v
@@ -42,7 +42,7 @@ func (t *Table[V]) Put(name string, v *V) {
 // Len returns the number of names.
 func (t *Table[V]) Len() int { return t.size }
 
-// All yields all names with their values, in no order. The table must not be changed meanwhile.
+// All yields all names with their values, in any order. The table must not be changed meanwhile.
 func (t *Table[V]) All() iter.Seq2[string, *V] {
 	return func(yield func(string, *V) bool) {
 		for name, v := range t.own {
@@ -58,8 +58,8 @@ func (t *Table[V]) All() iter.Seq2[string, *V] {
 	}
 }
 
-// Copy returns a table with the same content. The receiver must not be changed afterwards; the copy may be. Several
-// goroutines may call Copy of one table.
+// Copy returns a table with the same content, which may be changed. The receiver must not be changed afterwards.
+// Several goroutines may call Copy of one table.
 func (t *Table[V]) Copy() Table[V] {
 	switch {
 	case 4*len(t.own) <= len(t.base):
@@ -71,7 +71,7 @@ func (t *Table[V]) Copy() Table[V] {
 }
 
 // Fork returns an independent table with the same content. Unlike after Copy, the receiver may be changed afterwards.
-// Fork itself may reorganise the receiver, so only one goroutine may call it.
+// Fork itself may reorganise the receiver, so no other goroutine may use the receiver meanwhile.
 func (t *Table[V]) Fork() Table[V] {
 	if 4*len(t.own) > len(t.base) { // a new base costs less than many copies of a large difference
 		if len(t.base) > 0 {

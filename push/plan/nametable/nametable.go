@@ -6,12 +6,12 @@
 //
 // The set of names follows istiod (pkg/dns/server/name_table.go). The name of a service resolves to its virtual
 // addresses. The name of a headless service resolves to its endpoints in the proxy's own network. With local names
-// (ENABLE_MULTICLUSTER_HEADLESS=false) these are the endpoints of the proxy's own cluster, and otherwise of all
-// clusters. Endpoints with host names also have names of their own, in all clusters.
+// (ENABLE_MULTICLUSTER_HEADLESS=false) the name resolves only to endpoints of the proxy's own cluster, and otherwise of
+// all clusters. Endpoints with host names also have names of their own, in all clusters.
 //
-// Endpoints of any port are included. They have to be ready, unless the Service has publishNotReadyAddresses. In this
-// the table follows the cluster's DNS servers, and differs from istiod. Names of services without addresses and
-// endpoints are not in the table; the Pod's DNS servers resolve them.
+// Endpoints of any port are included. They have to be ready, unless the Service has publishNotReadyAddresses. The table
+// follows the cluster's DNS servers here, and differs from istiod. Services without addresses and endpoints have no
+// names in the table, and the Pod's DNS servers resolve their names.
 //
 // A scope has a name table once one of its proxies has requested it (Planner.AskNames). The rows are planned with the
 // hosts of each step. push/delta sends the table as an agent resource, and it is part of the view's set
@@ -94,8 +94,8 @@ func (t *Table) Commit() {
 	}
 }
 
-// Scopes share equal rows and equal tables. The pool and the intern table hold weak references: a value lives as long
-// as a scope or a stream uses it.
+// Scopes share equal rows and equal tables. The pool and the intern table hold weak references, so a value lives as
+// long as a scope or a stream uses it.
 var (
 	shared    pool.Pool
 	fragments intern.Table[*xds.Fragment]
@@ -149,8 +149,8 @@ func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 }
 
 // headless returns the addresses of a headless service (all), and the encoded entries NAME.HOST of its Pods with host
-// names (pods). If local is true, the addresses are only those of the proxy's own cluster; the entries are for Pods
-// of all clusters. A Pod of the proxy's own cluster hides Pods of the same name in other clusters. Of several other
+// names (pods). If local is true, the addresses are only those of the proxy's own cluster. The entries are for Pods of
+// all clusters. A Pod of the proxy's own cluster hides Pods of the same name in other clusters. Of several other
 // clusters, the first by name is used.
 func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
 	named, from := map[string][]netip.Addr{}, map[string]string{}

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides the domains, patches, rules and destinations of a virtual host, as proxies with the inputs of a
-// perspective receive it. Domains that belong to another virtual host are left out. Problems are appended to found.
-// The result is false if no domain is left, or if the virtual host has neither rules that apply nor a service.
+// specOf decides the domains, patches, rules and destinations of a virtual host for proxies with the inputs of a
+// perspective. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
+// false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set.
 func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {
@@ -82,7 +82,7 @@ func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 }
 
 // differing returns the domains that only one of two versions of a virtual host has. If the ranks of the versions
-// differ, it returns all domains of both.
+// differ, it returns all domains of both versions. A version that keeps its domains (Keeps) does not count.
 func (t *Table) differing(a, b *entry) (out []string) {
 	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
 	if same && a.Domains == b.Domains {

@@ -14,7 +14,8 @@ import (
 
 // Explain returns the Spec (all inputs of the build) of a route configuration, followed by the Specs of its virtual
 // hosts in their order. v selects the proxies of a variation (proxies with certain labels or other inputs); nil means
-// the proxies without inputs. The result is nil if no listener requests a route configuration with this name.
+// the proxies without inputs. The result is nil if no listener requests a route configuration with this name, or if its
+// build failed.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
@@ -43,8 +44,8 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 }
 
 // Freeze returns a function that calls its argument with each patched Spec of the published route configurations and
-// their virtual hosts. Route configurations of variations are not included. Any goroutine may call the function. Freeze
-// must not be called within a step. The function reads virtual hosts while it runs; these are never changed in place.
+// their virtual hosts, in no order. Route configurations of variations are not included. The Specs are those at the
+// call of Freeze. Any goroutine may call the function. Freeze must not be called within a step.
 func (t *Table) Freeze() front.Frozen {
 	var specs []any
 	keep := func(spec any) {
@@ -82,7 +83,7 @@ func (t *Table) Freeze() front.Frozen {
 }
 
 // Describe calls line, a function like fmt.Printf, for each decision of the table, in no order. Route configurations
-// that are not published are included. Tests compare tables by these lines.
+// that are not published are included. The lines are for tests that compare tables.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, rc := range t.configs {
 		line("routes %s: %v %v %p %d %v %v", name, rc.Config, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
@@ -103,8 +104,8 @@ func (t *Table) Describe(line func(format string, args ...any)) {
 }
 
 // Serving returns the virtual hosts of the hosts for which the function named returns true, in all published route
-// configurations. They are sorted by name of the configuration, host and port. v selects the proxies of a variation;
-// nil means the proxies without inputs.
+// configurations. The result is sorted by name of the configuration, host and port, and nil if it is empty. Virtual
+// hosts that are left out are not included. v selects the proxies of a variation; nil means the proxies without inputs.
 func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for _, name := range slices.Sorted(maps.Keys(t.configs)) {
 		rc := t.configs[name]

@@ -57,7 +57,7 @@ func (t *Table) fragment(spec vhost.Spec, blame model.Key, found *[]input.Proble
 	return reported(blame, found)(t.In.Pool.FragmentOf(spec, func() (*xds.Fragment, error) { return spec.FragmentInPieces(pause) }))
 }
 
-// tailFragment is like fragment, for a virtual host of the tail. It builds in one piece.
+// tailFragment returns the fragment of a virtual host of the tail, as fragment does. It builds in one piece.
 func (t *Table) tailFragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.Fragment(spec))
 }

@@ -5,19 +5,19 @@
 // A front passes two arguments to New:
 //   - a Scope: the layer of the route configurations, the host table that resolves destinations, the patches, and the
 //     common inputs of all virtual hosts
-//   - a Names, which the front implements: it decides conflicts between virtual hosts with the same domain, and has the
-//     virtual host for all other names
+//   - a Names, which the front implements. It decides conflicts between virtual hosts with the same domain, and returns
+//     the catch-all, the virtual host for all other names
 //
 // For each route configuration the front passes:
 //   - a Config: the name, the port that EnvoyFilters match, and the comparison of domains
 //   - its VirtualHosts (Enter, Leave): host, port, domains, and the http rules in order. The rules may belong to
 //     several VirtualServices and gateways (host.RulesFor)
-//   - the number of listeners that request it (Use)
+//   - the number of listeners that request the route configuration (Use)
 //
-// After each step (Finish) the layer contains the route configurations that listeners request. Vary plans the route
-// configurations that differ for the proxies of a variation (proxies with certain labels or other inputs). Only the
-// virtual hosts that a step touches are decided and encoded again. Neighbouring virtual hosts are joined in runs, so
-// the work of an edit does not grow with the number of virtual hosts.
+// A step applies one change of the configuration. After each step (Finish) the layer contains the route configurations
+// that listeners request. Vary plans the route configurations that differ for the proxies of a variation (proxies with
+// certain labels or other inputs). Only the virtual hosts that a step touches are decided and encoded again.
+// Neighbouring virtual hosts are joined in runs, so the work of an edit hardly grows with the number of virtual hosts.
 //
 // Owns: the route configurations of each scope. Reads: plan/host. Never: a listener; the choice of route
 // configurations and virtual hosts.
@@ -41,7 +41,7 @@ type Scope struct {
 	Hosts    *host.Table        // resolves the destinations of rules
 	Patches  input.PatchSet     // the patches of the proxies
 	Problems input.Problems     // receives problems, for units whose names begin with "route", "routes" or "added"
-	Caps     xds.Caps           // the capabilities of the proxies, reduced to those that virtual hosts depend on
+	Caps     xds.Caps           // those capabilities of the proxies on which virtual hosts depend
 	Proxy    proxyconfig.Routes // settings of the proxies' ProxyConfig
 }
 
@@ -53,7 +53,7 @@ type Config struct {
 	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match them
 	// too.
 	ServerPorts intern.List[uint32]
-	// OneHost is true if a single virtual host answers for all names. There is no catch-all then.
+	// OneHost is true if a single virtual host answers for all names. Such a route configuration has no catch-all.
 	OneHost bool
 	// WithPorts is true if Envoy compares the names of requests including their ports. Otherwise Envoy ignores the
 	// ports.
@@ -66,10 +66,11 @@ type VirtualHost struct {
 	ID   string // unique within the route configuration; virtual hosts are sorted by it
 	Host string // fully qualified host; may be a wildcard
 	Port uint32 // the port of the host
-	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration.
+	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration. A
+	// virtual host that an EnvoyFilter adds counts as another virtual host too.
 	Keeps bool
 	// Bound is true for a host of a gateway, whose routes come from Rules alone. If no rule applies, the virtual host
-	// is left out, unless Kept is true; then it is published without routes.
+	// is left out. With Kept, it is published without routes instead. Kept has an effect if Bound is true.
 	Bound, Kept bool
 	// TLSOnly is true if requests without TLS are redirected to https. It has an effect if Bound is true.
 	TLSOnly bool
@@ -79,34 +80,34 @@ type VirtualHost struct {
 	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is
 	// true.
 	HTTP3 uint32
-	// Own is true if the service belongs to the scope's namespace. It is a field because a copy of a table for another
-	// namespace begins with the values of the original.
+	// Own is true if the service belongs to the scope's namespace. After a Fork for another namespace, the front calls
+	// Enter again for the virtual hosts whose Own changes.
 	Own     bool
 	Domains intern.List[string]
 	Service *model.Service          // the service of the host; nil if only the rules define the host
 	Rules   intern.List[vhost.Rule] // the rules of the routes, in order; if empty and not Bound, the service decides
-	Reads   intern.List[string]     // keys of the proxy labels that the rules read
+	Reads   intern.List[string]     // keys of the proxy labels that the rules read; empty: the rules read no labels
 }
 
 // Names decides about the domains in the route configurations of a front. The front implements it. Only the planner's
 // goroutine calls it.
 type Names interface {
-	// CatchAll returns the virtual host for all names that no other virtual host has, without patches. The result is
-	// false if the route configuration needs no such virtual host.
+	// CatchAll returns the virtual host for all names that no other virtual host has. The table sets its Patches. The
+	// result is false if the route configuration needs no such virtual host.
 	CatchAll(c Config) (vhost.CatchAll, bool)
-	// Rivals appends the ids of all virtual hosts of the route configuration that may have a domain of vh too, and
-	// returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.
+	// Rivals appends to ids the ids of all virtual hosts of the route configuration that may have a domain of vh too,
+	// and returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
 	// SameRank reports whether two versions of a virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
 	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if
-	// the loss of the domain is a problem to report.
+	// the loss of the domain has to be reported as a problem.
 	Yields(vh, rival *VirtualHost) (yields, reported bool)
 	// Blame returns the key of the object to which a virtual host's problems are attributed.
 	Blame(vh *VirtualHost) model.Key
 }
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// These tables intern the lists in Specs. The tables are weak, so a list lives only as long as a Spec uses the list.
 var (
 	strs      intern.Table[string]
 	fragments intern.Table[*xds.Fragment]

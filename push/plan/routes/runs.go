@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// run is a sequence of neighbouring virtual hosts, joined into one fragment. After an edit of one virtual host, its run
-// is joined again, and the short list of runs is encoded again. The ids alone decide where runs end. So equal sets of
-// virtual hosts have equal runs, independent of the edits that led to the sets.
+// run is a sequence of neighbouring virtual hosts, joined into one fragment. After an edit of one virtual host, only
+// its run is joined again. The ids alone decide where runs end. So equal sets of virtual hosts have equal runs,
+// independent of the edits that led to the sets.
 type run struct {
 	ids   []string // sorted
 	frag  *xds.Fragment
@@ -73,7 +73,7 @@ func (rs *runs) remove(id string) {
 	}
 	r.stale = true
 	r.ids = slices.Delete(slices.Clone(r.ids), at, at+1)
-	if at == len(r.ids) && endsRun(id) && i+1 < len(*rs) { // the removed id ended the run, so the next run is part of it
+	if at == len(r.ids) && endsRun(id) && i+1 < len(*rs) { // the removed id ended the run, so the next run joins this run
 		r.ids = append(r.ids, (*rs)[i+1].ids...)
 		*rs = slices.Delete(*rs, i+1, i+2)
 	}
@@ -104,11 +104,11 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 	return out, nil
 }
 
-// joinedRuns is the pool of joined fragments, shared by all scopes. It is separate from the pool of the builders, whose
-// size counts virtual hosts.
+// joinedRuns is the pool of joined fragments, which all scopes share. The size of the builders' pool counts virtual
+// hosts, so joined fragments have a pool of their own.
 var joinedRuns pool.Pool
 
-// join concatenates fragments. The result is nil for an empty list.
+// join concatenates fragments. For an empty list the result is nil, and for a single fragment it is that fragment.
 func join(parts []*xds.Fragment) *xds.Fragment {
 	switch len(parts) {
 	case 0:

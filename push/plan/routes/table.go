@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Table contains the route configurations of a scope. New creates it. Only the planner's goroutine may use it.
+// Table contains the route configurations of a scope. New and Fork create it. It is not safe for concurrent use.
 type Table struct {
 	Scope
 	names   Names
@@ -58,6 +58,7 @@ type entry struct {
 // sharedEntry is the key of an entry for layer.Share.
 type sharedEntry entry
 
+// equal reports whether two entries are equal.
 func (en *entry) equal(o *entry) bool { return *en == *o }
 
 // tailSpec is the Spec and fragment of a virtual host that belongs to no host of the scope.
@@ -66,14 +67,14 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// New returns a table without route configurations for a scope. In each step, which applies one change of the
-// configuration, the front calls Enter, Leave and Use, then Finish, Vary for each variation, and Done.
+// New returns a table without route configurations for a scope. A step applies one change of the configuration. In each
+// step the front calls Enter, Leave and Use, then Finish, then Vary for each variation, and then Done.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
 
-// Fork returns a copy of the table for another Scope and Names. Changes of one table do not affect the other, and
-// another goroutine may use the copy. Fork must not be called within a step.
+// Fork returns a copy of the table for another Scope and Names. Later changes of one of the two tables do not affect
+// the other table, and another goroutine may use the copy. Fork must not be called within a step.
 func (t *Table) Fork(of Scope, names Names) *Table {
 	t.own = &editor{}
 	next := New(of, names)
@@ -81,8 +82,8 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use adds `by`, which may be negative, to the number of listeners that request a route configuration. A missing route
-// configuration is created.
+// Use adds by, which may be negative, to the number of listeners that request a route configuration. A missing route
+// configuration is created. Finish then plans the route configuration.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
@@ -107,8 +108,8 @@ func (t *Table) Enter(c Config, vh VirtualHost) {
 	t.markRivals(rc, old, en)
 }
 
-// Leave removes the virtual host with an ID from a route configuration; an absent one is ignored. Finish then decides
-// the virtual hosts that compete for its domains.
+// Leave removes the virtual host with an ID from a route configuration. Finish then decides the virtual hosts that
+// compete for its domains. If there is no such virtual host, Leave has no effect on the plan.
 func (t *Table) Leave(c Config, id string) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
@@ -123,14 +124,15 @@ func (t *Table) Leave(c Config, id string) {
 // Changed reports whether the step has touched any route configuration.
 func (t *Table) Changed() bool { return len(t.changed) > 0 }
 
-// Finish plans the route configurations that the step has touched. It calls pause between two pieces of the work.
+// Finish plans the route configurations that the step has touched. It calls pause, which must not be nil, between two
+// pieces of the work. Problems are stored in Scope.Problems.
 func (t *Table) Finish(pause func()) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		t.replan(name, pause)
 	}
 }
 
-// Done ends the step: the marks of touched route configurations are cleared.
+// Done ends the step. Changed then returns false.
 func (t *Table) Done() {
 	if t.Changed() {
 		t.changed = map[string]map[string]bool{}
@@ -208,7 +210,8 @@ func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
 	return patch.RouteConfig{Name: rc.Name, Port: rc.Port, ServerPorts: rc.ServerPorts, Context: t.Hosts.Side()}
 }
 
-// Len returns the number of virtual hosts of a route configuration. Virtual hosts that are not published count too.
+// Len returns the number of virtual hosts that were entered in a route configuration, or 0 without the route
+// configuration. Virtual hosts that are left out of the published route configuration count too.
 func (t *Table) Len(c Config) int {
 	if rc := t.configs[c.Name]; rc != nil {
 		return rc.entries.Len()
@@ -216,7 +219,7 @@ func (t *Table) Len(c Config) int {
 	return 0
 }
 
-// Has reports whether a route configuration has a virtual host with an id.
+// Has reports whether a virtual host with an ID was entered in a route configuration.
 func (t *Table) Has(c Config, id string) bool {
 	rc := t.configs[c.Name]
 	return rc != nil && rc.entries.Get(id) != nil

@@ -11,9 +11,12 @@ import (
 )
 
 // Vary plans the route configurations that differ for the proxies of a variation, and stores them in the variation's
-// layer. If first is true, it plans all route configurations, otherwise only those that the step has touched. others
-// maps the names of route configurations to ids of further virtual hosts that differ in the variation. Virtual hosts
-// whose rules read labels are found without it. Vary calls pause between two route configurations.
+// layer. It removes from that layer the route configurations that do not differ or that no listener requests. If first
+// is true, Vary plans all route configurations, otherwise only those that the step has touched.
+//
+// others maps the names of route configurations to ids of virtual hosts that may differ in the variation. It need not
+// contain virtual hosts whose rules read labels (VirtualHost.Reads). Vary calls pause, which must not be nil, between
+// two pieces of the work.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
 		t.planVariation(name, v, others[name], pause)
@@ -71,9 +74,9 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead builds a route configuration with replaced fragments of some virtual hosts. The map has the new
-// fragments by id; if a fragment is nil, its virtual host is left out. The result is false if the map is empty, or if
-// the build fails.
+// withInstead builds a route configuration with replaced fragments of some virtual hosts. The map instead has the new
+// fragments by id. If such a fragment is nil, its virtual host is left out. The result is false if the map is empty, or
+// if the build fails.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

@@ -7,7 +7,8 @@ import (
 )
 
 // Fork returns an independent table with the same subscriptions, rights and opened keys, which plans with another
-// input. Another goroutine may use it. Identities without names and modules are left out; the method Of creates them.
+// input. Another goroutine may use the new table. Identities without names and modules are left out, and the method Of
+// creates them when they are needed.
 func (t *Table) Fork(in *input.Input) *Table {
 	next := New(in)
 	forks := map[*Subscriptions]*Subscriptions{}
@@ -43,5 +44,5 @@ func copies[K comparable, V any](all map[K]*V) map[K]*V {
 	return next
 }
 
-// Copy returns an independent copy of the names.
+// Copy returns a copy of the names. Later changes of one of the two sets do not affect the other set.
 func (n Names) Copy() Names { return Names{maps.Clone(n.names)} }

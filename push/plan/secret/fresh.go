@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy contains the subscriptions of one identity, its right to private keys, and its opened keys. With a snapshot
-// these are all inputs of a plan from scratch. It is immutable and safe for concurrent use.
+// Copy contains the subscribed names of one identity, its right to private keys, and the private keys and credentials
+// that it needs. With a snapshot and the modules, these are all inputs of a plan from scratch. A Copy is safe for
+// concurrent use.
 type Copy struct {
 	Who   view.Identity
 	Right access.Standing // the right to private keys
@@ -20,7 +21,8 @@ type Copy struct {
 	keys  map[model.Key]opened // without their users
 }
 
-// Copy copies the subscriptions of an identity. For an unknown identity the result has no names and no keys.
+// Copy copies the subscriptions of an identity. For an unknown identity the result has no names and no keys, and Right
+// is zero.
 func (t *Table) Copy(who view.Identity) Copy {
 	out := Copy{Who: who, keys: map[model.Key]opened{}}
 	if subs := t.identities[who]; subs != nil {
@@ -34,8 +36,9 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch. modules lists keys of WasmPlugins and TrafficExtensions; the
-// result extensions has their configurations with credentials. Both manifests may be nil, which means empty.
+// Fresh plans the copied subscriptions from scratch, and returns their resources in secrets. modules lists keys of
+// WasmPlugins and TrafficExtensions, and the result extensions has their configurations with credentials. Both
+// manifests may be nil, which means empty. Fresh does not change c.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

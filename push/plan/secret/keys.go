@@ -56,9 +56,9 @@ func (k keys) tidy() {
 	maps.DeleteFunc(k, func(_ model.Key, o *opened) bool { return len(o.users) == 0 })
 }
 
-// Sealed returns the records whose encrypted private keys have to be opened (decrypted), sorted by key. The caller
-// opens each private key, and calls Opened or, after a failure, Unopened. Until then Sealed does not return the record
-// again.
+// Sealed returns the records whose encrypted private keys or credentials have to be opened (decrypted), sorted by key.
+// The result is nil if there is no such record. The caller opens each key, and calls Opened or, after a failure,
+// Unopened. While the record stays the same and its key is needed, Sealed returns it again only after Unopened.
 func (t *Table) Sealed() (records []*model.Secret) {
 	for _, o := range t.keys {
 		if o.of != o.record && !o.taken {
@@ -71,7 +71,8 @@ func (t *Table) Sealed() (records []*model.Secret) {
 }
 
 // Opened stores the decrypted private key of a record, and plans the Secrets and modules that need the key. It returns
-// the planned subscriptions. A key that is not needed any more is discarded, and the result is nil.
+// the planned subscriptions, in no order. If no resource needs the key of this version of the record any more, the key
+// is discarded and the result is nil.
 func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*Subscriptions) {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -98,8 +99,8 @@ func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*S
 	return planned
 }
 
-// Unopened makes Sealed return a record again, after the private key could not be opened. The result is false if the
-// key is not needed any more.
+// Unopened makes Sealed return a record again, after the private key could not be opened. If no resource needs the key
+// of this version of the record any more, Unopened does nothing and returns false.
 func (t *Table) Unopened(record *model.Secret) bool {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -109,8 +110,9 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending returns the keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet, in no
-// order. The arguments are the subscriptions of the proxy's identity, and the names of the proxy.
+// Pending returns the record keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet
+// in their newest version. The result has no order, may contain a key repeatedly, and is nil if it is empty. The
+// arguments are the subscriptions of the proxy's identity, and the names of the proxy.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -126,8 +128,9 @@ func (t *Table) opening(subs *Subscriptions, name string) bool {
 	return o != nil && o.of != o.record
 }
 
-// Inherit copies the private keys, opened or not, that another table has and t lacks. Only keys in the namespaces of
-// t's identities are copied. The other table is not changed.
+// Inherit copies the private keys, opened or not, that the table old has and t lacks. Only keys in the namespaces of
+// t's identities are copied. At its next change, t drops the copied keys that no resource needs by then. old is not
+// changed.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

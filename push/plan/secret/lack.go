@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable.
+// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable, and
+// LackProblems reads it.
 type Lack struct {
 	namespace string              // the namespace of the proxies
 	resource  string              // the resource name
@@ -18,7 +19,8 @@ type Lack struct {
 	labels    []map[string]string // the label sets of the identity's workloads
 }
 
-// Lacks returns a Lack for each subscribed Secret or ConfigMap without a resource, for each identity, in no order.
+// Lacks returns a Lack for each subscribed Secret or ConfigMap without a resource, for each identity, in no order. A
+// resource that waits for a right or for a private key is not a Lack. The result is nil if it is empty.
 func (t *Table) Lacks() (all []Lack) {
 	for namespace, identities := range t.subscribed {
 		for subs := range identities {
@@ -47,9 +49,9 @@ type naming struct {
 	use access.SecretUse
 }
 
-// LackProblems returns a problem for each field of a Gateway or DestinationRule that names a Secret or ConfigMap in
-// lacks, if the record selects workloads with that Lack. s is the snapshot with the records, and root is the root
-// namespace. Any goroutine may call it.
+// LackProblems returns a problem for each Lack and each field of a Gateway or DestinationRule that names its Secret or
+// ConfigMap, if the record selects workloads of the Lack's identity. Problems may repeat. The result is nil if it is
+// empty. s is the snapshot with the records, and root is the root namespace. Any goroutine may call LackProblems.
 func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
 	if len(lacks) == 0 {
 		return nil
@@ -90,7 +92,8 @@ func (n naming) selects(l Lack) bool {
 	return access.SelectsAll(selectors) || access.Selected(selectors, l.labels)
 }
 
-// problem returns the problem for a field. For records in other namespaces the message omits rights and references.
+// problem returns the problem for a field. For a record in another namespace than the Lack's, the message omits rights
+// and references.
 func (l Lack) problem(n naming) input.Problem {
 	key, why := n.by.Meta().Key, l.why
 	if !l.missing && key.Namespace != l.namespace {

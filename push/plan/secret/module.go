@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret) with the credentials by which agents fetch its
+// A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret) with the credentials with which agents fetch its
 // module. All proxies of a view share a configuration without credentials. This file plans a configuration with
 // credentials for one identity, which overrides the shared configuration.
 //
@@ -38,8 +38,9 @@ type module struct {
 	cause, why string    // set if a required credential is missing
 }
 
-// Use records that one more view of an identity uses some extensions whose modules agents fetch. It plans the
-// configurations with credentials of extensions that are new for the identity.
+// Use records that one more view of an identity uses some extensions whose modules agents fetch. extensions are keys of
+// WasmPlugins and TrafficExtensions. Use plans the configurations with credentials of extensions that are new for the
+// identity.
 func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	var fresh []model.Key
 	for _, key := range extensions {
@@ -68,8 +69,9 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	t.keys.tidy()
 }
 
-// Modules returns a manifest of the configurations with credentials of the given extensions. If the last argument has
-// the same content, Modules returns that argument, which may be nil.
+// Modules returns a manifest of the configurations with credentials of the given extensions. Extensions without such a
+// configuration are left out. A configuration whose credentials are not opened yet has a marker (manifest.Pending). If
+// have, which may be nil, has equal content, Modules returns have.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true
@@ -87,7 +89,7 @@ func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manife
 }
 
 // ExplainModule returns the Spec of the configuration with a credential that has the given resource name. It searches
-// the given extensions, and returns nil if none of them has such a configuration.
+// only the given extensions, and returns nil if it does not find a built configuration.
 func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string) pool.ResourceSpec {
 	for _, key := range extensions {
 		if m := subs.modules[key]; m != nil && m.Spec != nil && extension.Name(key) == resource {
@@ -105,7 +107,8 @@ type Unfetched struct {
 	Accounts  int    // the number of these service accounts
 }
 
-// Unfetched returns an element for each extension with missing credentials and each cause, sorted by extension.
+// Unfetched returns an element for each extension with missing credentials and each cause, sorted by extension and then
+// by Why. The result is nil if no credentials are missing.
 func (t *Table) Unfetched() (all []Unfetched) {
 	type group struct {
 		extension model.Key

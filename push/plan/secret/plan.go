@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// secretName returns the name of the Secret that a resource name refers to. The result is false if the resource name
-// refers to no Secret of the namespace.
+// secretName returns the name of the Secret that a resource name refers to. ok is false if the resource name does not
+// refer to a Secret of the namespace.
 func secretName(namespace, resource string) (name string, ok bool) {
 	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
 		return "", false
@@ -29,10 +29,10 @@ func secretName(namespace, resource string) (name string, ok bool) {
 }
 
 // candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence.
-// The result is nil if the name refers to no Secret of the namespace. trust is true if the resource contains
-// certificates of authorities. A resource NAME-cacert has these certificates from the Secret NAME-cacert, or from the
-// Secret NAME that also has a certificate. A ConfigMap only has certificates of authorities, and may be in any
-// namespace.
+// The result is nil if the name refers neither to a Secret of the namespace nor to a ConfigMap. trust is true if the
+// resource contains certificates of authorities. A resource NAME-cacert has these certificates from the Secret
+// NAME-cacert, or from the Secret NAME that also has a certificate. A ConfigMap only has certificates of authorities,
+// and may be in any namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	ref, trust := access.ConfigMap(resource)
 	name := model.ConfigMapPrefix + ref.Name
@@ -49,7 +49,8 @@ func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	return keys, trust
 }
 
-// Anywhere returns a key with an empty origin. It is the form of keys in Change.Secrets.
+// Anywhere returns the key with an empty origin, the form of keys in Change.Secrets. The origin is the cluster that the
+// record comes from.
 func Anywhere(key model.Key) model.Key {
 	key.Origin = origin.Origin{}
 	return key
@@ -86,9 +87,9 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 }
 
 // planOne plans one resource, and adds the private key that the resource needs to keys. It returns the resource for
-// the manifest. Without a resource it returns nil; the subscription's cause and why then contain the reason.
-// Certificates of authorities are for all proxies of the namespace. A private key is for proxies whose service
-// account has the right to it, and whose workloads use it.
+// the manifest. Without a resource it returns nil, and the subscription's cause and why then contain the reason.
+// Certificates of authorities are for all proxies of the namespace. A private key is for proxies whose service account
+// may list Secrets and whose workloads use the Secret.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
@@ -164,7 +165,7 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	}
 }
 
-// Change describes the changes of a step that concern Secrets.
+// Change describes the changes of a step that concern Secrets. nil maps mean that nothing of their kind changed.
 type Change struct {
 	All      bool               // all inputs may have changed
 	Secrets  map[model.Key]bool // changed Secrets and ConfigMaps, by key without origin (Anywhere)
@@ -173,7 +174,8 @@ type Change struct {
 	Granted  map[string]bool    // namespaces in which the right to list Secrets may have changed; "" for all
 }
 
-// Plan plans again the subscriptions and modules that a change touches. The caller has passed the new input to Read.
+// Plan plans again the subscriptions and modules that a change touches. It also marks the service accounts whose rights
+// may have changed, which Doubted then returns. The caller has passed the new input to Read.
 func (t *Table) Plan(c Change) {
 	for namespace, all := range t.subscribed {
 		for subs := range all {
@@ -207,8 +209,8 @@ func (subs *Subscriptions) touched(c Change) (names []string) {
 	return names
 }
 
-// selects sets whether references and labels decide about a subscription. They do if a Secret with a private key
-// exists.
+// selects stores whether references and labels decide about a subscription. They decide if a Secret with a private key
+// provides the resource.
 func (subs *Subscriptions) selects(s *subscription, is bool) {
 	if s.selecting != is {
 		s.selecting = is

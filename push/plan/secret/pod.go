@@ -14,13 +14,13 @@ import (
 )
 
 // The credential of a proxy may be bound to a Pod. Selectors that decide about private keys are then compared with the
-// labels of this Pod in the configuration. Without a bound Pod they are compared with the labels of all Pods of the
-// service account. An identity contains only the labels with keys that such selectors name. So Pods that agree in these
-// labels share their subscriptions.
+// labels of this Pod in the configuration. Without a bound Pod, selectors are compared with the labels of all workloads
+// of the service account. An identity contains only the labels with keys that such selectors name. So Pods with equal
+// values of these labels share their subscriptions.
 
-// Bind returns the identity of a proxy whose credential is bound to a Pod: the given identity, with those labels of
-// the Pod that decide about private keys. If the Pod's name is empty, or if the snapshot has no such Pod of the
-// service account, the result is the given identity.
+// Bind returns the identity of a proxy whose credential is bound to a Pod. The result is the given identity with those
+// labels of the Pod that decide about private keys, and with Bound set. If the Pod's name is empty, or if the snapshot
+// has no such Pod of the service account (PodOf), the result is the given identity.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {
@@ -37,10 +37,12 @@ func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Ide
 	return who
 }
 
+// podLabels interns the lists of labels in identities.
 var podLabels intern.Table[string]
 
 // PodOf returns the Workload of the Pod with a name, in the namespace and with the service account of an identity. A
-// Pod of the identity's own cluster precedes a Pod of the config cluster. Without such a Pod the result is nil.
+// Pod of the identity's own cluster precedes a Pod of the config cluster. Without such a Pod, for a zero identity, and
+// for an empty name the result is nil.
 func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
 	if who == (view.Identity{}) || pod == "" {
 		return nil

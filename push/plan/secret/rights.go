@@ -16,8 +16,8 @@ import (
 )
 
 // A private key is sent to the proxies of an identity under two conditions. First, the identity may list the Secrets of
-// its namespace; the plan loop queries an authoriser for this right. Second, an object makes workloads of the identity
-// use the Secret; unused checks this.
+// its namespace. The plan loop queries an authoriser for this right. Second, an object makes workloads of the identity
+// use the Secret. The function unused checks the second condition.
 
 // unused returns the reason why no object makes workloads of an identity use a Secret. Both results are empty if some
 // object does.
@@ -43,10 +43,10 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule of its namespace or EnvoyFilter refers to %v", key)
 }
 
-// labelsOf returns a function that computes the label sets of an identity's workloads at its first call. A bound
-// identity has the label set of its Pod. Any other identity has the label sets of all Pods, WorkloadEntries and
-// endpoints of ServiceEntries with its service account and namespace. Only records of its own cluster and of the config
-// cluster count. Equal sets are listed once.
+// labelsOf returns a function that computes the label sets of an identity's workloads at its first call. An identity
+// that is bound to a Pod has the label set of the Pod. Any other identity has the label sets of all Pods,
+// WorkloadEntries and endpoints of ServiceEntries with its service account and namespace. Only records of its own
+// cluster and of the config cluster count. Equal sets are listed once.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	return sync.OnceValue(func() []map[string]string {
 		if who.Bound {
@@ -92,7 +92,7 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 }
 
 // Relabelled reports whether an edit of Endpoints or a Workload changes labels that decide about Secrets. It compares
-// the labels of each identity of the namespace that has a private key or credential which depends on labels.
+// the label sets of each identity in the record's namespace with a private key or credential that depends on labels.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
 		if !subs.readsLabels() {
@@ -108,20 +108,20 @@ func (t *Table) Relabelled(e mirror.Edit) bool {
 	return false
 }
 
-// Rights yields the service accounts whose right to private keys is needed, in no order. The right is needed from the
-// first subscription to a private key that the account's workloads use, until the account subscribes to no Secret.
-// Accounts may repeat.
+// Rights yields the service accounts whose right to private keys is needed, in no order. The right of an identity is
+// needed from the first subscription to a private key that its workloads use, until the identity has no subscription.
+// Accounts may repeat, because a service account may have several identities.
 func (t *Table) Rights() iter.Seq[view.Identity] {
 	return t.accounts(func(subs *Subscriptions) bool { return subs.needed })
 }
 
-// Unknown returns the service accounts whose right is needed and unknown. Accounts may repeat.
+// Unknown returns the service accounts whose right is needed and unknown, in no order. Accounts may repeat.
 func (t *Table) Unknown() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool { return subs.needed && !subs.right.Known }))
 }
 
-// Doubted returns the service accounts whose rights Plan has found to be possibly outdated since the last call. Their
-// rights have to be queried again. Accounts may repeat.
+// Doubted returns the service accounts whose rights Plan has found to be possibly outdated since the last call of
+// Doubted, in no order. The caller must query their rights again. Accounts may repeat.
 func (t *Table) Doubted() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool {
 		was := subs.doubted
@@ -143,7 +143,8 @@ func (t *Table) accounts(of func(*Subscriptions) bool) iter.Seq[view.Identity] {
 	}
 }
 
-// Right returns the right with which the Secrets of a service account are planned. It is zero if the right is unknown.
+// Right returns the right with which the Secrets of a service account are planned. The result is zero if the right is
+// unknown.
 func (t *Table) Right(account view.Identity) access.Standing {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() == account.OfAccount() && subs.right.Known {
@@ -153,9 +154,9 @@ func (t *Table) Right(account view.Identity) access.Standing {
 	return access.Standing{}
 }
 
-// Authorised sets the right of a service account to private keys, plans its Secrets, and returns the planned
-// subscriptions. If the right is unknown or unchanged, it does nothing. It does not store the right of an account that
-// Rights does not yield, since nobody queries that right again.
+// Authorised sets the right of a service account to private keys, plans the account's Secrets, and returns the planned
+// subscriptions. If the right is unknown or unchanged, Authorised does nothing and returns nil. It also ignores an
+// account that Rights does not yield, because the right of such an account is not queried again.
 func (t *Table) Authorised(account view.Identity, right access.Standing) (planned []*Subscriptions) {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() != account.OfAccount() || !subs.needed || !right.Known || right == subs.right {

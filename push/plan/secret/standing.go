@@ -8,10 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Refused returns the reason why a proxy may not get a Secret with a resource name, whether or not the Secret exists.
-// Both results are empty if the proxy may get the Secret. cause is one of a few fixed texts, by which log lines are
-// counted; why is a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs
-// to another namespace than the proxy, or if the identity's cluster is not verified.
+// Refused returns the reason why a proxy can never get a Secret with a resource name, whether or not the Secret exists.
+// It checks the proxy's identity and the namespace in the name. Both results are empty if the checks pass. Missing then
+// returns reasons such as a missing right. cause is one of a few fixed texts, by which log lines are counted, and why
+// is a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs to another
+// namespace than the proxy, or if the identity's cluster is not verified.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
@@ -30,7 +31,8 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 
 // Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
 // results are empty if the Secret is sent or pending. The first argument has the names of the proxy. The second
-// argument must be a name for which Refused returns no reason.
+// argument must be a requested name for which Refused returns no reason. A name that the proxy does not have counts as
+// ignored because of the maximum numbers of names.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
@@ -43,7 +45,8 @@ func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why strin
 	return s.cause, s.why
 }
 
-// Object returns the key of the record that provides a resource for an identity, or zero without such a record.
+// Object returns the key of the record that provides a resource for an identity. Without such a record, the result is
+// zero.
 func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	if record, _ := secretFor(t.in, subs.who, resource); record != nil {
 		return record.Key
@@ -55,8 +58,8 @@ func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 // panics if no proxy of the identity subscribes to the resource.
 func (t *Table) Opening(subs *Subscriptions, resource string) bool { return t.opening(subs, resource) }
 
-// Explain returns the Spec of a subscribed resource. It is nil without a subscription, and if the resource is not
-// built.
+// Explain returns the Spec of a subscribed resource. The result is nil if no proxy of the identity subscribes to the
+// resource, or if the resource is not built.
 func (subs *Subscriptions) Explain(resource string) pool.ResourceSpec {
 	if s := subs.names[resource]; s != nil {
 		return s.Spec

@@ -1,8 +1,8 @@
 // Package secret plans the Envoy Secrets that proxies subscribe to. Certificates of authorities are for all proxies of
-// a namespace. A certificate with a private key is for an identity under two conditions: the identity may list the
-// namespace's Secrets, and an object of the configuration makes its workloads use the Secret. The package also plans
-// the configurations of modules that agents fetch with a credential, for identities whose workloads a WasmPlugin or
-// TrafficExtension selects.
+// a namespace. A certificate with a private key is for an identity under two conditions. The identity may list the
+// namespace's Secrets, and an object of the configuration makes workloads of the identity use the Secret. The package
+// also plans the configurations of modules that agents fetch with a credential. These are for identities whose
+// workloads a WasmPlugin or TrafficExtension selects.
 //
 // Owns: the subscriptions of each identity, and the private keys that are opened for them (the planner's goroutine
 // alone). Reads: plan/input, push/access. Never: opens a private key or calls an authoriser. The caller opens the keys
@@ -10,10 +10,11 @@
 //
 // # Secrets on demand
 //
-// A stream passes the names of the Secrets that it subscribes to on to the plan (serve.SecretSubscriber). Only these
-// Secrets are opened, outside of the plan loop. Until then they are pending (manifest.Pending): they are neither sent
-// nor removed. A Secret that does not exist, or that the proxy may not have, is removed, which ends Envoy's wait. All
-// proxies of one service account share the subscriptions, the opened Secrets and the right to Secrets.
+// A stream passes the names of its Secrets to the plan (serve.SecretSubscriber). Only these Secrets are opened, outside
+// of the plan loop. Until a Secret is opened, it is pending (manifest.Pending), which means that it is neither sent nor
+// removed. A Secret that does not exist, or that the proxy may not have, is removed, which ends Envoy's wait. All
+// proxies of one identity share the subscriptions. Opened Secrets are shared by all identities, and the right to
+// Secrets belongs to the service account.
 //
 // Labels that decide about private keys come from the configuration. If the proxy's token is bound to a Pod of the
 // configuration, they are the labels of this Pod (pod.go). Otherwise they are the labels of all Workloads and endpoints
@@ -22,11 +23,11 @@
 // # Credentials of registries
 //
 // Credentials of imagePullSecret are sealed and opened like private keys. They are in the configuration of the module's
-// filter; Istio's agent reads and removes them. All proxies of a view share a configuration without credentials. The
-// configuration with credentials belongs to an identity (module.go) and overrides the shared configuration. As in
-// Istio, the right to list Secrets is not required: the author of a WasmPlugin decides who fetches the module.
-// Resources with credentials are confidential (xds.Resource.Confidential). Pages leave them out, and a proxy whose
-// credential has expired is not sent them.
+// filter, from which Istio's agent reads and removes them. All proxies of a view share a configuration without
+// credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared
+// configuration. As in Istio, the right to list Secrets is not required, because the author of a WasmPlugin decides who
+// fetches the module. Resources with credentials are confidential (xds.Resource.Confidential). Pages leave out such
+// resources, and a proxy whose credential has expired is not sent such resources.
 package secret
 
 import (
@@ -41,7 +42,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Table contains the subscriptions of all identities. One goroutine may use it.
+// Table contains the subscriptions of all identities. It is not safe for concurrent use.
 type Table struct {
 	in         *input.Input
 	identities map[view.Identity]*Subscriptions
@@ -74,14 +75,14 @@ type subscription struct {
 	selecting  bool      // see Subscriptions.selects
 }
 
-// Names is the set of resource names that one proxy subscribes to. Table.Subscribe changes it. The zero Names is
-// empty. It is not safe for concurrent use.
+// Names is the set of resource names that one proxy subscribes to. Table.Subscribe changes the set. The zero Names is
+// empty. Names is not safe for concurrent use.
 type Names struct{ names map[string]bool }
 
 // Has reports whether the proxy subscribes to a name.
 func (n *Names) Has(name string) bool { return n.names[name] }
 
-// All returns the names, in no order.
+// All returns the names, in no order. The caller owns the result.
 func (n *Names) All() []string { return slices.Collect(maps.Keys(n.names)) }
 
 // The maximum numbers of subscribed names.
@@ -96,7 +97,7 @@ func New(in *input.Input) *Table {
 		fetching: map[*Subscriptions]struct{}{}, keys: keys{}}
 }
 
-// Read replaces the input that the table plans with.
+// Read replaces the input that the table plans with. It plans nothing, see Plan.
 func (t *Table) Read(in *input.Input) { t.in = in }
 
 // Empty reports whether the table contains no identity, no subscription and no private key.
@@ -110,7 +111,8 @@ func (t *Table) Subscribed(namespace string) bool { return len(t.subscribed[name
 // Keys returns the number of private keys and credentials that resources need, opened or not.
 func (t *Table) Keys() int { return len(t.keys) }
 
-// Of returns the subscriptions of an identity. It creates missing subscriptions. Release removes them.
+// Of returns the subscriptions of an identity. For a new identity, Of creates empty subscriptions. Release
+// removes the subscriptions.
 func (t *Table) Of(who view.Identity) *Subscriptions {
 	subs := t.identities[who]
 	if subs == nil {
@@ -125,7 +127,7 @@ func newSubscriptions(who view.Identity) *Subscriptions {
 }
 
 // Release removes the subscriptions of an identity from the table, with all names and modules. The caller must not use
-// subs afterwards.
+// subs after the call.
 func (t *Table) Release(subs *Subscriptions) {
 	delete(t.identities, subs.who)
 	for _, s := range subs.names {
@@ -141,20 +143,20 @@ func (t *Table) Release(subs *Subscriptions) {
 	t.keys.tidy()
 }
 
-// Manifest returns the resources of all names that proxies of the identity subscribe to; nil means none. It is
-// immutable.
+// Manifest returns the resources of all names that proxies of the identity subscribe to, with markers for pending
+// resources. Resources of modules are not included. The result is nil or empty without resources, and is immutable.
 func (subs *Subscriptions) Manifest() *manifest.Manifest { return subs.manifest }
 
 // Identity returns the identity of the subscriptions.
 func (subs *Subscriptions) Identity() view.Identity { return subs.who }
 
-// Len returns the number of subscribed names.
+// Len returns the number of names that proxies of the identity subscribe to, each counted once.
 func (subs *Subscriptions) Len() int { return len(subs.names) }
 
-// Subscribe changes the subscriptions of a proxy: it drops and adds the given names, both in the proxy's Names and in
-// the identity's Subscriptions. Then it plans the new names. Names outside of the identity's namespace, and names
-// above the maximum numbers, are ignored. Afterwards Rights and Sealed include the rights and keys that the new names
-// need.
+// Subscribe changes the subscriptions of a proxy. It first drops and then adds the given names, both in the proxy's
+// Names and in the identity's Subscriptions. Then it plans the new names. It ignores names above the maximum numbers,
+// and names that lead to no Secret of the identity's namespace and to no ConfigMap. Afterwards Rights and Sealed
+// include the rights and keys that the new names need.
 func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {

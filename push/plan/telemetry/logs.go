@@ -24,9 +24,9 @@ type logSettings struct {
 }
 
 // logs decides the access logs. Only the providers of the most specific Telemetry that names providers are used. An
-// entry without providers applies to the providers of the last entry before it that names some. If no earlier entry
-// names providers, the entry applies to the providers of the mesh: defaultProviders, or else accessLogFile (istio:
-// pilot/pkg/model/telemetry.go, mergeLogs).
+// entry without providers applies to the providers of the last earlier entry that names providers. If no earlier entry
+// names providers, the entry applies to the providers of the mesh. These are defaultProviders, or else accessLogFile
+// (istio: pilot/pkg/model/telemetry.go, mergeLogs).
 //
 // Two rules follow the API and differ from istiod: the use of accessLogFile, and the use of filters in entries without
 // providers (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
@@ -107,9 +107,9 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided adds the problem that an entry, whose field is at, has no provider. The message names the field of
-// defaultProviders for this kind of telemetry (of), and ends with more. The first entry of the root namespace's
-// Telemetry without a selector is left out, because store/normal reports it.
+// unprovided adds the problem that the entry at a field has no provider. The message names the field `of` of
+// defaultProviders, and ends with the text of `more`. The first entry for access logs of the root namespace's Telemetry
+// without a selector is left out, because store/normal reports that entry.
 func (d *decision) unprovided(at place, of, more string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
@@ -130,8 +130,8 @@ func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 }
 
 // log returns the access log of one provider. A disabled log is returned too, because it disables accessLogFile. The
-// result is false if the provider cannot be used. Then a problem is added, except for Prometheus and for unknown
-// names, which store/normal reports.
+// second result is false if the provider cannot be used. A problem is then added, except for Prometheus and for unknown
+// names. store/normal reports unknown names.
 func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)
 	caps, logs := build.LogCap(p)

@@ -41,7 +41,7 @@ type metricSettings struct {
 }
 
 // metrics decides the metrics of the filter istio.stats. For proxies without this filter, Envoy's stats access logger
-// counts the metrics instead. The providers of an entry are found as in the method logs. Later overrides take
+// counts the metrics instead. The method logs describes how the providers of an entry are found. Later overrides take
 // precedence over earlier overrides (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
@@ -100,7 +100,7 @@ func (d *decision) counts(name string, at place) bool {
 	return p.GetPrometheus() != nil
 }
 
-// merge adds one entry to the merged settings c. The entry's settings override those of earlier entries.
+// merge adds one entry to the merged settings c. The entry's settings override the settings of earlier entries.
 func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
@@ -147,7 +147,7 @@ func (d *decision) logCannot(at place, format string, args ...any) {
 }
 
 // uncarried adds problems for the parts of an override that Envoy's stats access logger does not support. It returns
-// the unsupported tags; nil for proxies with the filter istio.stats.
+// the unsupported tags. For proxies with the filter istio.stats, it does nothing and returns nil.
 func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags map[string]bool) {
 	if !build.ByLog(d.Caps) {
 		return nil

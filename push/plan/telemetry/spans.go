@@ -88,8 +88,8 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 }
 
 // sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled.
-// The proxy marks these requests in x-request-id, so that other proxies send spans of them. Tags are left out: no span
-// of this proxy would contain them, and they would split listeners by workload.
+// The proxy marks these requests in x-request-id, so that other proxies send spans of the requests. Tags are left out,
+// because no span of this proxy would contain tags, and tags would split listeners by workload.
 func (d *decision) sampled() build.Tracing {
 	if !d.Mesh.Spec.GetEnableTracing() {
 		return build.Tracing{}
@@ -120,7 +120,7 @@ func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	return s, said
 }
 
-// override replaces the settings of earlier entries by the settings that an entry contains.
+// override replaces the settings of earlier entries by the settings that t contains.
 func (s *spans) override(t *telemetryv1.Tracing) {
 	if t.DisableSpanReporting != nil {
 		s.disabled = t.DisableSpanReporting.GetValue()

@@ -1,6 +1,6 @@
 // Package telemetry decides the access logs, spans and metrics of a proxy's listeners, for one direction (outbound or
 // inbound). It combines the providers of the mesh configuration with the Telemetries that apply to the proxy. The
-// result is a part of the listeners' Specs; a Spec is the input from which a resource is built.
+// result is a part of the listeners' Specs. A Spec is the input from which a resource is built.
 //
 // Owns: nothing. Reads: plan/input, plan/host for visible services. Never: Envoy's protobuf.
 //
@@ -10,16 +10,15 @@
 //   - the oldest Telemetry of the proxy's namespace without a selector
 //   - the oldest Telemetry of the proxy's namespace whose selector matches
 //
-// A view, the key of proxies with equal configuration, contains the Telemetry whose selector matches. It does not
-// contain Telemetries without a selector: For finds them by namespace. After an edit of such a Telemetry, Of is called
-// again for the namespace, and only listeners whose telemetry differs are planned again. If the proxy sends spans, the
-// view also contains the proxy's description in spans (view.Self: canonical service and node.cluster). So listeners
-// only differ between workloads if spans are sent.
+// A view, the key of proxies with equal configuration, contains the key of the Telemetry whose selector matches. It
+// does not contain Telemetries without a selector, because the function For finds such Telemetries by namespace. After
+// an edit of such a Telemetry, Of is called again for the namespace. Only listeners whose telemetry differs are planned
+// again. If the proxy sends spans, the view also contains the proxy's description in spans (view.Self). So this
+// description makes listeners differ between workloads only if spans are sent.
 //
-// istiod sends a tracing block with this description to each connection manager of any mesh. Without a provider Envoy
+// istiod puts a tracing block with this description into each connection manager of any mesh. Without a provider Envoy
 // sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless
-// Envoy's bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is
-// configured.
+// Envoy's bootstrap has a tracer. So Navarch leaves the description out unless the proxy is known to send spans.
 package telemetry
 
 import (
@@ -41,18 +40,18 @@ import (
 
 // Proxy describes one direction of proxies that get the same telemetry.
 type Proxy struct {
-	host.Visibility           // determines the clusters to which telemetry can be sent
-	Client          bool      // the outbound side; otherwise the inbound side
+	host.Visibility           // the namespace, and the clusters to which telemetry can be sent
+	Client          bool      // true: the outbound side; false: the inbound side
 	Telemetry       model.Key // the Telemetry whose selector matches; zero without such a Telemetry
-	Self            view.Self // the proxies' description in spans; zero: they send no spans
+	Self            view.Self // the proxies' description in spans; zero: the proxies send no spans
 	Caps            xds.Caps  // the capabilities that all of the proxies have
 }
 
 // Reports contains the telemetry of a proxy's listeners, the result of Of.
 type Reports struct {
 	Spec build.Spec // the telemetry in the listeners' Specs
-	// Hosts lists the hosts on which the providers depend. When a service of such a host appears, disappears or changes
-	// its ports, the telemetry has to be decided again.
+	// Hosts lists the hosts on which the providers depend, each once, in no particular order. When a service of such a
+	// host appears, disappears or changes its ports, the caller must call Of again.
 	Hosts    []string
 	Problems []input.Problem // settings of Telemetries and of the mesh that have no effect
 }
@@ -66,7 +65,8 @@ var (
 )
 
 // Of returns the telemetry of a proxy's listeners, by the mesh configuration and the Telemetries that For returns.
-// Settings that cannot be applied are left out and are in Reports.Problems. It does not change its arguments.
+// Settings that cannot be applied are left out, and Reports.Problems has a problem for most of them. Names of unknown
+// providers are not among these problems, because store/normal reports them. Of does not change its arguments.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
@@ -95,8 +95,8 @@ func Of(in *input.Input, p Proxy) Reports {
 }
 
 // For returns the Telemetries that apply to proxies of a namespace, in ascending precedence, at most three. selecting
-// is the key of the Telemetry whose selector matches the proxies; if it is zero or does not exist, it is left out. The
-// Telemetries are shared and read-only.
+// is the key of the Telemetry whose selector matches the proxies. A key that is zero, or of a Telemetry that does not
+// exist, is ignored. Without Telemetries the result is nil. The Telemetries are shared and read-only.
 func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
 	namespaces := []string{in.Root(), namespace}
 	if in.Root() == namespace {

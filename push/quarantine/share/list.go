@@ -41,9 +41,9 @@ type place struct {
 const (
 	maxReports     = 512       // reports that one replica shares
 	maxOfReporter  = 16        // reports of one reporter, so that no account fills the list
-	maxName        = 2048      // bytes of a view's or a resource's name; reports with longer ones are not shared
-	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; reports with longer ones are not shared
-	maxText        = 512       // bytes of an error message; longer ones are cut
+	maxName        = 2048      // bytes of a view's or a resource's name; reports with longer names are not shared
+	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; reports with longer texts are not shared
+	maxText        = 512       // bytes of an error message; longer messages are cut
 	maxObjects     = 9         // objects of a report, each of at most maxText bytes
 	maxListEncoded = 512 << 10 // bytes of one replica's list
 )
@@ -160,8 +160,8 @@ func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	return len(l.all) < before
 }
 
-// encode encodes the list as JSON. It leaves out the oldest reports if the list would be too long. The message and
-// objects of a version are written only once.
+// encode encodes the list as JSON. It leaves out the oldest reports if the list would be too long. Of the reports about
+// a version, older ones are written without a message and objects once a newer one has a message.
 func (l *list) encode() ([]byte, error) {
 	all := make([]record, len(l.all))
 	hasText := map[quarantine.Key]bool{}
@@ -180,7 +180,8 @@ func (l *list) encode() ([]byte, error) {
 	}
 }
 
-// decode decodes a replica's list. It skips invalid records. It fails if raw is too long or no JSON list of records.
+// decode decodes a replica's list. It skips invalid records, and records beyond maxReports. It fails if raw is too long
+// or not a JSON list of records.
 func decode(raw []byte) ([]quarantine.Report, error) {
 	if len(raw) > maxListEncoded {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxListEncoded)

@@ -18,8 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is the folder of the lists. Its name sorts after records/, because mirrors would otherwise watch it
-// (kv.Families).
+// folder is the folder of the lists. Mirrors do not watch it, because its name sorts after records/.
 const folder = "refusals/"
 
 // These are times of writes.
@@ -41,7 +40,8 @@ type Loop struct {
 	changed chan struct{} // capacity 1: mine differs from the written list
 }
 
-// New returns the Loop of a replica. name is the name of the replica. log nil: slog.Default(). It starts nothing.
+// New returns the Loop of a replica with a name. If log is nil, the Loop logs to slog.Default(). New starts no
+// goroutine.
 func New(name string, log *slog.Logger) *Loop {
 	if log == nil {
 		log = slog.Default()
@@ -50,8 +50,9 @@ func New(name string, log *slog.Logger) *Loop {
 	return &Loop{path: folder + name + "-" + rand.Text()[:8], log: log, changed: make(chan struct{}, 1)}
 }
 
-// Add adds a report to this replica's list, which Run writes. A report beyond the bounds displaces an older report, and
-// an invalid one is ignored. Add is for quarantine.Config.Share. It is safe for concurrent use, and never blocks.
+// Add adds a report to this replica's list, which Run writes. A report beyond the bounds displaces an older report. An
+// invalid report is ignored, and so is a report that repeats a recent one. Add is for quarantine.Config.Share. It is
+// safe for concurrent use, and never blocks on etcd.
 func (l *Loop) Add(r quarantine.Report) {
 	l.mu.Lock()
 	added := l.mine.add(r)
@@ -69,10 +70,10 @@ func (l *Loop) mark() {
 	}
 }
 
-// Run writes the list to store and passes the reports of other replicas to q, until ctx ends; then it returns nil. The
-// list stays in etcd until its lease ends, because the reports stay true. Failed writes are logged and repeated, lists
-// that cannot be read are logged. The error means that store cannot watch the folder, which is a fault of this build
-// (kv.Families).
+// Run writes the list to store and passes the reports of other replicas to q. When ctx ends, it returns nil. The list
+// stays in etcd until its lease ends, because the reports stay true. Failed writes are logged and repeated. Lists that
+// cannot be read are logged. An error means that store does not know the folder, which is a fault of this build. Run
+// may be called once.
 func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

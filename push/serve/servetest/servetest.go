@@ -1,4 +1,5 @@
-// Package servetest provides, for tests, clients and an xDS server whose clients all have the same configuration.
+// Package servetest runs xDS servers and connects clients, for tests. It has a planner that gives all clients the same
+// configuration.
 //
 // Owns: nothing; servers and connections that it starts end with the test. Reads: push/serve. Never: imported by
 // product code.
@@ -22,7 +23,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// one is a Planner whose clients all have the same set.
+// one is a Planner whose clients all have the same set. It is also the Proxy of each client.
 type one struct{ set *manifest.Set }
 
 func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.Proxy, error) {
@@ -34,7 +35,8 @@ func (one) ID() string                    { return "v" }
 func (one) Confirm(context.Context) error { return nil }
 func (one) Leave()                        {}
 
-// OneCluster returns a Planner whose clients all have one cluster with the name "c" and no body. Every node may join.
+// OneCluster returns a Planner whose clients all have one cluster with the name "c" and no body. Every node may join,
+// and the configuration never changes.
 func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
@@ -69,7 +71,8 @@ func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
 
-// Subscribe opens a stream, sends ClustersRequest and returns the stream. On failure it ends the test.
+// Subscribe opens a delta stream, sends ClustersRequest and returns the stream, which ends with the test. On failure it
+// ends the test.
 func Subscribe(t *testing.T,
 	conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
@@ -83,8 +86,8 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon calls the given function every two milliseconds, and blocks until the function returns true. After a minute
-// Soon fails and ends the test, with the given text.
+// Soon calls is until the result is true, with pauses of two milliseconds between the calls. After a minute Soon fails
+// and ends the test, with the text what.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

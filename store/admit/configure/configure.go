@@ -29,14 +29,14 @@ import (
 // Mesh identifies the mesh whose configurations are managed.
 type Mesh struct {
 	Namespace string              // namespace of the control plane
-	Revision  string              // Istio revision of this process; empty: default
+	Revision  string              // Istio revision of this process; empty: the default revision
 	Roots     []*x509.Certificate // the mesh's root certificates
 }
 
-// Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in
-// the control plane's namespace. In addition, one of two conditions must hold. The configuration has the label of
-// this revision; configurations of the revision's tags have this label too. Or the caBundle of such a webhook already
-// contains one of the mesh's roots.
+// Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in the
+// control plane's namespace. In addition, the configuration must have the label of this revision, or the caBundle of
+// such a webhook must already contain one of the mesh's roots. With an empty Revision, a missing label and the label
+// "default" both count. Configurations of the revision's tags have the revision's label too.
 func (m Mesh) Managed(u *unstructured.Unstructured) bool {
 	revision := u.GetLabels()[status.RevisionLabel]
 	own := revision == m.Revision || revision == "default" && m.Revision == ""
@@ -74,7 +74,7 @@ func ours(w map[string]any, namespace string) bool {
 }
 
 // Bundle returns the certificates in the caBundle of a webhook, an entry of a configuration. Certificates that do not
-// parse are left out; the result is empty if the text is not base64.
+// parse are left out. The result is nil if the caBundle is missing or is not base64.
 func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -99,7 +99,8 @@ func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	})
 }
 
-// Names returns the names of a configuration's webhooks, as API servers write them in errors.
+// Names returns the names of a configuration's webhooks in their order; nil without webhooks. API servers use these
+// names in errors.
 func Names(u *unstructured.Unstructured) (all []string) {
 	for _, w := range webhooks(u) {
 		if name, is := w["name"].(string); is {
@@ -109,8 +110,8 @@ func Names(u *unstructured.Unstructured) (all []string) {
 	return all
 }
 
-// Selected returns the labels that the objectSelector of a configuration's first webhook requires; empty, not nil,
-// without such labels. Of matchExpressions it reads only the operator In, with the first value.
+// Selected returns the labels that the objectSelector of a configuration's first webhook requires. Without such labels
+// the map is empty, not nil. Of matchExpressions it reads only the operator In, with the first value.
 func Selected(u *unstructured.Unstructured) map[string]string {
 	labels := map[string]string{}
 	for _, w := range webhooks(u)[:min(1, len(webhooks(u)))] {
@@ -148,8 +149,8 @@ func FailsOpen(u *unstructured.Unstructured) bool {
 
 // Wanted returns the target state of a configuration. Webhooks that call the control plane's namespace or a URL have
 // roots (PEM) as their caBundle. If fail is set, their failurePolicy is Fail, unless they only warn. Otherwise their
-// failurePolicy is unchanged. The target of an absent configuration is nil: none is created. Once the configuration
-// has this state, navarchd gives up its field ownership (status.WithoutClaims).
+// failurePolicy is unchanged. A change also sets status.EpochAnnotation. An absent configuration is not created. Once
+// the configuration has this state, navarchd gives up its field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
@@ -191,10 +192,11 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 // ErrUnwritten means that the caBundle of a webhook contains none of the mesh's roots yet.
 var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle)")
 
-// Trusts verifies a webhook's certificate by the configuration's roots, as an API server does, except for the host
-// name. nil means that the API server accepts the certificate, or that no webhook calls the control plane's namespace
-// or a URL. Errors: ErrUnwritten, presented has no Leaf, or the certificate does not verify. presented must not be
-// nil.
+// Trusts verifies the certificate that a webhook's server presents by the caBundle of each of the mesh's webhooks
+// (Has). It verifies as an API server does, but ignores the host name. The result nil means that the API server accepts
+// the certificate, or that the configuration has no such webhook. The error matches ErrUnwritten if a caBundle contains
+// none of the mesh's roots. Other errors: presented has no Leaf, or the certificate does not verify. presented must not
+// be nil, and its Certificate list must not be empty.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
 		return errors.New("the presented certificate was not parsed")

@@ -39,8 +39,9 @@ func (c canary) selects(namespace string, workload Owner) bool {
 }
 
 // revisionOf returns the revision to which a Pod's proxy connects. For the canary it changes the proxy's
-// discoveryAddress. A Pod with a revision in its labels does not go to the canary. Neither does a Pod whose proxy
-// connects to an address other than this revision's Service, because the canary's address is then unknown.
+// discoveryAddress. A Pod with a revision in its labels does not go to the canary. A Pod whose proxy connects to an
+// address other than this revision's Service does not go to the canary either, because the canary's address is then
+// unknown.
 func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alpha1.ProxyConfig) string {
 	c := s.Config.values.SidecarInjectorWebhook.Canary
 	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.selects(pod.Namespace, workload) {

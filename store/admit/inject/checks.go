@@ -62,8 +62,9 @@ func checkAnnotations(annotations map[string]string) error {
 	return errors.Join(bad...)
 }
 
-// CheckAnnotation returns an error if injection refuses a Pod with this value of the annotation `name`. nil: the value
-// is valid, or injection does not check the annotation.
+// CheckAnnotation returns an error if injection refuses a Pod with this value of the named annotation. The error states
+// the reason without the annotation's name. The result nil means that the value is valid, or that injection does not
+// check the annotation.
 func CheckAnnotation(name, value string) error {
 	if check := checked[name]; check != nil {
 		return check(value)

@@ -16,7 +16,7 @@ import (
 )
 
 // Config is the parsed content of a ConfigMap istio-sidecar-injector[-rev] (keys config and values). ParseConfig makes
-// it. The fields must not be modified. Safe for concurrent use.
+// it. The fields must not be modified. A Config is safe for concurrent use.
 type Config struct {
 	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
 
@@ -76,10 +76,15 @@ type values struct {
 func (v values) holds() bool { return v.Global.Proxy.Hold }
 
 // ParseConfig parses the keys config and values of a ConfigMap. source is the ConfigMap's name in messages. env returns
-// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Without
-// defaultTemplates the default is the template sidecar. Errors: a key is not valid YAML; the policy, a selector, the
-// log level or the canary is invalid; no template exists; a default template is absent or does not parse. The Config
-// is nil with an error. Another template that does not parse is an error only for Pods that name it (Problems).
+// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Injections call env
+// concurrently. Without defaultTemplates the default is the template sidecar. Another template that does not parse is
+// an error only for Pods that name the template (Problems). The Config is nil with an error. Errors:
+//
+//   - a key is not valid YAML, or a field has the wrong type
+//   - the policy is neither enabled nor disabled
+//   - a selector, the log level or the canary is invalid
+//   - there is no template
+//   - a default template is absent or does not parse
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
 	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
@@ -143,8 +148,8 @@ func (c *Config) defaultsUsable() error {
 	return errors.Join(bad...)
 }
 
-// Problems returns an error for each template that does not parse, in the order of the templates' names; nil: all
-// parse.
+// Problems returns an error for each template that does not parse, in the order of the templates' names. The result is
+// nil if all templates parse.
 func (c *Config) Problems() (all []error) {
 	for _, name := range sorted(c.parsed) {
 		if err := c.parsed[name].err; err != nil {

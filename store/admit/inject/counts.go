@@ -76,7 +76,7 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 func replaced(expression, text, by string) int {
 	re, err := regexp.Compile(expression)
 	if err != nil {
-		return 0 // the function says so
+		return 0 // the function itself returns the error
 	}
 	n := 0
 	re.ReplaceAllStringFunc(text, func(string) string { n++; return "" })

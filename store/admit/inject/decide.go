@@ -28,11 +28,12 @@ var leftOut = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.Na
 
 // Decide returns whether a Pod gets a proxy in a namespace, and why. The order of precedence is Istio's: host network,
 // namespaces of the cluster (such as kube-system), the Pod's label or else annotation sidecar.istio.io/inject,
-// neverInjectSelector, alwaysInjectSelector, policy. Decide reads only the Pod's labels, annotations and host network.
+// neverInjectSelector, alwaysInjectSelector, policy. Values of the label or annotation other than true and false are
+// ignored. Decide reads only the Pod's labels, annotations and host network. It ignores the Pod's own namespace.
 //
 // One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods with
-// sidecar.istio.io/inject: "true", such as gateways, are injected there, because the control plane must not need itself
-// to start.
+// sidecar.istio.io/inject: "true", such as gateways, are injected there. The Pods of the control plane must start
+// without the control plane.
 func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if pod.Spec.HostNetwork {
 		return Decision{Reason: "The Pod has the network of its node (spec.hostNetwork), which redirection would change for the whole node."}

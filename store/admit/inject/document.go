@@ -29,11 +29,14 @@ var podIn = map[string][]string{
 // maxDepth bounds the nesting of Lists.
 const maxDepth = 8
 
-// Document injects the Pods of one YAML document: a Pod, a workload, or a List of these. native has the meaning of
-// Request.Native. A document without a Pod to inject is returned unchanged; text itself is never modified. A changed
-// document keeps unknown fields, but not comments and the order of fields. notes are sentences: the reason for each Pod
-// without a proxy, and the results of Warnings. Errors: the document is not a YAML object, Lists are nested more than 8
-// deep, a workload has no Pod template, or a Pod cannot be injected.
+// Document injects the Pods of one YAML document: a Pod, a workload, or a List of Pods and workloads. Objects of other
+// kinds are not changed. native has the meaning of Request.Native. Without a namespace, a Pod counts as one of the
+// namespace default. If no Pod is to be changed, out is text itself; text is never modified. A changed document keeps
+// unknown fields, but not comments and the order of fields.
+//
+// notes are sentences: the reason for each Pod without a proxy, and the results of Warnings; nil: there are no notes.
+// Errors: the document is not a YAML object, Lists are nested more than 8 deep, a workload has no Pod template, a Pod
+// or template does not decode, or a Pod cannot be injected (Inject). With an error, notes may be nil.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {

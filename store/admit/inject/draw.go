@@ -17,7 +17,8 @@ import (
 )
 
 // templateData is the input of templates. Names and types of its fields are those of Istio
-// (pkg/kube/inject.SidecarTemplateData), in its present version and in earlier versions on which templates still rely.
+// (pkg/kube/inject.SidecarTemplateData). Fields of earlier versions of Istio are included, because templates still use
+// them.
 type templateData struct {
 	TypeMeta                 metav1.TypeMeta      // of the workload
 	DeploymentMeta           types.NamespacedName // of the workload

@@ -76,7 +76,7 @@ func functions(env func(string) string) template.FuncMap {
 var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
 
 // variableOf returns the template function env. For an unset or empty variable, that function returns its second
-// argument, the default.
+// argument, the default. It fails for a name without one of the prefixes in readable.
 func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
 	return func(name, otherwise string) (string, error) {
 		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
@@ -103,7 +103,7 @@ func valueOrDefault(value, otherwise any) any {
 	return value
 }
 
-// excludeInboundPort adds a port to a list with commas. An empty port and 0 add nothing.
+// excludeInboundPort adds a port to a list of ports, separated by commas. An empty port and 0 add nothing.
 func excludeInboundPort(port any, list string) string {
 	added := strings.TrimSpace(fmt.Sprint(port))
 	if added == "" || added == "0" {
@@ -144,9 +144,9 @@ func includeInboundPorts(list []corev1.Container) string {
 	return strings.Join(all, ",")
 }
 
-// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation. The annotation is a list with
-// commas, or a JSON list of objects with a separate namespace. A list that contains the network already is returned
-// unchanged.
+// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation. The annotation is a list,
+// separated by commas, or a JSON list of objects with a separate namespace. A list that contains the network already is
+// returned unchanged.
 func appendMultusNetwork(list, network string) (string, error) {
 	if strings.TrimSpace(list) == "" {
 		return network, nil

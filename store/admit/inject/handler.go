@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Handler answers the admission requests at /inject and below. It implements admit.Handler and admit.Chooser. Safe for
-// concurrent use.
+// Handler answers the admission requests at /inject and below. It implements admit.Handler and admit.Chooser. It is
+// safe for concurrent use.
 type Handler struct {
 	settings atomic.Pointer[Settings]
 	mesh     func() *meshv1alpha1.MeshConfig
@@ -33,20 +33,20 @@ var (
 )
 
 // NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
-// defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod support sidecar
-// containers, given the Pod's cluster (empty: the config cluster) and node (empty: not known yet). proxies returns the
-// present ProxyConfigs; nil: there are no ProxyConfigs. mesh and native must not be nil. The functions are called
-// concurrently.
+// defaults, or nil while the configuration is unknown. native reports whether all kubelets that may run a Pod support
+// sidecar containers. Its arguments are the cluster in the URL path (empty: the config cluster) and the Pod's node
+// (empty: not known yet). proxies returns the present ProxyConfigs; nil: there are no ProxyConfigs. mesh and native
+// must not be nil. The functions are called concurrently.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
 // Use sets the Settings for all later Pods; they must not be modified afterwards. Their fields Mesh and Proxies are
-// ignored, because the functions of NewHandler supply them.
+// ignored, because the functions of NewHandler supply these values.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
-// Ready returns an error while no Settings are in use, or while the mesh configuration is unknown. nil: Pods can be
-// injected.
+// Ready returns an error while no Settings are in use, or while the mesh configuration is unknown. Otherwise it returns
+// nil, and Pods can be injected.
 func (h *Handler) Ready() error {
 	switch {
 	case h.settings.Load() == nil:
@@ -57,10 +57,14 @@ func (h *Handler) Ready() error {
 	return nil
 }
 
-// Admit answers one request; it implements admit.Handler. path is the URL path for ParsePath. A Pod that Decide selects
-// gets a JSON patch, and the response has the texts of Warnings. Other Pods, and requests other than a Pod's creation,
-// are admitted unchanged. A Pod that cannot be injected is refused with the reason, because a Pod of the mesh without
-// its proxy would be worse. The response's code is then 422, or 503 while Ready returns an error.
+// Admit answers one request; it implements admit.Handler. path is the URL path for ParsePath. Admit injects Pods that
+// are created, and those of istioctl kube-inject. All other requests are admitted unchanged. A Pod that Decide selects
+// gets a JSON patch, and the response has the texts of Warnings. A Pod that Decide does not select is admitted
+// unchanged.
+//
+// A Pod that cannot be injected is refused with the reason and code 422, because a Pod of the mesh without its proxy
+// would be worse. The reasons are an invalid path, an object that is not a Pod or exceeds a bound, an error of Inject,
+// a patch above 1 MiB, and the end of ctx. While Ready returns an error, every Pod is refused with code 503.
 func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
@@ -87,7 +91,7 @@ func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.Admissi
 	return out
 }
 
-// creation reports whether a request is an API server's, about the creation of a Pod.
+// creation reports whether a request of an API server is about the creation of a Pod.
 func creation(r *admissionv1.AdmissionRequest) bool {
 	return r.Kind.Group == "" && r.Kind.Kind == "Pod" && r.SubResource == "" && r.Operation == admissionv1.Create
 }

@@ -19,7 +19,7 @@ const (
 	maxContainers = 256
 	maxLists      = 4096    // of each: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // JSON values of the labels, and of the annotations; also of a Pod without a proxy
+	maxDecided    = 100_000 // JSON values of labels, and as many of annotations; also for a Pod without a proxy
 	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
 	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
@@ -45,8 +45,8 @@ type head struct {
 // to maxDecided.
 type pairs map[string]string
 
-// UnmarshalJSON implements json.Unmarshaler. Errors: the text has more than maxDecided JSON values, of which the object
-// itself is one, or the text is neither an object of strings nor null.
+// UnmarshalJSON implements json.Unmarshaler. Errors: the text has more than maxDecided JSON values, including the
+// object itself; or the text is nested too deeply, or neither an object of strings nor null.
 func (p *pairs) UnmarshalJSON(text []byte) error {
 	if n, err := scan.Values(text); err != nil || n > maxDecided {
 		return errors.Join(err, fmt.Errorf("more than %d labels, or annotations", maxDecided))
@@ -57,7 +57,8 @@ func (p *pairs) UnmarshalJSON(text []byte) error {
 // length is the length of a list. If a key is repeated, it is the sum of the lengths of the key's lists.
 type length int
 
-// UnmarshalJSON implements json.Unmarshaler. It adds to l; it fails for a value that is neither a list nor null.
+// UnmarshalJSON implements json.Unmarshaler. It adds the list's length to l. It fails for a value that is neither a
+// list nor null, or is nested too deeply.
 func (l *length) UnmarshalJSON(text []byte) error {
 	n, err := scan.Elements(text)
 	*l += length(n)
@@ -68,7 +69,9 @@ func (l *length) UnmarshalJSON(text []byte) error {
 // themselves are counted.
 type containers struct{ number, variables, mounts, ports length }
 
-// UnmarshalJSON implements json.Unmarshaler. It adds to c. Errors: the value is neither a list of objects nor null.
+// UnmarshalJSON implements json.Unmarshaler. It adds the numbers of the list's containers to c. It fails for a value
+// that is neither a list of objects nor null, or is nested too deeply. It also fails if one of the counted fields is
+// neither a list nor null.
 func (c *containers) UnmarshalJSON(text []byte) error {
 	if err := c.number.UnmarshalJSON(text); err != nil || c.number > maxContainers {
 		return err
@@ -152,9 +155,9 @@ func members(text string) int {
 }
 
 // Concerns reports whether a request creates a Pod that gets a proxy, or comes from istioctl kube-inject for such a
-// Pod. It implements admit.Chooser: requests for which it returns false are admitted without Admit, even if their Pod
-// is too heavy to decode. For a creation or kube-inject it also returns true while no Settings are in use, and if the
-// Pod's labels, annotations or lists cannot be decoded.
+// Pod. It implements admit.Chooser. The server asks it only about objects that are too heavy to decode. If the result
+// is false, the server admits the object without Admit. For a creation or kube-inject, Concerns also returns true while
+// no Settings are in use, and if the Pod's labels, annotations or lists cannot be decoded.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

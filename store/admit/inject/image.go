@@ -59,6 +59,7 @@ func (v values) allowsImage(annotations map[string]string) error {
 }
 
 // Owner identifies the workload of a Pod, such as a Deployment, or the Pod itself. Its namespace is the Pod's.
+// APIVersion is GROUP/VERSION, or VERSION for the core group. Name is empty for a Pod without a name.
 type Owner struct{ APIVersion, Kind, Name string }
 
 var (
@@ -69,10 +70,10 @@ var (
 // OwnerOf returns the workload of a Pod, as its labels and its controlling owner state it.
 func OwnerOf(pod *corev1.Pod) Owner { return ownerOf(pod, nil) }
 
-// ownerOf returns the workload of a Pod. If the caller passes the workload, it is returned; nil means the workload of
-// the controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the
-// pod-template-hash. A Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs
-// to the DeploymentConfig in the label deploymentconfig. A Pod without a controlling owner is its own workload.
+// ownerOf returns the workload of a Pod. The result is known unless known is nil. Otherwise the result follows from the
+// controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the pod-template-hash. A
+// Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs to the DeploymentConfig
+// in the label deploymentconfig. A Pod without a controlling owner is its own workload.
 func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 	if known != nil {
 		return *known

@@ -3,8 +3,8 @@
 // as a JSON patch. Handler serves the webhook, and Document injects YAML documents.
 //
 // In a Pod that was injected before, the author's probes and Prometheus annotations are restored first. Templates then
-// read the author's version of the Pod (again.go), so that a second injection changes nothing. Containers of the
-// earlier injection stay in the Pod, and the containers of templates are merged onto them.
+// read the author's version of the Pod (again.go), so that a second injection with the same Settings changes nothing.
+// Containers of the earlier injection stay in the Pod, and the containers of templates are merged onto them.
 //
 // Owns: the Settings in use, which are replaced as a whole, and the cache of parsed overlays of each Config. Reads: the
 // given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment itself, changes
@@ -46,9 +46,10 @@ type Request struct {
 	Native    bool        // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
 }
 
-// Inject returns a copy of the Pod with its proxy; the caller owns the copy. Inject does not call Decide. Errors name
-// the invalid annotation of the Pod, or the template that fails. Further errors: the templates and the Pod do not make
-// a valid Pod, or the context has ended.
+// Inject returns a copy of the Pod with its proxy; the caller owns the copy. The copy has a namespace only if the Pod
+// has one. Inject does not call Decide. Errors name the invalid annotation of the Pod, or the template that is absent
+// or fails. Further errors: the Pod has more than 16 templates, the templates and the Pod do not make a valid Pod, or
+// the context has ended.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()

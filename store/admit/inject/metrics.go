@@ -16,9 +16,9 @@ import (
 
 const agentMetrics = "/stats/prometheus"
 
-// scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. It accepts each
-// spelling that Prometheus maps to the same label: underscores replace all characters except letters and digits. The
-// second result lists the names of these annotations in the Pod, sorted.
+// scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. Names are
+// compared as Prometheus does, with an underscore in place of each character except letters and digits. The last of
+// several spellings counts. The second result lists the names of these annotations in the Pod, sorted.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {

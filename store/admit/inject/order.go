@@ -6,8 +6,8 @@ import (
 
 // order moves the containers of templates to the places that Istio gives them (istio: pkg/kube/inject, reorderPod).
 //
-// A proxy among the containers is the last, so that kubectl exec selects the application. If hold is set, it is the
-// first: the application starts after the proxy.
+// A proxy among the containers is the last, so that kubectl exec selects the application. If hold is set, the proxy is
+// the first, so that the application starts after the proxy.
 //
 // If the proxy is a sidecar container, the init containers begin with istio-init, istio-validation, the proxy and
 // enable-core-dump. Init containers of the application are then in the mesh. Otherwise istio-validation is the first

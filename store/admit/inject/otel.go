@@ -16,9 +16,9 @@ import (
 // (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). The result is empty
 // unless a tracing provider of the mesh has serviceAttributeEnrichment: OTEL_SEMANTIC_CONVENTIONS.
 //
-// Releases of Istio's templates pass different arguments, which are distinguished by type: the annotations and then the
-// labels, or the ObjectMeta; the namespace; the containers, or the PodSpec. An argument of another type and missing
-// annotations or labels are errors.
+// Releases of Istio's templates pass different arguments, which are distinguished by type. One is the ObjectMeta, or
+// instead the annotations and then the labels. One is the namespace. One is the PodSpec, or instead the containers. An
+// argument of another type, and missing annotations or labels, are errors.
 func otelResourceAttributes(mesh *meshv1alpha1.MeshConfig, of ...any) (string, error) {
 	if !describesServices(mesh) {
 		return "", nil

@@ -14,8 +14,8 @@ import (
 const autoImage = "auto"
 
 // own merges the author's containers onto the templates' containers of the same names. The author's values take
-// precedence. own also stores the author's containers in the annotation proxy.istio.io/overrides, so that a second
-// injection can separate them from the templates' values.
+// precedence. The first injection of a Pod also stores the author's containers in the annotation
+// proxy.istio.io/overrides, so that a second injection can separate them from the templates' values.
 func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	find := w.before.own.find
 	if !w.before.there {

@@ -22,11 +22,11 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
-// Patch returns the JSON patch (RFC 6902) that changes one Pod into another; nil if they are equal. The patch touches
-// only differences, so fields of the document that corev1.Pod lacks stay. Containers are matched by name: a changed
-// probe is one operation instead of a removed and an added container. A list is replaced as a whole if more than 64
-// elements move, or if its elements have no unique names and their number changes. The error is that of encoding. The
-// Pods are not modified.
+// Patch returns the JSON patch (RFC 6902) that changes one Pod into another; nil if nothing is to be changed. The patch
+// touches only differences, so fields of the document that corev1.Pod lacks stay. Elements of lists with unique names,
+// such as containers, are matched by name. So a changed probe is one operation instead of a removed and an added
+// container. A list is replaced as a whole if more than 64 elements move, or if its elements have no unique names and
+// their number changes. The error is that of encoding. The Pods are not modified.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {

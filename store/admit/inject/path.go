@@ -22,8 +22,9 @@ var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // ParsePath parses /inject/KEY/VALUE/..., such as /inject/cluster/west/net/network-2. The keys cluster and net set the
 // proxy's cluster and network. Every other key, in upper case, is an environment variable of the proxy. A slash in a
-// value is written --slash--. The last value of a repeated key is used. For /inject the result is empty and not nil.
-// The error names the invalid part.
+// value is written --slash--. The last value of a repeated key is used. A slash at the end is ignored. For /inject the
+// result is empty and not nil. Errors: the path is not /inject or below, the last key has no value, or a key is not the
+// name of a variable (letters, digits and underscores, no digit first). With an error the result is nil.
 func ParsePath(path string) (Path, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/inject")
 	if !ok || rest != "" && rest[0] != '/' {

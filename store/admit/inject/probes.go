@@ -52,9 +52,9 @@ func actions(c *corev1.Container) map[string]action {
 
 // rewriteProbes redirects probes and hooks to the agent, at its port; port 0: it changes nothing. The agent calls the
 // application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that sleep,
-// actions that state a host, and unknown port names are not redirected. Neither are probes of init containers that
-// start before the agent: the kubelet waits for their startup probes and hooks, and the agent could not answer. The
-// containers must be in their final order. The error is that of encoding.
+// actions that state a host, and unknown port names are not redirected. Probes of init containers that start before the
+// agent are not redirected either. The kubelet waits for their startup probes and hooks, and the agent could not
+// answer. The containers must be in their final order. The error is that of encoding.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil

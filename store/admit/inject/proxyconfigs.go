@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ProxyConfigs returns the objects of kind ProxyConfig of a namespace, the oldest first; nil: no object exists.
-// It must be safe for concurrent use. The objects are not modified.
+// ProxyConfigs returns the objects of kind ProxyConfig of a namespace, the oldest first. A nil function means that no
+// object exists. The function must be safe for concurrent use. This package does not modify the objects.
 type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
 
 // forNamespace returns the oldest ProxyConfig without a selector in a namespace, or nil. It applies to the whole

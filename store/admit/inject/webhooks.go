@@ -20,11 +20,13 @@ const (
 
 // Webhooks are the parameters of one MutatingWebhookConfiguration.
 type Webhooks struct {
-	Namespace  string // of the control plane
-	Revision   string // the revision whose Service answers; empty or default: the default revision
-	Tag        string // revision tag, a second name of the revision; empty: the configuration is the revision's own
-	Path       string // /inject or below; empty: /inject
-	Everywhere bool   // also inject Pods whose namespace and labels state nothing; ignored unless revision or tag is default
+	Namespace string // of the control plane
+	Revision  string // the revision whose Service answers; empty or default: the default revision
+	Tag       string // revision tag, a second name of the revision; empty: the configuration is the revision's own
+	Path      string // /inject or below; empty: /inject
+	// Everywhere also injects Pods whose namespace and labels state nothing. It is ignored unless the Tag, or without a
+	// Tag the Revision, is the default one.
+	Everywhere bool
 	CABundle   []byte // PEM; empty: API servers verify the webhook with their system roots
 }
 
@@ -40,7 +42,8 @@ func NameOf(name, revision string) string {
 	return name + "-" + revision
 }
 
-// Name returns the name of the configuration, as in Istio's charts. It depends on Revision, Tag and Namespace.
+// Name returns the name of the configuration, as in Istio's charts. It depends on Revision, Tag and Namespace. With a
+// Tag, it does not depend on Revision.
 func (w Webhooks) Name() string {
 	name := NameOf("istio-sidecar-injector", w.Revision)
 	if w.Tag != "" {
@@ -52,10 +55,11 @@ func (w Webhooks) Name() string {
 	return name
 }
 
-// Configuration returns a configuration with the names, labels and selectors of Istio's chart, which the caller owns.
-// At most one of its webhooks selects a Pod. In a namespace with the label istio.io/rev, the only relevant label of
-// Pods is sidecar.istio.io/inject: "false". In a namespace with the label istio-injection, labels istio.io/rev of the
-// namespace and of Pods are ignored.
+// Configuration returns a configuration with the names, labels and selectors of Istio's chart. The caller owns the
+// result, but must not change the elements of its slices of bytes and strings. At most one of its webhooks selects a
+// Pod. In a namespace with the label istio.io/rev, the only relevant label of Pods is sidecar.istio.io/inject: "false".
+// In a namespace with the label istio-injection, labels istio.io/rev of the namespace and of Pods are ignored. API
+// servers reject Pods that a webhook selects while it does not answer.
 func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	revision := cmp.Or(w.Tag, w.Revision, "default")
 	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name
@@ -110,8 +114,8 @@ func notIn(key string, values ...string) req {
 func absent(key string) req { return req{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist} }
 
 // Selects reports whether the selectors of a webhook match the labels of a namespace and of a Pod. The text is one
-// sentence with the reason, for both results. A nil selector matches everything, an invalid one nothing. Rules and
-// match conditions are not considered.
+// sentence with the reason, for both results. A nil selector matches everything, and an invalid selector matches
+// nothing. Rules and match conditions are not considered.
 func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[string]string) (bool, string) {
 	for _, of := range []struct {
 		what     string

@@ -1,6 +1,6 @@
 // Package schema checks objects of Istio's kinds against their CustomResourceDefinitions, with the API server's own
-// code: structure, list types, CEL rules, unknown fields. The definitions are those of the module istio.io/api;
-// istio.json.gz has them without descriptions.
+// code: structure, list types, CEL rules, unknown fields. The definitions are those of the module istio.io/api. The
+// file istio.json.gz has them without descriptions.
 //
 // An API server with the same CustomResourceDefinitions performs all these checks before it calls a webhook. But the
 // definitions of a cluster may be older, and objects in files were never checked.
@@ -48,11 +48,11 @@ type Violation struct {
 // String returns "field: message", also for an empty field.
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Definition is the schema of a kind, for all Versions with this schema. It must not be modified. Safe for concurrent
-// use.
+// Definition is the schema of a kind, for all Versions with this schema. It must not be modified. It is safe for
+// concurrent use.
 type Definition struct {
 	Group, Kind, Plural string   // Plural is the name of the resource, in lower case
-	Versions            []string // at least one
+	Versions            []string // such as v1; at least one
 
 	open    *apiextensionsv1.JSONSchemaProps
 	compile func() compiled
@@ -67,8 +67,8 @@ type compiled struct {
 }
 
 // Istio returns the definitions of Istio's kinds. A kind has one definition for each different schema of its versions.
-// Each definition is compiled when it is first used. The result is always the same and must not be modified. Safe for
-// concurrent use.
+// Each definition is compiled when it is first used. The result is always the same and must not be modified. Istio is
+// safe for concurrent use.
 var Istio = sync.OnceValue(func() []*Definition {
 	all, err := read(packed)
 	if err != nil {
@@ -88,7 +88,7 @@ func Of(group, version, kind string) *Definition {
 }
 
 // Compile compiles all definitions, so that no request has to wait for their compilation. The error names the
-// definition that does not compile, or is the error of ctx. ctx is checked between two definitions.
+// definition that does not compile, or is the error of ctx. ctx is checked before each definition.
 func Compile(ctx context.Context) error {
 	for _, d := range Istio() {
 		if ctx.Err() != nil {
@@ -154,9 +154,10 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 
 // Check returns the violations of the definition in an object; nil if the object is valid. Whole numbers in the object
 // must be int64, as apimachinery decodes them. The object is not modified. Unknown fields are allowed, and the status
-// is ignored. CEL rules are evaluated only if types and list sizes are valid. A rule that is too expensive to evaluate
-// is a violation, as in the API server. So is a definition that does not compile (problem.Internal). The result has at
-// most MaxViolations, and is incomplete if the context ends.
+// is ignored. CEL rules are evaluated only if types, required fields, enumerated values and sizes are valid. A rule
+// that is too expensive to evaluate is a violation, as in the API server. A definition that does not compile is one
+// violation with the code problem.Internal. The result has at most MaxViolations. If the context ends, the result is
+// incomplete and may be nil.
 func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation) {
 	c := d.compile()
 	if c.err != nil {
@@ -185,9 +186,9 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	return wrong
 }
 
-// Unknown returns the paths of the fields of an object that the definition lacks, sorted. The object is not modified.
-// The definition must compile (Compile). The total size of the paths may be quadratic in the size of the object, so
-// Unknown is only for objects of trusted authors.
+// Unknown returns the paths of the fields of an object that the definition lacks, sorted; nil without such fields. The
+// object is not modified. The definition must compile (Compile). The total size of the paths may be quadratic in the
+// size of the object, so Unknown is only for objects of trusted authors.
 func (d *Definition) Unknown(object map[string]any) []string {
 	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true,
 		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})

@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// maxShare is the inverse of the largest share of time that is spent on reading a list: after a reading of time t, the
+// maxShare is the inverse of the largest share of time that is spent on reading a list. After a reading of time t, the
 // list is used for maxShare times t. A list of 120,000 addresses takes 0.1 s to read, so it is up to 2 s old. A list of
 // a small mesh is read again for nearly every review.
 const maxShare = 20
 
 // list contains values that reviews of objects look up among all records, in order. It is read from a snapshot and used
-// for a while at newer snapshots. Otherwise each object of a tenant who writes many would cause a reading of all
-// records. It is safe for concurrent use.
+// for a while at newer snapshots. Otherwise a tenant who writes many objects would cause a reading of all records for
+// each object. A list is safe for concurrent use.
 type list[E any] struct {
 	read func(*mirror.Snapshot) []E
 

@@ -8,9 +8,9 @@ import (
 )
 
 // discreet is the lookup of a proposal whose author sees one tenant alone. It hides the private objects of other
-// tenants: Services and ServiceEntries that are not exported to the namespace of the proposed object, and Pods. Without
-// isolation they are missing. With isolation they count, but without their names, since the rules have to refuse an
-// object for them.
+// tenants: Pods, and Services and ServiceEntries that are not exported to the namespace of the proposed object. Without
+// isolation, private objects are missing. With isolation they count, but without their names, since the rules have to
+// refuse an object for them.
 type discreet struct {
 	proposalLookup
 	namespace string
@@ -42,23 +42,27 @@ func (l discreet) shown(all []*model.Service) (shown []*model.Service) {
 	return shown
 }
 
-// Services implements normal.Owners.
+// Services implements normal.Owners: it returns the Services and ServiceEntries with a host. Private ones have no name,
+// or are left out without isolation.
 func (l discreet) Services(host string) []*model.Service {
 	return l.shown(l.proposalLookup.Services(host))
 }
 
-// Below implements normal.Owners.
+// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers. Private ones have
+// no name, or are left out without isolation.
 func (l discreet) Below(wildcard string) []*model.Service {
 	return l.shown(l.proposalLookup.Below(wildcard))
 }
 
-// At implements normal.Owners. Without isolation no Pod is reported.
+// At implements normal.Owners: it returns the Services with an address, and reports whether a Pod has the address.
+// Private Services have no name, or are left out without isolation. Without isolation no Pod is reported.
 func (l discreet) At(a netip.Addr) (services []*model.Service, pod bool) {
 	services, pod = l.proposalLookup.At(a)
 	return l.shown(services), pod && l.isolated
 }
 
-// Within implements normal.Owners. Without isolation the result is always zero.
+// Within implements normal.Owners: it returns the lowest address of a Service or a Pod in a network. Without such an
+// address, and without isolation, the result is the zero Addr.
 func (l discreet) Within(network netip.Prefix) netip.Addr {
 	if !l.isolated {
 		return netip.Addr{}

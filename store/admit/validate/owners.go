@@ -91,8 +91,8 @@ func backwards(text string) string {
 	return string(all)
 }
 
-// Services implements normal.Owners: it returns the Kubernetes Services and the ServiceEntries with exactly this
-// host, the Services first.
+// Services implements normal.Owners: it returns the Kubernetes Services and the ServiceEntries with exactly this host,
+// the Services first. The result is nil without such objects.
 func (o *owners) Services(host string) (all []*model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range o.known.ByHost(kind, host) {
@@ -102,8 +102,8 @@ func (o *owners) Services(host string) (all []*model.Service) {
 	return all
 }
 
-// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers (model.Covers: not
-// the wildcard itself), each once.
+// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers (model.Covers), each
+// once. A host equal to the wildcard does not count. The result is nil without such ServiceEntries.
 func (o *owners) Below(wildcard string) (all []*model.Service) {
 	ending, hosts := backwards(strings.TrimPrefix(wildcard, "*")), o.below()
 	at, _ := slices.BinarySearchFunc(hosts, ending, func(b below, ending string) int { return cmp.Compare(b.ending, ending) })
@@ -127,7 +127,7 @@ func (o *owners) from(network netip.Prefix) []user {
 }
 
 // At implements normal.Owners: it returns the Kubernetes Services (no ServiceEntries) with an address, each once, and
-// reports whether a Pod has the address.
+// reports whether a Pod has the address. services is nil without such Services.
 func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		switch {

@@ -22,24 +22,28 @@ import (
 // record is the stored form of a part of an object.
 type Proposed struct {
 	ID       object.ID        // with the origin that the object has, or would have, in the snapshot
-	Was, Is  []model.Record   // the object's records before and after the change; nil: none
+	Was, Is  []model.Record   // the object's records before and after the change; nil: no records
 	Problems []object.Problem // errors and warnings
-	Refused  bool             // the webhook would refuse the object for its errors; Is then equals Was
+	// Refused is true if Problems has an error. There are four reasons: the webhook would refuse the object, its kind
+	// or version is not Istio's, the object to delete does not exist, or the proposal names the object twice. Is then
+	// equals Was, unless the proposal names the object twice.
+	Refused bool
 }
 
 // Proposal lists the objects of a change that is previewed over a snapshot.
 type Proposal struct {
 	Objects []*object.Object // to create or update
 	Removed []*object.Object // to delete; only their IDs and versions are read
-	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not
-	// see these. Errors about objects of other tenants have no names of private ones (discreet).
+	// Alone is true if the author of the objects may not see other objects. Warnings about other objects that an object
+	// contradicts or refers to are left out. Errors about objects of other tenants do not name private objects
+	// (discreet).
 	Alone bool
 }
 
 // propose returns the records that a snapshot has of an object, and the records that it would have after the change.
 // The snapshot has records and no objects. So objects of kinds that are not Istio's are refused, because other objects
-// depend on them in ways that records do not show. The context bounds the work. If gone is set, the change deletes
-// the object. alone is Proposal.Alone.
+// depend on them in ways that records do not show. If the context ends, the result is incomplete. If gone is set, the
+// change deletes the object. alone is Proposal.Alone.
 func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
@@ -145,7 +149,7 @@ func createdAs(d *Proposed, stated time.Time) time.Time {
 	return stated
 }
 
-// proposalLookup takes fetched keys and automatic addresses from a snapshot. The leader takes them from objects.
+// proposalLookup gets fetched keys and automatic addresses from a snapshot. The leader gets them from objects.
 type proposalLookup struct {
 	lookup
 	known *mirror.Snapshot
@@ -153,7 +157,7 @@ type proposalLookup struct {
 
 var _ normal.Lookup = proposalLookup{}
 
-// Keys implements normal.Lookup: it returns the keys that another rule of the namespace has from the same source.
+// Keys implements normal.Lookup: it returns the keys that a stored rule of the namespace has from the same source.
 // Without such a rule it returns the reason why there are no keys.
 func (l proposalLookup) Keys(id object.ID) normal.Keys {
 	for r := range l.known.In(model.KindRequestAuthentication, id.Namespace) {
@@ -166,7 +170,8 @@ func (l proposalLookup) Keys(id object.ID) normal.Keys {
 	return normal.Keys{Reason: "they are fetched once the object is applied"}
 }
 
-// Automatic implements normal.Lookup: it returns the automatic addresses of a ServiceEntry, by host.
+// Automatic implements normal.Lookup: it returns the automatic addresses of a ServiceEntry, by host. The map is empty
+// without such addresses, and never nil.
 func (l proposalLookup) Automatic(id object.ID) map[string][]string {
 	all := map[string][]string{}
 	for r := range l.known.Named(model.KindServiceEntry, id.Namespace, id.Name) {
@@ -177,7 +182,8 @@ func (l proposalLookup) Automatic(id object.ID) map[string][]string {
 	return all
 }
 
-// AutomaticAt implements normal.Lookup: it returns the id of the ServiceEntry with an automatic address; zero: none.
+// AutomaticAt implements normal.Lookup: it returns the id of the ServiceEntry with an automatic address. The id is zero
+// without such a ServiceEntry.
 func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 	for r := range l.known.All(model.KindServiceEntry) {
 		for _, of := range r.(*model.Service).Spec.GetAutomatic() {
@@ -193,8 +199,8 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 
 // Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
 // snapshot with the next revision, and the result for each object: first of.Objects, then of.Removed. If an object is
-// refused or in the lists twice, or if ctx has ended, the change is empty: its New is the given snapshot. The
-// snapshot must not be nil.
+// refused or in the lists twice, or if ctx has ended, the change is empty: its New is the given snapshot. After the end
+// of ctx, the results may be incomplete. The snapshot must not be nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record

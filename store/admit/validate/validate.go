@@ -53,11 +53,12 @@ type Webhook struct {
 
 // Judge performs the checks of a record that need types of Envoy, which the normaliser does not know. Errors in refused
 // refuse the object, and errors in warned become warnings. All are problems of the record (model.Fault). known is this
-// process's snapshot of the mesh; nil: the process has no snapshot. Safe for concurrent use.
+// process's snapshot of the mesh. It is nil if the process has no snapshot, and for a Proposal with Alone. A Judge is
+// safe for concurrent use.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
-// Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. nil: no
-// tenant is known. Safe for concurrent use.
+// Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. With a nil
+// Tenants no tenant is known. A Tenants is safe for concurrent use.
 type Tenants func(namespace string) (name string, known bool)
 
 var (
@@ -65,9 +66,9 @@ var (
 	_ admit.Chooser = (*Webhook)(nil)
 )
 
-// New returns a Webhook. mesh returns the mesh configuration; if its result is nil, the defaults apply. snapshot
-// returns the replica's snapshot; if its result is nil, references to other objects are not checked. Only tenants may
-// be nil.
+// New returns a Webhook. mesh returns the mesh configuration. If its result is nil, the defaults apply. snapshot
+// returns the replica's snapshot. If its result is nil, references to other objects are not checked. tenants may be
+// nil. mesh and snapshot may be nil for a Webhook of which only Propose is called.
 func New(
 	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
 ) *Webhook {
@@ -89,9 +90,10 @@ const (
 	reasonInvalid = "invalid_resource"
 )
 
-// Admit implements admit.Handler. It refuses an invalid object (422), and an object that cannot be decoded (400). If
-// an update leaves spec and apiVersion of an invalid object unchanged, the errors become warnings. Requests other
-// than the creation or update of an object are admitted.
+// Admit implements admit.Handler. It refuses an invalid object and every object with the annotation AlwaysReject (422),
+// and an object that cannot be decoded (400). If an update leaves spec and apiVersion of an invalid object unchanged,
+// the errors become warnings. Requests other than the creation or update of an object are admitted. If ctx ends, the
+// object is not checked completely, and the Server discards the response.
 func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if !writes(r) {
 		return admit.Allow()
@@ -345,8 +347,9 @@ func cause(code problem.Code) metav1.CauseType {
 	return cmp.Or(causes[code], metav1.CauseTypeFieldValueInvalid)
 }
 
-// RefusedGateway returns a valid Gateway with the annotation AlwaysReject, for dry runs. The result can be encoded as
-// JSON. It shares the map labels: the labels by which a webhook configuration selects objects.
+// RefusedGateway returns a Gateway with the annotation AlwaysReject, for dry runs. The Gateway is valid apart from the
+// annotation. The result can be encoded as JSON. It shares the map labels, by which a webhook configuration selects
+// objects.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
 	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
 		"annotations": map[string]string{AlwaysReject: "true"}}

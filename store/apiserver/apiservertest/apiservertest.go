@@ -1,5 +1,5 @@
-// Package apiservertest simulates a Kubernetes API server, for faults and responses that a real one cannot be made to
-// produce.
+// Package apiservertest simulates a Kubernetes API server in tests. So tests can have faults and responses that a real
+// API server does not produce on demand.
 //
 // Owns: a server on loopback, until the test ends. Reads: store/apiserver. Never: used outside tests.
 package apiservertest
@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Play returns a client of a simulated API server, with the token "our-token". handler makes the responses, in many
-// goroutines at once. The server ends with the test. Failures end the test.
+// Play returns a client of a simulated API server. Each request of the client has the bearer token "our-token". handler
+// makes the responses, in many goroutines at once. The server ends with the test. Failures end the test.
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))
@@ -28,8 +28,8 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	return api
 }
 
-// Kubeconfig returns the path of a kubeconfig for a simulated API server, with the token "our-token". handler makes the
-// responses. Server and file end with the test.
+// Kubeconfig returns the path of a kubeconfig for a simulated API server, with the bearer token "our-token". handler
+// makes the responses, in many goroutines at once. Server and file end with the test. Failures end the test.
 func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

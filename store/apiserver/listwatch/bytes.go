@@ -9,8 +9,7 @@ import (
 )
 
 // Bounds in bytes of decompressed data. A page of a list above its bound is read again with fewer objects. One object
-// always fits: an API server accepts no request of more than 3 MiB (--max-request-bytes), and etcd no object of more
-// than 1.5 MiB.
+// always fits. An API server accepts requests of up to 3 MiB (--max-request-bytes), and etcd objects of up to 1.5 MiB.
 const (
 	maxAnswer = 16 << 20 // of a response
 	maxEvent  = 12 << 20 // of an event of a watch
@@ -19,9 +18,9 @@ const (
 // ErrTooLarge means that a response, or an event of a watch, exceeds its bound.
 var ErrTooLarge = errors.New("the API server's answer has more than 16 MiB, or an event of its watch more than 12 MiB")
 
-// Transport returns a transport that bounds the responses of next, for rest.Config.Wrap. Reading beyond the bound fails
-// with ErrTooLarge. The bound is 12 MiB for each event of a watch of Bound, and 16 MiB for each other response,
-// decompressed.
+// Transport returns a transport that bounds the responses of next, for rest.Config.Wrap. The bound is 12 MiB for each
+// event of a watch of Bound, and 16 MiB for each other response, decompressed. Reading beyond the bound fails with
+// ErrTooLarge. Errors of next are returned unchanged.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -64,6 +63,7 @@ type meter struct {
 	left  atomic.Int64
 }
 
+// newMeter returns a meter for limit bytes.
 func newMeter(limit int64) *meter {
 	m := &meter{limit: limit}
 	m.reset()
@@ -76,8 +76,10 @@ func (m *meter) reset() {
 	}
 }
 
+// exceeded reports whether more than the limit was read.
 func (m *meter) exceeded() bool { return m.left.Load() < 0 }
 
+// meterKey is the key of a meter in a context.
 type meterKey struct{}
 
 // attach returns a context for a request whose response the meter counts.

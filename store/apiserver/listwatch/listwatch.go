@@ -1,7 +1,7 @@
 // Package listwatch bounds the lists and watches of client-go's Reflector in time and bytes. Every request has a
 // deadline, a silent watch is opened again, and every response and event has a bound in bytes.
 //
-// Owns: these bounds. Reads: nothing of ours. Never: keeps an object; decides about the content of one.
+// Owns: these bounds. Reads: no other package of Navarch. Never: keeps an object; interprets the content of an object.
 package listwatch
 
 import (
@@ -24,48 +24,50 @@ import (
 // The defaults of the fields of Options with the same names.
 const (
 	Answer  = time.Minute
-	Silence = 3 * time.Minute // an API server sends something once a minute, at least a bookmark
+	Silence = 3 * time.Minute // an API server sends an event or a bookmark about once a minute
 )
 
 // pageSize is the number of objects in a page of a list. After a page above maxAnswer bytes, the other pages of the
 // list have fewer objects.
 const pageSize = 500
 
-// ErrNoAnswer is the cause (context.Cause) of a request that had no answer before its deadline, Options.Answer.
+// ErrNoAnswer is the cause (context.Cause) of the end of a request's context, if there was no answer within
+// Options.Answer.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// Options are the bounds of a list and its watch, with functions to observe the requests. Nil functions are not called.
-// The functions are called by the goroutines of the Reflector and of the watch, and delay these.
+// Options are the bounds of a list and its watch, with functions to observe the requests. A function may be nil. The
+// goroutines of the Reflector and of the watch call the functions, and wait for them.
 type Options struct {
-	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: Answer
-	Silence time.Duration // bounds the time of a watch without an event or bookmark; 0: Silence
+	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: the constant Answer
+	Silence time.Duration // bounds the time of a watch without an event or bookmark; 0: the constant Silence
 
-	// Failed is called with the errors of lists, of Listed and Passes, of watches that cannot be opened, and of events
-	// above their bound. It is not called if a watch with an initial list cannot be opened, or after the context has
-	// ended.
+	// Failed is called with errors of four kinds: of a list, of Listed or Passes, of a watch that cannot be opened, and
+	// of an event above its bound. It is not called if a watch with an initial list cannot be opened, or after the
+	// context has ended.
 	Failed  func(error)
 	Listed  func(page runtime.Object, first bool) error // a page of a list was read; an error ends the list
 	Watches func(lists bool)                            // a watch has begun; lists: it begins with an initial list
 	// Passes is called with each event, also of type Error; lists is true for the events of an initial list. If it
-	// returns false, the Reflector does not receive the event. An error ends the watch, with status 413 for the
-	// Reflector.
+	// returns false, the Reflector does not receive the event. If it returns an error, the Reflector receives an error
+	// with status 413, and ends the watch.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // the Reflector has received an event that arrived at this time, and stores it next
-	Silent func()               // a watch had no event for Silence, and ends
+	Passed func(came time.Time) // the Reflector has received an event, and stores it next; came: time of its arrival
+	Silent func()               // a watch ends because it had no event for Silence
 }
 
-// Bound returns a ListWatch that calls plain within the bounds of o. The first argument must set the two functions
-// that have a context, and its client must use Transport. The first page of each list is a consistent read, whatever
-// resource version the caller requests. The result is for one Reflector.
+// Bound returns a ListWatch that calls plain within the bounds of o. plain must set the two functions that have a
+// context, and its client must use Transport. The first page of each list is a consistent read, whatever resource
+// version the caller requests. The errors of a list or watch are those of plain and of Listed. The result is for one
+// Reflector.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
 	return &cache.ListWatch{ListWithContextFunc: b.list, WatchFuncWithContext: b.watch}
 }
 
-// Reflector returns a Reflector that copies the objects of lw, a ListWatch of Bound, into a store. The argument like
-// is any object of the type of these objects. The Reflector's methods log to the logger of their context: to report
-// failures only by Options, pass a context with an empty klog.Logger. o.Logger and o.Name are overwritten.
+// Reflector returns a Reflector that copies the objects of lw, a ListWatch of Bound, into a store. The argument like is
+// any object of the type of these objects. o.Logger and o.Name are overwritten. The Reflector's methods log to the
+// logger of their context. To report failures only by Options, pass a context with an empty klog.Logger.
 func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
 	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name
@@ -74,12 +76,14 @@ func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into ca
 	return r
 }
 
+// bounded implements the functions of a ListWatch within the bounds of its Options.
 type bounded struct {
 	Options
 	plain *cache.ListWatch
 	size  atomic.Int64 // size of the pages of the list in progress
 }
 
+// failed calls Failed, unless ctx has ended.
 func (b *bounded) failed(ctx context.Context, err error) {
 	if b.Failed != nil && ctx.Err() == nil {
 		b.Failed(err)
@@ -113,12 +117,14 @@ func (b *bounded) list(ctx context.Context, o metav1.ListOptions) (runtime.Objec
 	}
 }
 
+// page reads one page before its deadline.
 func (b *bounded) page(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Answer, ErrNoAnswer)
 	defer cancel()
 	return b.plain.ListWithContextFunc(ctx, o)
 }
 
+// watch opens a watch before its deadline.
 func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	of, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(b.Answer, func() { cancel(ErrNoAnswer) })

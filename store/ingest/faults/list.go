@@ -2,11 +2,11 @@
 // length of the list and on the number of namespaces with problems, not on the number of faulty objects.
 //
 // List keeps the problems of every object, at most problem.MostOfObject of each. Of these it lists the problems of at
-// most problem.MostOfNamespace objects of each namespace, and of at most problem.Most objects in total. A namespace
-// with few faulty objects is listed in full. When a listed object has no problems any more, another object is listed
-// instead.
+// most problem.MostOfNamespace objects of each namespace, and of at most problem.Most objects in total. If the total is
+// reached, an object of a namespace with few listed objects displaces an object of the namespace with most listed
+// objects. When a listed object has no problems any more, another object is listed instead, if there is one.
 //
-// Owns: nothing; the caller has the List.  Reads: store/object, store/problem, store/normal (the order of problems).
+// Owns: nothing; the caller has the List. Reads: store/object, store/problem, store/normal (the order of problems).
 // Never: knows why an object is faulty.
 package faults
 
@@ -55,8 +55,8 @@ func (l *List) Of(id object.ID) []object.Problem {
 }
 
 // Set replaces the problems of an object; an empty list removes them. If there are more than problem.MostOfObject, it
-// keeps the errors first, and a problem with the number of omitted ones. Fields and messages are cut to 512 bytes. The
-// List retains the slice, which the caller must not change afterwards.
+// keeps errors before warnings, and the last kept problem states the number of omitted ones. Fields and messages are
+// cut to 512 bytes. The List retains the slice, which the caller must not change afterwards.
 func (l *List) Set(id object.ID, problems []object.Problem) {
 	problems = bounded(id, problems)
 	before := l.Of(id)
@@ -204,7 +204,7 @@ func (l *List) Listed() []object.Problem {
 func (l *List) Objects() int { return l.listed }
 
 // Left returns the number of kept problems that are not listed, by namespace. Namespaces that are listed in full are
-// absent. The caller owns the map.
+// absent. The map is never nil, and the caller owns it.
 func (l *List) Left() map[string]int {
 	left := map[string]int{}
 	for namespace, s := range l.namespaces {
@@ -232,13 +232,14 @@ func (l *List) Every() iter.Seq[object.Problem] {
 	}
 }
 
-// Version returns the number of changes of the List so far. While it is unchanged, all results stay the same.
+// Version returns the number of changes of the List so far. While the number is unchanged, all results are too.
 func (l *List) Version() uint64 { return l.version }
 
 // Count returns the numbers of kept problems, listed or not, by severity.
 func (l *List) Count() problem.Count { return l.count }
 
-// Rejected returns the number of objects with errors, by kind. The caller owns the map.
+// Rejected returns the number of objects with errors, listed or not, by kind. The map is never nil, and the caller owns
+// it.
 func (l *List) Rejected() map[string]int { return maps.Clone(l.rejected) }
 
 // Rejects reports whether the problems of an object contain an error.

@@ -18,7 +18,7 @@ type Addresses struct {
 // Table changes.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
-// Count adds a number to the users of each address: 1 for a new user, -1 for a removed one. Texts that are not IP
+// Count adds by to the number of users of each address: 1 for a new user, -1 for a removed one. Texts that are not IP
 // addresses are ignored.
 func (a *Addresses) Count(addresses []string, by int32) {
 	if len(addresses) == 0 {

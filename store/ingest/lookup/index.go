@@ -92,13 +92,15 @@ func parsedOf[V any, E any](t *Table[E], id object.ID) V {
 	return as[V](nil)
 }
 
-// Pod implements normal.Lookup. It returns the last good version of the Pod; nil: there is no such Pod.
+// Pod implements normal.Lookup. It returns the last good version of the Pod, read-only; nil: there is no such Pod, or
+// no good version of it.
 func (t *Table[E]) Pod(id object.ID) *normal.Pod { return parsedOf[*normal.Pod](t, id) }
 
-// Node implements normal.Lookup. It returns the last good version of the Node; nil: there is no such Node.
+// Node implements normal.Lookup. It returns the last good version of the Node, read-only; nil: there is no such Node,
+// or no good version of it.
 func (t *Table[E]) Node(id object.ID) *normal.Node { return parsedOf[*normal.Node](t, id) }
 
-// Nodes implements normal.Lookup. It yields the Nodes of an origin, in no order.
+// Nodes implements normal.Lookup. It yields the Nodes of an origin, in no order. The Table must not change meanwhile.
 func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	return func(yield func(*normal.Node) bool) {
 		for _, n := range t.index.nodes[of] {
@@ -109,23 +111,26 @@ func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	}
 }
 
-// Namespace implements normal.Lookup. It returns the last good version of the Namespace; nil: it does not exist.
+// Namespace implements normal.Lookup. It returns the last good version of the Namespace, read-only; nil: there is no
+// such Namespace, or no good version of it.
 func (t *Table[E]) Namespace(id object.ID) *normal.Namespace {
 	return parsedOf[*normal.Namespace](t, id)
 }
 
-// Role implements normal.Lookup. It returns the last good version of the Role or ClusterRole; nil: it does not exist.
+// Role implements normal.Lookup. It returns the last good version of the Role or ClusterRole, read-only; nil: there is
+// no such Role, or no good version of it.
 func (t *Table[E]) Role(id object.ID) *normal.Role { return parsedOf[*normal.Role](t, id) }
 
 // Mesh implements normal.Lookup. It returns the mesh configuration in effect, read-only and never nil: the last good
 // version, or the defaults.
 func (t *Table[E]) Mesh() *meshv1.MeshConfig { return t.index.config }
 
-// Networks implements normal.Lookup. It returns the networks in effect, read-only and never nil.
+// Networks implements normal.Lookup. It returns the meshNetworks in effect, read-only and never nil; empty without
+// meshNetworks.
 func (t *Table[E]) Networks() *meshv1.MeshNetworks { return t.index.networks }
 
-// Automatic implements normal.Lookup. It returns the automatic addresses of a ServiceEntry by host, read-only; nil: it
-// has no automatic addresses. id is a normal.AutomaticID.
+// Automatic implements normal.Lookup. It returns the automatic addresses of a ServiceEntry by host, read-only; nil: the
+// ServiceEntry has no automatic addresses. id is a normal.AutomaticID.
 func (t *Table[E]) Automatic(id object.ID) map[string][]string {
 	return parsedOf[map[string][]string](t, id)
 }
@@ -135,9 +140,9 @@ func (t *Table[E]) Automatic(id object.ID) map[string][]string {
 func (t *Table[E]) AutomaticAt(id object.ID) object.ID { return t.index.automaticAt[id] }
 
 // Resolved implements normal.Lookup. It returns the addresses of a host name (normal.ResolvedID), read-only; nil: the
-// leader has not resolved the name.
+// leader knows no address of the name.
 func (t *Table[E]) Resolved(id object.ID) []string { return parsedOf[[]string](t, id) }
 
-// Keys implements normal.Lookup. It returns the state of a key source (normal.KeysID); zero: the leader has not fetched
-// it.
+// Keys implements normal.Lookup. It returns the state of a key source (normal.KeysID), read-only; zero: the leader has
+// not fetched the keys yet.
 func (t *Table[E]) Keys(id object.ID) normal.Keys { return parsedOf[normal.Keys](t, id) }

@@ -10,11 +10,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Mesh is the parsed form of a mesh configuration. Its two parts, Config and Networks, are of the last good version.
+// Mesh is the parsed form of a mesh configuration. Each of its two parts, Config and Networks, is the last good version
+// of this part.
 type Mesh struct {
 	Config   *meshv1.MeshConfig   // nil: no good version is known
 	Record   model.Record         // of Config; nil without Config
-	Networks *meshv1.MeshNetworks // nil: no good version is known
+	Networks *meshv1.MeshNetworks // empty: the ConfigMap has no key "meshNetworks"; nil: no good version is known
 	// Unsaid reports that the ConfigMap has no key "mesh".
 	Unsaid bool
 	// StaleConfig and StaleNetworks report that the present object has no good version of the part. The part is then an
@@ -62,9 +63,9 @@ func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []objec
 	return m, m.Problems
 }
 
-// Gateways returns the record of the gateways that the meshNetworks in effect define; nil: they define no gateway. refs
-// are the IDs of the host names that were looked up. If no record can be made, gateways is nil and wrong contains a
-// problem of o, the object with the mesh configuration.
+// Gateways returns the record of the gateways that the meshNetworks in effect define; nil: they define no gateway with
+// a known address. refs are the IDs of the host names that were looked up, in any order. If no record can be made,
+// gateways is nil and wrong contains a problem of o, the object with the mesh configuration. Otherwise wrong is nil.
 func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []object.ID, wrong []object.Problem) {
 	gateways, refs, err := t.normal.MeshGateways(t.Networks(), t.Resolved)
 	if err != nil {
@@ -86,7 +87,8 @@ func MeshMissing(id object.ID, field, location string) object.Problem {
 			"Put it back, or, for a mesh with all defaults, one with `mesh: \"{}\"`"}
 }
 
-// indexMesh updates the mesh configuration in effect. A part without a good version stays as it was.
+// indexMesh updates the mesh configuration in effect. A part without a good version stays as it was. Without any mesh
+// configuration the defaults apply.
 func indexMesh(x *indexes, id object.ID, _, after any) {
 	if x.meshes[id] = as[*Mesh](after); after == nil {
 		delete(x.meshes, id)
@@ -137,11 +139,13 @@ func (t *Table[E]) MeshID() object.ID {
 	return t.normal.MeshID()
 }
 
-// MeshOf returns the parsed mesh configuration of a Node, read-only; nil for Nodes of other objects.
+// MeshOf returns the parsed mesh configuration of a Node, read-only. It returns nil for Nodes of other objects, and for
+// a Node without a parsed form.
 func (n *Node[E]) MeshOf() *Mesh { return as[*Mesh](n.parsed) }
 
-// RestoreMesh replaces the parsed mesh configuration of a Node. The Node need not have an object. If a part in effect
-// changes, its readers are marked. The Table retains m, which must not change afterwards.
+// RestoreMesh replaces the parsed mesh configuration of a Node. The Node must have the ID of a mesh configuration
+// (normal.Normalizer.IsMesh), and need not have an object. If a part in effect changes, its readers are marked. The
+// Table retains m, which must not change afterwards.
 func (t *Table[E]) RestoreMesh(n *Node[E], m *Mesh) {
 	t.set(rowOf(t.normal, n.ID()), n, m)
 }

@@ -11,12 +11,12 @@ const perChunk = 512
 // ordered is a set of IP addresses in ascending order. A search costs two binary searches, and a change moves the
 // addresses of one chunk, however many addresses there are.
 type ordered struct {
-	chunks [][]netip.Addr // in ascending order, never empty
+	chunks [][]netip.Addr // in ascending order; each chunk has at least one address
 	moves  int            // number of addresses that changes have moved, for tests
 }
 
 // chunk returns the index of the chunk that an address belongs to: the last chunk whose first address is not above the
-// address, or else the first chunk.
+// address, or else the first chunk. The set must not be empty.
 func (o *ordered) chunk(a netip.Addr) int {
 	at, found := slices.BinarySearchFunc(o.chunks, a, func(c []netip.Addr, a netip.Addr) int { return c[0].Compare(a) })
 	if found {

@@ -42,14 +42,14 @@ func (o *owners) count(name object.ID, by int) {
 	}
 }
 
-// Tenant implements normal.Lookup. It returns the tenant of a namespace by the label of Table.Label. The second result
-// is always true: the labels are known.
+// Tenant implements normal.Lookup. It returns the tenant of a namespace by the value of Table.Label
+// (isolation.TenantOf). The second result is always true, because the labels are known.
 func (t *Table[E]) Tenant(namespace string) (string, bool) {
 	return isolation.TenantOf(namespace, t.index.owners.labels[namespace]), true
 }
 
 // Label sets the value of isolation.TenantLabel of a namespace; an empty value removes the label. The objects that
-// looked up the namespace's tenant are marked.
+// looked up the namespace's tenant are marked, even if the value is the previous one.
 func (t *Table[E]) Label(namespace, value string) {
 	if t.index.owners.labels[namespace] = value; value == "" {
 		delete(t.index.owners.labels, namespace)
@@ -61,8 +61,9 @@ func (t *Table[E]) Label(namespace, value string) {
 // first; nil without any. The caller must not change the list.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup. It returns the ServiceEntries with a host that a wildcard covers, in no order. A
-// ServiceEntry with several such hosts is returned several times. The caller owns the list.
+// Below implements normal.Lookup. It returns the ServiceEntries with a host that a wildcard covers, in no order; empty
+// without any. wildcard must begin with "*". A ServiceEntry with several such hosts is returned several times. The
+// caller owns the list.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	for host := range t.index.owners.ending(wildcard[1:]) {
 		if model.Covers(wildcard, host) {
@@ -72,25 +73,27 @@ func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	return slices.DeleteFunc(all, func(s *model.Service) bool { return s.Key.Kind != model.KindServiceEntry })
 }
 
-// At implements normal.Lookup. It returns the Services with an address, the oldest first, and reports whether a Pod has
-// the address. The caller must not change the list.
+// At implements normal.Lookup. It returns the Services with an address, the oldest first, or nil. It also reports
+// whether a Pod that has not ended has the address. The caller must unmap IPv4-mapped IPv6 addresses, and must not
+// change the list.
 func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 	services = t.index.owners.addresses[a]
 	return services, t.index.addresses.usersOf(a) > len(services)
 }
 
-// OwnPod implements normal.Lookup. It reports whether a Pod in the namespace and cluster of an object has an address.
+// OwnPod implements normal.Lookup. It reports whether a Pod in the namespace and origin of an object has an address.
+// The Pod must not have ended. The rules of PodAt for calls apply.
 func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
 	return t.PodAt(normal.PodAtID(of, a.String())) != nil
 }
 
 // Within implements normal.Lookup. It returns the lowest address of a Service or Pod in a network; the zero Addr
-// without any.
+// without such an address.
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
-// SetServices replaces the Service or ServiceEntry in the records of an object. before are the records so far, after
-// the present ones. If the content or the creation time of the service differs, the objects that looked up its hosts
-// or addresses are marked.
+// SetServices replaces the Service or ServiceEntry in the records of an object. before are the previous records of the
+// object, and after are the present ones. If the service is added or removed, or if its content or creation time
+// differs, the objects that looked up its hosts or addresses are marked.
 func (t *Table[E]) SetServices(before, after []model.Record) {
 	was, is := serviceOf(before), serviceOf(after)
 	if was == is {

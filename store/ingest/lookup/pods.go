@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// podsByAddress finds Pods by their addresses. It indexes only namespaces in which an object looks up a Pod by address:
-// only few EndpointSlices omit the names of their Pods, and an index of all namespaces would need much memory.
+// podsByAddress finds Pods by their addresses. It indexes only namespaces in which an object looks up a Pod by address.
+// Only few EndpointSlices omit the names of their Pods, and an index of all namespaces would need much memory.
 type podsByAddress struct {
 	every func() iter.Seq2[object.ID, *normal.Pod]
 	asked map[podPlace]*podsHere
@@ -48,8 +48,9 @@ func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
 
 // PodAt implements normal.Lookup. It returns the Pod that has not ended and has an address (normal.PodAtID); nil
 // without such a Pod. If several Pods have the address, as Pods in the host network do, it prefers Pods that are not
-// being deleted, then the first by name. Call PodAt within Renew only, and pass id to SetRefs: the index of the
-// namespace is built from Pods that are cached until Renew ends, and is kept while objects refer to its addresses.
+// being deleted, then the first by name. The Pod is read-only. Call PodAt within Renew only, and pass id to SetRefs.
+// The index of the namespace is built from Pods that are cached until Renew ends. The index is kept while objects refer
+// to its addresses.
 func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
 	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
 	if p.asked[at] == nil {

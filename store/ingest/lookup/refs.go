@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// SetRefs replaces the names that an object looked up when it was normalised: later changes of these names mark the
+// SetRefs replaces the names that an object looked up when it was normalised. Later changes of these names mark the
 // object. usesMesh reports whether the object's records depend on the mesh configuration. refs is not retained.
 func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	n.usesMesh = usesMesh
@@ -132,9 +132,9 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up in one source of the leader. source must be origin.DNS or origin.JWKS.
-// The names are in no order, and must be read before the Table changes. changed reports whether a name was added or
-// removed since the last call for this source.
+// Needed returns the names that objects look up in one source of the leader. source must be origin.DNS or origin.JWKS;
+// otherwise Needed panics. The names are in no order, and must be read before the Table changes. changed reports
+// whether a name was added or removed since the last call for this source.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

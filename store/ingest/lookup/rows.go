@@ -15,8 +15,8 @@ import (
 // row contains the functions of one joined kind. Other objects look up the objects of a joined kind, as EndpointSlices
 // look up Pods.
 type row struct {
-	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects.
-	// Empty: sources of configuration emit them.
+	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects. It is
+	// empty if sources of configuration emit the objects.
 	source string
 	// only restricts the row to the objects for which it returns true; nil: all objects of the kind.
 	only func(n *normal.Normalizer, id object.ID) bool
@@ -25,8 +25,8 @@ type row struct {
 	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
 	// unread returns the parsed form of an object without any valid version. nil: such an object has no parsed form.
 	unread func() any
-	// equal reports whether two parsed forms are the same to their readers. If so, the earlier one stays, and no reader
-	// is marked.
+	// equal reports whether two parsed forms make no difference to their readers. If so, the earlier one stays, and no
+	// reader is marked.
 	equal func(a, b any) bool
 	// readers calls mark with further names, beside the object's ID, under which a changed parsed form is looked up. It
 	// runs after index. before is nil for a new object, and after is nil for a deleted one. nil: no further names.

@@ -51,7 +51,7 @@ type Node[E any] struct {
 	refs     []*Node[E]              // Nodes that the object looked up
 	by       *smallset.Set[*Node[E]] // Nodes that looked up this one; nil: no reader
 	usesMesh bool                    // the object's records depend on the mesh configuration
-	Entry    E                       // the caller's data
+	Entry    E                       // the caller's data; Remove may reset it to the zero value
 }
 
 // New returns an empty Table, which parses objects with n.
@@ -61,8 +61,8 @@ func New[E any](n *normal.Normalizer) *Table[E] {
 	return t
 }
 
-// Object returns the last readable version of the object, read-only; nil: no version was readable, or the object does
-// not exist.
+// Object returns the last readable version of the object, read-only. It returns nil if no version was readable, if the
+// object does not exist, or after Vacate.
 func (n *Node[E]) Object() *object.Object { return n.object }
 
 // ID returns the ID of the object, or the looked-up name.
@@ -73,17 +73,18 @@ func (n *Node[E]) ID() object.ID {
 	return *n.name
 }
 
-// UsesMesh reports whether the object's records depend on the mesh configuration.
+// UsesMesh reports whether the object's records depend on the mesh configuration, as the last SetRefs states.
 func (n *Node[E]) UsesMesh() bool { return n.usesMesh }
 
-// Get returns the Node of an object, readable or not. It returns nil for an object that the Table does not have, even
-// if its name was looked up.
+// Get returns the Node of an object, readable or not. It returns nil for an object that the Table does not contain,
+// even if objects look up its name.
 func (t *Table[E]) Get(id object.ID) *Node[E] { return t.objects[id] }
 
-// Len returns the number of objects, including unreadable ones.
+// Len returns the number of objects, including unreadable and vacated ones.
 func (t *Table[E]) Len() int { return len(t.objects) }
 
-// All yields all objects, including unreadable ones, in no order. The caller may remove the yielded object meanwhile.
+// All yields all objects, including unreadable and vacated ones, in no order. The caller may remove the yielded object
+// meanwhile.
 func (t *Table[E]) All() iter.Seq2[object.ID, *Node[E]] { return maps.All(t.objects) }
 
 // Add returns the Node of an object. If the Node is missing, it is created without an object. Readers that looked up
@@ -125,12 +126,12 @@ type Parsed struct {
 	Records  bool             // objects of the kind have records of their own
 	Readable bool             // the object was parsed; if false, the earlier parsed form stays
 	Changed  bool             // the object's own records may have changed
-	Problems []object.Problem // problems of parsing
+	Problems []object.Problem // problems of parsing; nil: no problems
 }
 
-// Parse parses the object of a Node if the object is of a joined kind and a supported API version. The Node must have
-// an object. If the parsed form changed, its readers are marked. For an object that is not parsed, only Records and
-// Changed of the result are true.
+// Parse parses the object of a Node if the object is of a joined kind. Objects of sources of configuration must also
+// have a supported API version. The Node must have an object. If the parsed form changed, its readers are marked. For
+// an object that Parse does not try to parse, only Records and Changed of the result are true.
 func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	r := rowOf(t.normal, n.object.ID)
 	if r == nil || r.source == "" && !normal.Served(n.object) {
@@ -156,7 +157,7 @@ func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	return n
 }
 
-// Vacate removes the object of a Node, while its parsed form stays in effect.
+// Vacate removes the object of a Node. The Node stays in the Table, and its parsed form stays in effect.
 func (t *Table[E]) Vacate(n *Node[E]) {
 	n.setName(n.ID())
 	n.object = nil

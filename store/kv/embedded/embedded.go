@@ -47,7 +47,8 @@ type Config struct {
 	Tune func(*embed.Config) // for tests: changes etcd's configuration last
 }
 
-// Server is an etcd in this process, with the connection to it. Safe for concurrent use; Run is called once.
+// Server is an etcd in this process, with the connection to it. It is safe for concurrent use, but Run may be called
+// only once.
 type Server struct {
 	*kv.Store
 	cfg      Config
@@ -79,11 +80,11 @@ const (
 
 // Start runs an etcd on a data directory and connects to it. The caller must call Run and Close. etcd listens on a Unix
 // socket only: in the data directory, or in a temporary directory if the path would be too long. A directory that Start
-// creates is closed to other users; the mode of an existing one stays. If the disk has less than Least free, etcd is
-// not started, and the store does not answer until Run has started it.
+// creates is closed to other users. The mode of an existing directory stays. If the disk has less than Least free, etcd
+// is not started, and the store does not answer until Run has started it.
 //
-// Errors: ErrLocked if another process uses the directory, the directory cannot be used, etcd does not start within a
-// minute, or the error of kv.Open.
+// Errors: ErrLocked if another process uses the directory, the directory is not given or cannot be used, etcd does not
+// start within a minute, or the error of kv.Open.
 func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -158,7 +159,8 @@ func (srv *Server) maintain(ctx context.Context) {
 	}
 }
 
-// Close closes the connection, stops the server and unlocks the data directory. It joins the errors of all three.
+// Close closes the connection, stops the server and unlocks the data directory. It returns the joined errors of these
+// steps.
 func (srv *Server) Close() error {
 	srv.stopping.Store(true)
 	return errors.Join(srv.Store.Close(), srv.stop())

@@ -16,9 +16,9 @@ import (
 
 // zapTo returns a logger for etcd that forwards its errors, and its warnings about the disk, space, damage or a lost
 // leader. Other warnings become level debug, and lower levels are dropped. Once stopping is set, errors become level
-// debug too, because etcd reports the end of its own listeners as errors; panics and fatal errors stay errors. Above
-// level debug, one message is logged once in repeatAfter, with the number of messages left out since the last time
-// ("repeated").
+// debug too, because etcd reports the end of its own listeners as errors. Panics and fatal errors always stay errors,
+// and are never left out. Any other message above level debug is logged at most once in repeatAfter. The attribute
+// "repeated" is then the number of messages that were left out since the last time.
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
 		seen: &repeats{at: map[string]logged{}, now: time.Now}})
@@ -39,13 +39,13 @@ type slogCore struct {
 // Enabled implements zapcore.Core: messages below level warning are dropped.
 func (c slogCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
 
-// With implements zapcore.Core.
+// With implements zapcore.Core: it returns a core that adds the fields to each message.
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 	c.log = c.log.With(attrs(fields)...)
 	return c
 }
 
-// Check implements zapcore.Core.
+// Check implements zapcore.Core: it adds the core to the check of an enabled message.
 func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
 		return checked.AddCore(e, c)

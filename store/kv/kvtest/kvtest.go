@@ -40,7 +40,8 @@ type Option string
 // Quota returns the flag that bounds etcd's database to a number of bytes.
 func Quota(bytes int64) Option { return Option(fmt.Sprint("--quota-backend-bytes=", bytes)) }
 
-// Start runs an etcd until the test ends. It does not sync to disk, and its leases may be as short as a second.
+// Start runs an etcd until the test ends. It does not sync to disk, and its leases may be as short as a second. Restart
+// uses the same flags.
 func Start(t testing.TB, flags ...Option) *Server {
 	t.Helper()
 	socket, err := os.MkdirTemp("", "kv") // a test's own directory may be too long for a socket
@@ -54,8 +55,8 @@ func Start(t testing.TB, flags ...Option) *Server {
 	return s
 }
 
-// Endpoint returns the address for --etcd-endpoints. It is the same after Restart. It panics while the server is
-// stopped.
+// Endpoint returns the address for --etcd-endpoints. The address is the same after Restart. Endpoint panics while the
+// server is stopped.
 func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 
 // Dir returns the data directory that Start made.
@@ -137,7 +138,7 @@ func (s *Server) MustCommit(b kv.Batch) int64 {
 }
 
 // Term is a simulated leader. It knows the records at the beginning of its term and its own writes, but no changes by
-// others. For one goroutine.
+// others. One goroutine uses it.
 type Term struct {
 	*Server
 	epoch  kv.Epoch

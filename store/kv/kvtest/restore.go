@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Backup copies the data into a new directory and returns its path, for Restart. The server restarts meanwhile, on its
-// own data and with a new Store.
+// Backup copies the data in Dir into a new directory and returns the path of the copy, for Restart. The server
+// restarts, on the data in Dir and with a new Store.
 func (s *Server) Backup() string {
 	s.t.Helper()
 	s.Stop()
@@ -22,7 +22,7 @@ func (s *Server) Backup() string {
 }
 
 // Restored makes data directories for Restart, as after restores of the present data, and returns their paths by name.
-// The server restarts meanwhile.
+// The server restarts several times, and then runs on the data in Dir with a new Store.
 //
 // "same id" has the same cluster id and revision. "bumped" has the same cluster id, raised revisions and no history, as
 // after `etcdutl snapshot restore --bump-revision --mark-compacted`. "new cluster id" has all keys, but another cluster

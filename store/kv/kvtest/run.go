@@ -6,7 +6,8 @@ import (
 )
 
 // Run runs a loop in the background until the test ends or stop is called. stop cancels the loop's context and waits
-// for its end; it may be called more than once. Any error of the loop fails the test, also that of its context.
+// until the loop has returned. It may be called more than once. Any error of the loop fails the test, also that of its
+// context.
 func Run(t testing.TB, loop func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -18,7 +18,7 @@ type Standalone struct {
 
 // StartStandalone starts an etcd on the data in dir, and returns once it is ready. dir is an absolute path. client and
 // peer are the listen addresses (host:port). The etcd does not sync to disk. Errors: the program is missing, does not
-// start, or is not ready within a minute.
+// start, or is not ready within a minute, or the folder of its sockets cannot be made.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
 		"--listen-peer-urls=http://"+peer,
@@ -42,7 +42,7 @@ func (b *Standalone) Compact(ctx context.Context) error {
 	})
 }
 
-// PutAll writes values by key into the etcd at a client address (host:port or URL). Errors are etcd's; after an error,
+// PutAll writes values by key into the etcd at a client address (host:port or URL). Errors are etcd's. After an error,
 // some values may have been written.
 func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	return with(etcd, func(client *clientv3.Client) error {

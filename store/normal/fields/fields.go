@@ -1,10 +1,10 @@
-// Package fields states how this version treats every field of Istio's configuration: the field is acted on, setting
-// it is reported as a problem, or it has no effect for sidecars. table.txt covers the fields of istio.io/api,
-// names.txt covers annotations, labels and node metadata. deploy/docs/compatibility.md is generated from both tables,
-// and the problems that store/normal reports follow them.
+// Package fields states how this version treats every field of Istio's configuration. For example, the field is acted
+// on, or setting it is reported as a problem, or it has no effect for sidecars. table.txt covers the fields of
+// istio.io/api, and names.txt covers annotations, labels and node metadata. deploy/docs/compatibility.md is generated
+// from both tables. store/normal reports problems according to the tables.
 //
-// Owns: nothing; the tables are immutable. Reads: descriptors of istio.io/api. Never: objects of Kubernetes, Envoy
-// types.
+// Owns: nothing; the tables are immutable. Reads: descriptors of istio.io/api. Never: uses objects of Kubernetes or
+// types of Envoy.
 package fields
 
 import (
@@ -31,17 +31,17 @@ const (
 	Acted    Mark = "acted"    // the field changes the configuration of proxies, or other output
 	Reported Mark = "reported" // the field is ignored, and each object that sets it gets a problem.NotSupported
 	Whole    Mark = "whole"    // the field is ignored, and each object of the field's kind gets a problem
-	Closed   Mark = "closed"   // ignoring it permits traffic: the object or any request to its workloads is refused
+	Closed   Mark = "closed"   // ignoring the field would be unsafe; a use of it is refused or reported, as Text says
 	None     Mark = "none"     // the field has no effect in a mesh of sidecars
 )
 
-// Row is the treatment of one field.
+// Row is the treatment of one field, annotation, label or key of node metadata. Rows must not be changed.
 type Row struct {
-	Message protoreflect.FullName // in names.txt: the section
-	Field   string                // JSON name
-	Value   string                // for an enum: the value that the row is about; empty: all values
-	// Within restricts the row to fields below another field, written Message.field. There the row replaces the general
-	// row. Empty: this is the general row.
+	Message protoreflect.FullName // full name of the message with the field; in names.txt: the section
+	Field   string                // JSON name; in names.txt: the name of the annotation, label or key
+	Value   string                // for an enum: name of the value that the row is about; empty: all values
+	// Within restricts the row to fields below another field, written Message.field without the package. There the row
+	// replaces the general row. Empty: this is the general row.
 	Within string
 	Mark   Mark
 	Scene  string // for an acted field: the scene (cmd/internal/scene) that tests it, if any
@@ -49,11 +49,12 @@ type Row struct {
 	Text   string // if not acted: reason and actual behaviour; with Test: what acts on the field, or empty
 }
 
-// String returns the field as in a line of the table, with its message.
+// String returns the field with its message, in the form MESSAGE.FIELD[=VALUE][ in MESSAGE.FIELD].
 func (r *Row) String() string {
 	return string(r.Message) + "." + r.key()
 }
 
+// key returns the field as in a line of the table.
 func (r *Row) key() string {
 	out := r.Field
 	if r.Value != "" {
@@ -92,10 +93,12 @@ func Roots() []Root {
 	return all
 }
 
-// Of returns the row of a field. within lists the fields above the field, the nearest last. For an enum, value is the
-// name of the field's value; otherwise value is empty. The result is nil if the table has no row for the field.
-// Callers must not descend below a field with the mark Reported or None: the row of a field there is that of other
-// places in which its message type occurs.
+// Of returns the row of a field. within lists the fields above the field, the nearest last. A row that is restricted to
+// one of these fields (Row.Within) has precedence. For an enum, value is the name of the field's value; otherwise value
+// is empty. The result is nil if the table has no row for the field.
+//
+// Callers must not descend below a field with the mark Reported or None. Below such a field, the rows that Of returns
+// are for other places in which the message type occurs.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
 	for _, r := range table().rows[fd.FullName()] {
@@ -122,12 +125,12 @@ func short(name protoreflect.FullName) string {
 	return strings.Join(parts[max(first, 0):], ".")
 }
 
-// Rows yields all rows of istio.io/api's fields, in the order of the table.
+// Rows yields all rows of table.txt, in their order.
 func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
-// Unacted calls a function for each field of a message that is set and has the mark Reported, in the order of fields.
-// path is the path of the message as users write it. The function receives the path of the field, which begins with
-// the message's path, and the field's row. Fields below a field with the mark Reported or None are skipped.
+// Unacted calls the function do for each field of a message that is set and has the mark Reported, in the order of the
+// message type. path is the path of the message as users write it. do receives the path of the field, which begins with
+// path, and the field's row. Fields below a field with the mark Reported or None are skipped.
 func Unacted(m proto.Message, path string, do func(path string, row *Row)) {
 	(&walk{do: do}).message(m.ProtoReflect(), path)
 }
@@ -138,6 +141,7 @@ type walk struct {
 	do     func(path string, row *Row)
 }
 
+// message visits the fields of a message that are set.
 func (w *walk) message(m protoreflect.Message, path string) {
 	for i := range m.Descriptor().Fields().Len() {
 		if fd := m.Descriptor().Fields().Get(i); m.Has(fd) {
@@ -146,6 +150,7 @@ func (w *walk) message(m protoreflect.Message, path string) {
 	}
 }
 
+// field calls do for a field, if the field has the mark Reported, and visits the fields below it.
 func (w *walk) field(fd protoreflect.FieldDescriptor, v protoreflect.Value, path string) {
 	value := ""
 	if fd.Kind() == protoreflect.EnumKind && !fd.IsList() && !fd.IsMap() {
@@ -176,6 +181,7 @@ func (w *walk) field(fd protoreflect.FieldDescriptor, v protoreflect.Value, path
 	w.within = w.within[:len(w.within)-1]
 }
 
+// sortedKeys returns the keys of a map, sorted as texts.
 func sortedKeys(m protoreflect.Map) (keys []protoreflect.MapKey) {
 	m.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
 		keys = append(keys, key)
@@ -185,8 +191,8 @@ func sortedKeys(m protoreflect.Map) (keys []protoreflect.MapKey) {
 	return keys
 }
 
-// Below returns the message type of a field or of its elements. It returns nil for scalar fields, and for messages of
-// protobuf itself (google.protobuf).
+// Below returns the message type of a field, or of the elements of a list or map. It returns nil for scalars, and for
+// messages of protobuf itself (google.protobuf).
 func Below(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	md := fd.Message()
 	if fd.IsMap() {

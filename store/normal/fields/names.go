@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The sections of names.txt. They are about annotations and labels of objects, and about keys by which proxies
-// describe themselves.
+// The sections of names.txt. They cover annotations and labels of objects, and the keys with which proxies describe
+// themselves.
 const (
 	Annotations = "annotations"
 	Labels      = "labels"
@@ -32,13 +32,13 @@ type names struct {
 	byName map[string]*Row // by section and name
 }
 
-// Named returns the row of a name in a section; nil if there is no such row.
+// Named returns the row of a name in a section. The result is nil if there is no such row.
 func Named(section, name string) *Row { return named.byName[section+"."+name] }
 
-// All yields the rows of both tables, in their order.
+// All yields the rows of both tables, in their order: first those of table.txt, then those of names.txt.
 func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table().all, named.all)) }
 
-// In yields the rows of a section of names.txt, in their order.
+// In yields the rows of a section of names.txt, in their order. An unknown section has no rows.
 func In(section string) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		for _, row := range named.all {

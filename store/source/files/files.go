@@ -27,33 +27,33 @@ import (
 // Config configures a Source. Only Dir is required.
 type Config struct {
 	Dir     string        // the folder, which must exist
-	Cluster string        // name of the config cluster: objects below a folder cluster=NAME with this name belong to it too
+	Cluster string        // name of the config cluster, to which objects below a folder cluster=NAME with this name belong too
 	Quiet   time.Duration // pause without changes that ends a burst of changes; 0: 30 ms
 	Grace   time.Duration // time for which objects must be missing before their removal is accepted; 0: 250 ms
-	Rescan  time.Duration // pause between walks over the folder, for file systems that do not report changes; 0: 10 s
-	Log     *slog.Logger  // nil: discarded
+	Rescan  time.Duration // interval of walks over the folder, for file systems that do not report changes; 0: 10 s
+	Log     *slog.Logger  // nil: nothing is logged
 }
 
-// Stats counts the work of a Source since New.
+// Stats counts the work of a Source since New. ReadChanges counts only Scans.
 type Stats struct {
 	Parsed uint64 // files parsed
 	Scans  uint64 // walks over the whole folder
 	Events uint64 // events emitted
 }
 
-// Source reads and follows one folder. One goroutine calls Run or ReadChanges; Problems and Stats are safe for
-// concurrent use.
+// Source reads and follows one folder. Either Run is called, or ReadChanges, by one goroutine. Problems and Stats are
+// safe for concurrent use.
 type Source struct {
 	Config
-	reader *reader              // owned by Run
-	known  map[string]signature // owned by Run
+	reader *reader              // owned by Run or ReadChanges
+	known  map[string]signature // owned by Run or ReadChanges
 
 	problems              atomic.Pointer[[]object.Problem]
 	parsed, scans, events atomic.Uint64
 }
 
 // New returns a Source. It reads no files; Run or ReadChanges does. Errors: Config.Dir does not exist (a misspelt name
-// must not count as an empty folder), or is not a folder.
+// must not count as an empty folder), cannot be examined, or is not a folder.
 func New(c Config) (*Source, error) {
 	info, err := os.Stat(c.Dir)
 	if err != nil {
@@ -75,9 +75,9 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// Problems returns all present problems of the folder: files, folders and documents that cannot be read, and objects
-// that occur twice. Documents are also emitted as Broken events. The result is nil before the first reading, and must
-// not be changed. It is safe for concurrent use.
+// Problems returns all present problems of the folder, ordered by location: files, folders and documents that cannot be
+// read, and objects that occur twice. Documents are also emitted as Broken events. The result is nil before the first
+// reading and without problems. It must not be changed. Problems is safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -91,9 +91,9 @@ func (s *Source) Stats() Stats {
 }
 
 // Read reads a folder once, for tools that work offline. It returns a Put for each object and a Broken for each
-// document that cannot be read, then Synced, and the problems of the folder. cluster is the name of the config cluster.
-// skipped, which may be nil, is called with the location of each JSON document that is not an object. Errors are those
-// of New and ReadChanges.
+// document that cannot be read, then Synced, and the problems of the folder. An object that occurs twice has one Put.
+// cluster is the name of the config cluster. skipped, which may be nil, is called with the location of each JSON
+// document that is not an object. Errors are those of New and ReadChanges.
 func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
 	s, err := New(Config{Dir: dir, Cluster: cluster})
 	if err != nil {
@@ -106,10 +106,10 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	return events, s.Problems(), err
 }
 
-// Parse parses data, the content of one file with objects of the config cluster. name is the file's name: with the
-// suffix .json the content is JSON, otherwise YAML documents. Each object is an event of op Put, and each document that
-// cannot be read is an event of op Broken. skipped has the locations of JSON documents that are certainly not objects.
-// It does not keep data.
+// Parse parses data, the content of one file with objects of the config cluster. name is the name of the file: with the
+// suffix .json the content is JSON, otherwise YAML documents. In the order of the file, each object is an event of op
+// Put, and each document that cannot be read is an event of op Broken. skipped has the locations of JSON documents that
+// are certainly not objects. Parse does not keep data.
 func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	for _, d := range documents(name, data) {
 		d.id.Origin = origin.New("", origin.Files)
@@ -126,9 +126,10 @@ func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	return events, skipped
 }
 
-// ReadChanges reads the folder, and returns the changes since the last call and then Synced. It replaces Run for
-// callers that decide themselves when to read. All changes are accepted at once, also removals (without Grace). An
-// error means that the folder itself cannot be read.
+// ReadChanges reads the folder, and returns the changes since the last call and then Synced. The first call returns all
+// objects. Callers that decide themselves when to read use ReadChanges instead of Run. All changes are accepted at
+// once, also removals (without Grace). Only an empty file removes no objects. An error means that the folder itself
+// cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
 	readings, tree := s.scan(time.Now(), nil)
 	if err := tree.unknown[""]; err != nil {
@@ -141,11 +142,11 @@ func (s *Source) ReadChanges() ([]object.Event, error) {
 	return append(events, object.Event{Op: object.Synced}), nil
 }
 
-// Run emits all objects of the folder with Synced, then every change. It blocks until ctx ends. It calls emit from its
-// own goroutine, with related changes in one call: those of one burst. A burst ends with a pause of Quiet, or is cut
-// after ten times Quiet. While changes never pause, each call has changes of one namespace only, and a burst is cut
-// after twice Quiet. emit may keep the events. Errors: the folder cannot be watched or read at the beginning, the watch
-// ends, or the context's.
+// Run emits all objects of the folder with Synced, then every change. It blocks until ctx ends. It calls emit in its
+// own goroutine, and passes the changes of one burst in one call. A burst ends with a pause of Quiet, or is cut after
+// ten times Quiet. If changes never pause, or a burst is very large, each call has changes of one namespace only. Then
+// a burst is cut after twice Quiet. emit may keep the events. Errors: the folder cannot be watched, or not be read at
+// the beginning; the watch ends; ctx ends (the error of ctx).
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {
@@ -159,6 +160,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	return s.follow(ctx, watch, emit)
 }
 
+// follow emits changes until ctx or the watch ends.
 func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Event)) error {
 	ticker := time.NewTicker(s.Rescan)
 	defer ticker.Stop()
@@ -222,8 +224,8 @@ func (s *Source) size(path string) int64 {
 	return info.Size()
 }
 
-// inParts returns a function that emits events. If changes never pause (endless), it calls emit once for each
-// namespace.
+// inParts returns a function that emits events. If related changes cannot be recognised (endless), it calls emit once
+// for each part of byNamespace.
 func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	if !endless {
 		return emit
@@ -235,8 +237,8 @@ func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	}
 }
 
-// partBytes bounds the objects of one part of byNamespace, unless one object alone has more: some ten milliseconds of
-// processor time in the ingester, after which other namespaces have a turn.
+// partBytes bounds the objects of one part of byNamespace, unless one object alone has more. The ingester needs some
+// ten milliseconds of processor time for so many bytes, and then other namespaces have a turn.
 const partBytes = 64 << 10
 
 // byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted
@@ -262,7 +264,8 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 }
 
 // rescan walks the whole folder, renews the watches and emits the changes, except for files that wait to be read.
-// Files beyond mostBytes wait from now on. If dirty is nil, the folder is read for the first time, as a whole.
+// Changed files beyond mostBytes join the waiting files. If dirty is nil, the folder is read for the first time, as a
+// whole.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
 	first := dirty == nil
 	readings, tree := s.scan(now, dirty)
@@ -304,7 +307,7 @@ func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	for path := range s.reader.files {
 		_, there := t.files[path]
 		_, waits := waiting[path]
-		if !there && !waits && !t.covers(path) && len(left) == 0 { // files that are left may have its objects
+		if !there && !waits && !t.covers(path) && len(left) == 0 { // the files in left may have its objects
 			readings = append(readings, reading{path: path, missing: true})
 		}
 	}
@@ -321,7 +324,7 @@ func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	return readings, t
 }
 
-// faults stores the folders that a walk could not list.
+// faults stores the folders that a walk could not list, and drops faults that no longer exist.
 func (s *Source) faults(t *tree) {
 	for path := range s.reader.faults {
 		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil && t.irregular[path] == nil {
@@ -335,6 +338,7 @@ func (s *Source) faults(t *tree) {
 	}
 }
 
+// forward stores the problems and counts. Then it emits the events, if there are any.
 func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
 	s.problems.Store(&problems)

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// file is the accepted state of one file. objects contains its valid objects, and while a document is broken also all
-// earlier objects of the file.
+// file is the accepted state of one file. objects contains its valid objects. While a document is broken, objects also
+// contains all earlier objects of the file.
 type file struct {
 	sum     [32]byte
 	objects map[object.ID]*object.Object
@@ -23,9 +23,9 @@ type file struct {
 	foreign []doc // documents that are not objects
 }
 
-// newFile returns the state of a file with the given documents; before is its previous state (nil: none). If the file
-// had objects, a document that is not an object counts as broken. If any document is broken, objects of the previous
-// state that the documents lack are retained.
+// newFile returns the state of a file with the given documents; before is its previous state (nil: there was no file).
+// If the file had objects, a document that is not an object counts as broken. If any document is broken, objects of the
+// previous state that the documents lack are retained.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
 	had := before != nil && len(before.objects) > 0
@@ -58,9 +58,9 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 // folder is the emitted state of all files. It uses no clock and no file system.
 type folder struct {
 	files       map[string]*file
-	definitions map[object.ID][]string // paths that have the object, in the order in which they got it
+	definitions map[object.ID][]string // paths of the files with the object, in the order in which they got the object
 	emitted     map[object.ID]*object.Object
-	faults      map[string]string // by path: why the present content is not used
+	faults      map[string]string // by path: reason why the present content is not used
 }
 
 func newFolder() *folder {
@@ -68,7 +68,8 @@ func newFolder() *folder {
 		faults: map[string]string{}}
 }
 
-// get returns an object as it was emitted last (nil: it is not emitted), and as it is in the files (nil: it is absent).
+// get returns an object as it was emitted last (nil: it was not emitted), and as it is in the files (nil: it is
+// absent).
 func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
@@ -76,7 +77,7 @@ func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	return f.emitted[id], now
 }
 
-// apply replaces the states of some files (nil: the file is gone) and returns the resulting events.
+// apply replaces the states of some files (nil: the file is gone), and returns the resulting events.
 func (f *folder) apply(changes map[string]*file) []object.Event {
 	touched := touches{}
 	var events []object.Event
@@ -110,7 +111,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 	return append(events, f.events(touched)...)
 }
 
-// touches are the objects of a change. true: the object is emitted even if it is unchanged.
+// touches are the objects of a change. The value true means that the object is emitted even if it is unchanged.
 type touches map[object.ID]bool
 
 // note adds an object with the value false, unless it is present.
@@ -140,6 +141,8 @@ func (f *folder) redefine(path string, old, now *file, touched touches) {
 	}
 }
 
+// diffBroken returns the documents that are broken now or broken in another way (began), and those that are no longer
+// broken (ended).
 func diffBroken(old, now *file) (began, ended []doc) {
 	before, after := map[string]doc{}, map[string]doc{}
 	if old != nil {
@@ -181,8 +184,8 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events returns the differences between the emitted and the present state of the touched objects, Puts first. It then
-// counts these differences as emitted.
+// events returns the differences between the emitted and the present state of the touched objects, Puts first. Then
+// these differences count as emitted.
 func (f *folder) events(touched touches) []object.Event {
 	var puts, deletes []object.Event
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
@@ -209,7 +212,7 @@ func (f *folder) withdraw(id object.ID) object.Event {
 	return e
 }
 
-// problems lists all problems of the folder, by file.
+// problems lists all problems of the folder, by location.
 func (f *folder) problems() []object.Problem {
 	var all []object.Problem
 	for path, why := range f.faults {

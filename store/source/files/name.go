@@ -9,7 +9,7 @@ import (
 )
 
 // misnamed returns the fault in the name or the namespace of an object, by Kubernetes' rules for its kind
-// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/); empty if there is no fault.
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/); empty: there is no fault.
 func (h head) misnamed() string {
 	m := h.Metadata
 	if m.Name == "" {
@@ -34,7 +34,7 @@ func (h head) misnamed() string {
 	return ""
 }
 
-// pathSegment checks names that need not be DNS names.
+// pathSegment checks a name that need not be a DNS name. It returns nil for a valid name.
 func pathSegment(name string) []string {
 	if name == "." || name == ".." || strings.ContainsAny(name, "/%") || strings.ContainsFunc(name, unicode.IsControl) {
 		return []string{`may not be "." or ".." or hold "/", "%" or control characters`}

@@ -15,22 +15,23 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Stdin is the path that stands for the standard input in ReadPaths and InOrder, and the beginning of the locations of
-// its objects.
+// Stdin is the path that stands for the standard input in ReadPaths and InOrder. The locations of its objects begin
+// with it.
 const Stdin = "-"
 
 // Once are the options of ReadPaths.
 type Once struct {
-	Cluster   string                // name of the config cluster
-	Namespace string                // namespace of namespaced objects that state none; empty: default
-	Skipped   func(location string) // is called for each JSON document that is not an object; may be nil
+	Cluster   string                // name of the config cluster, as in Config
+	Namespace string                // namespace of namespaced objects that state no namespace; empty: default
+	Skipped   func(location string) // called for each JSON document that is not an object; nil: not called
 }
 
 // ReadPaths reads files, folders with all folders below, and the standard input once, for tools that work offline. It
 // returns a Put for each object and a Broken for each document that cannot be read, then Synced, and the problems of
-// the files. Locations begin with the paths as they are given. A file in paths is read even without the suffix .yaml,
-// .yml or .json. Errors: an element of paths does not exist or cannot be read. A file within a folder that cannot be
-// read is a problem instead.
+// the files. An object that occurs twice has one Put, and the other occurrence is a problem. Locations begin with the
+// given paths, as filepath.Join returns them for folders. A file in paths is read even without the suffix .yaml, .yml
+// or .json. Errors: an element of paths does not exist or cannot be read, or a folder below cannot be listed. A file
+// within a folder that cannot be read is a problem instead.
 func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []object.Problem, error) {
 	r := newReader(o.Cluster, 0)
 	if o.Skipped != nil {
@@ -52,9 +53,10 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one
-// after the other. It returns the objects in the order of the files, also objects that are stated twice. JSON documents
-// that are not objects are skipped. Errors: a path, or a file in a folder, cannot be read, or a document is not a valid
-// object. They name the place.
+// after the other. It returns the objects in the order of paths, within a folder in the order of the files' paths, and
+// within a file in the order of the text. It also returns objects that are stated twice. JSON documents that are not
+// objects are skipped. Errors: a path, a folder below or a file in a folder cannot be read, or a document is not a
+// valid object. The error for a document names its location.
 func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) {
 	for _, path := range paths {
 		read, err := readPath(path, stdin)
@@ -133,8 +135,9 @@ func readPath(path string, stdin io.Reader) ([]reading, error) {
 }
 
 // Document returns a document of a file by its number (2 in the location PATH#2), and the line of the file in which the
-// document begins, from 1. path decides the format as in Parse; data is the content of the file. The document is a part
-// of data, unless it is JSON. nil and 0: there is no such document.
+// document begins, from 1. path decides the format as in Parse; data is the content of the file. A YAML document is a
+// part of data. A JSON document is a copy, and its line is always 1. If there is no such document, the results are nil
+// and 0.
 func Document(path string, data []byte, number int) (document []byte, line int) {
 	docs := split(path, data)
 	if number < 1 || number > len(docs) {

@@ -22,22 +22,22 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Limits of the input. The JSON of a YAML document has its own limit, because aliases enlarge it.
+// Limits of the input, in bytes. A YAML document has a further limit for its size with aliases expanded (maxExpanded).
 const (
-	maxDocument = 4 << 20
+	maxDocument = 4 << 20 // of a document, and of its JSON
 	maxFile     = 64 << 20
 	maxExpanded = 64 << 20
 	// aliasGrowth bounds the factor by which each alias enlarges a document. k aliases of one anchor enlarge the
-	// document at most k times. That is a factor of k^(1/k) for each alias, at most e^(1/e).
+	// document at most k times. So the factor for each alias is k^(1/k), which is at most e^(1/e).
 	aliasGrowth = 1.4447
 )
 
 // doc is one document of a file: an object, or the known parts of a broken one.
 type doc struct {
 	object   *object.Object
-	id       object.ID // of the object; of a broken document the fields that could be read
+	id       object.ID // of the object; for a broken document, only the fields that could be read
 	location string
-	wrong    string // why the document is broken; empty: it is not
+	wrong    string // reason why the document is broken; empty: it is not broken
 	foreign  bool   // a JSON document that is certainly not a Kubernetes object
 }
 
@@ -49,10 +49,11 @@ func (d doc) fault() string {
 	return fmt.Sprintf("%s: %v: %s", d.location, d.id, d.wrong)
 }
 
-// parse parses all documents of one file. path is relative to the folder; config is the name of the config cluster.
+// parse parses all documents of one file. path is relative to the folder. config is the name of the config cluster.
 func parse(config, path string, data []byte) []doc { return parseUnder(config, "", path, data) }
 
-// parseUnder parses like parse. path begins with the folder base; empty base: path is relative to the folder.
+// parseUnder parses like parse, but path begins with the folder base. With an empty base, path is relative to the
+// folder.
 func parseUnder(config, base, path string, data []byte) []doc {
 	from, err := originOf(config, strings.TrimPrefix(strings.TrimPrefix(path, base), "/"))
 	if err != nil {
@@ -71,8 +72,8 @@ func parseUnder(config, base, path string, data []byte) []doc {
 // clusterFolder is the prefix of top-level folders with objects of other clusters than the config cluster.
 const clusterFolder = "cluster="
 
-// originOf returns the origin of a file's objects: cluster NAME below the top-level folder cluster=NAME, otherwise the
-// config cluster. An error means that NAME is not a valid name of a cluster.
+// originOf returns the origin of a file's objects. It is cluster NAME below the top-level folder cluster=NAME,
+// otherwise the config cluster. An error means that NAME is not a valid name of a cluster.
 func originOf(config, path string) (origin.Origin, error) {
 	folder, _, below := strings.Cut(path, "/")
 	name, is := strings.CutPrefix(folder, clusterFolder)
@@ -122,8 +123,8 @@ func documents(path string, data []byte) []doc {
 	return docs
 }
 
-// foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one: it lacks all of an object's
-// typical fields, in upper or lower case.
+// foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one. Such JSON lacks all of an
+// object's typical fields, in upper or lower case.
 func foreign(tree []byte) bool {
 	var list []json.RawMessage
 	if bytes.HasPrefix(tree, []byte("[")) && json.Unmarshal(tree, &list) == nil {
@@ -149,7 +150,7 @@ type rawDoc struct {
 	line  int // number of lines of the file before the document
 }
 
-// split divides a file into documents: YAML at lines that start with ---, JSON at the end of each value.
+// split divides a file into documents: YAML at lines that start with --- or ..., JSON at the end of each value.
 func split(path string, data []byte) []rawDoc {
 	if !strings.HasSuffix(path, ".json") {
 		return splitYAML(data)
@@ -343,10 +344,10 @@ func single(location string, tree []byte) doc {
 	return doc{object: o, id: id, location: location}
 }
 
-// defaultNamespace is the namespace of namespaced objects that state none.
+// defaultNamespace is the namespace of namespaced objects that state no namespace.
 const defaultNamespace = "default"
 
-// id returns the object's ID. A namespaced object without a namespace is in default, as with kubectl.
+// id returns the object's ID. A namespaced object that states no namespace is in default, as with kubectl.
 func (h head) id() object.ID {
 	group, _ := cutLast(h.APIVersion)
 	id := object.ID{Group: group, Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name}
@@ -379,7 +380,7 @@ var (
 )
 
 // broken returns the doc of a document that cannot be read. It searches the text for the object's identity. Messages
-// need the identity, and so does the ingester: workloads of a policy that was never readable are closed.
+// need the identity. The ingester needs it too, since it closes the workloads of a policy that was never readable.
 func broken(location string, data []byte, wrong string) doc {
 	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {

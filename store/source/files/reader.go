@@ -12,15 +12,15 @@ import (
 // reading is the result of reading one file once.
 type reading struct {
 	path    string
-	base    string // folder at the start of path; its sub-folders may name clusters; empty: path is relative to it
-	missing bool
-	err     error // why the file, which exists, cannot be read
+	base    string // folder with which path begins; its sub-folders may name clusters; empty: path is relative to the folder
+	missing bool   // there is no such file
+	err     error  // reason why the file, which exists, cannot be read
 	data    []byte
 }
 
 // reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
-// after a grace period, because editors and copying tools remove, truncate and write in turn. It reads no clock: time
-// is an argument.
+// after a grace period, because editors and copying tools remove, truncate and write in turn. The reader has no clock:
+// the time is an argument.
 type reader struct {
 	*folder
 	cluster string // name of the config cluster
@@ -65,8 +65,8 @@ func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Ev
 	return r.apply(changes)
 }
 
-// acceptReading returns the state of a file after a reading (nil: the file is gone), and reports whether it is
-// accepted. If not, the present state stays in effect.
+// acceptReading returns the state of a file after a reading (nil: the file is gone), and reports whether the reading is
+// accepted. If it is not accepted, the present state stays in effect.
 func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, bool) {
 	have := r.files[l.path]
 	delete(r.faults, l.path)
@@ -103,7 +103,8 @@ func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, boo
 	return next, r.confirmed(now, l.path, &pending{sum: sum, file: next})
 }
 
-// suspect reports whether a content may be truncated: objects are missing, or the last line has no end.
+// suspect reports whether a content may be truncated, because objects are missing or the last line does not end with a
+// line feed.
 func suspect(have, next *file, data []byte) bool {
 	if !bytes.HasSuffix(data, []byte("\n")) {
 		return true
@@ -118,7 +119,7 @@ func suspect(have, next *file, data []byte) bool {
 	return false
 }
 
-// confirmed reports whether a path has had this pending change for the grace period.
+// confirmed reports whether a path has had this pending change for the grace period. A new change becomes pending.
 func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	have := r.pending[path]
 	if have == nil || have.gone != like.gone || have.sum != like.sum {
@@ -129,9 +130,9 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are
-// read at once, so that objects that vanish together are removed together. This is at most four grace periods after
-// the first pending change.
+// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are read
+// at once, so that objects that vanish together are removed together. The time is at most four grace periods after the
+// first pending change.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

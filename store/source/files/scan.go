@@ -12,9 +12,10 @@ import (
 	"syscall"
 )
 
-// signature identifies the state of a file without reading it: a file with an unchanged signature counts as unchanged.
+// signature identifies the state of a file without reading the file. A file with an unchanged signature counts as
+// unchanged.
 type signature struct {
-	size, modified int64
+	size, modified int64 // bytes; Unix time in nanoseconds
 	device, inode  uint64
 }
 
@@ -22,7 +23,8 @@ type signature struct {
 type tree struct {
 	root  string
 	files map[string]signature // by path relative to root
-	// irregular has the reason, by path, for paths that cannot be read: neither file nor folder, or a broken link.
+	// irregular has the reason, by path, for paths that cannot be read. Such a path is neither file nor folder, or
+	// cannot be examined, for example because it is a broken link.
 	irregular map[string]error
 	dirs      []string           // folders to watch, including root
 	unknown   map[string]error   // folders (relative; "" is the root) that cannot be listed or are nested too deeply
@@ -92,7 +94,7 @@ func (t *tree) dir(rel string, depth int) {
 	}
 }
 
-// linkFault returns why a listed path cannot be examined. Usually it is a link to nothing.
+// linkFault returns the reason why a listed path cannot be examined. Usually the path is a link to nothing.
 func linkFault(full string, err error) error {
 	if to, failed := os.Readlink(full); failed == nil && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("it is a link to %s, which does not exist", to)
@@ -100,7 +102,8 @@ func linkFault(full string, err error) error {
 	return err
 }
 
-// notRegular returns why a path that is not a regular file is not read: reading a pipe would wait for a writer.
+// notRegular returns the reason why a path that is not a regular file is not read. For example, reading a pipe would
+// wait for a writer.
 func notRegular(info fs.FileInfo) error {
 	what := "a device"
 	switch {
@@ -158,6 +161,7 @@ func read(root, path string) reading {
 	return reading{path: path, err: err, data: data}
 }
 
+// contents returns the content of a regular file. The error matches fs.ErrNotExist if there is no file of that name.
 func contents(full string) ([]byte, error) {
 	info, err := os.Stat(full)
 	if err != nil {

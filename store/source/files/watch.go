@@ -19,6 +19,7 @@ type watch struct {
 	root string
 }
 
+// newWatch returns a watch on the root alone. An error means that the root cannot be watched.
 func newWatch(root string) (*watch, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -56,10 +57,10 @@ func (w *watch) set(dirs []string) {
 // endless edits delay other changes.
 type dirty struct {
 	quiet       time.Duration
-	paths       map[string]time.Time // when each was noted first
-	whole       bool                 // folders or links changed: walk everything
-	first, last time.Time
-	cut         time.Time // time at which the previous burst was cut and emitted; zero: it ended with a pause
+	paths       map[string]time.Time // time at which each path was noted first
+	whole       bool                 // folders or links changed, so the whole folder is walked
+	first, last time.Time            // of the events of the burst; zero: there is no burst
+	cut         time.Time            // time at which the previous burst was cut and emitted; zero: it ended with a pause
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]time.Time{}} }
@@ -141,7 +142,8 @@ func (d *dirty) end() (at time.Time, cut bool) {
 const (
 	// most bounds the files that are read at once during changes without a pause, since other changes wait meanwhile.
 	most = 16
-	// mostBytes bounds the contents of the files that are parsed at once: a tenth of a second of processor time.
+	// mostBytes bounds the contents of the files that are parsed at once. Parsing them takes a tenth of a second of
+	// processor time.
 	mostBytes = 1 << 20
 	// longestHold bounds the time that a file that has vanished waits for the files that exist. These files may have
 	// its objects.
@@ -151,10 +153,10 @@ const (
 // sizes returns the size of a file in bytes, by its path; negative: there is no file.
 type sizes func(path string) int64
 
-// take returns the burst if it has ended or is cut, and starts the next one. A burst that has more than mostBytes is
-// divided: folders take turns, and the other files stay for the next burst, which is due at once. endless reports
-// that related changes cannot be recognised, because this burst was divided, or because this burst and the previous
-// one were cut. At most 16 files (the constant most) are taken of an endless burst.
+// take returns the burst if it has ended or is cut, and starts the next one. A burst of more than mostBytes is divided.
+// Then folders take turns, and the remaining files stay for the next burst, which is due at once. endless reports that
+// related changes cannot be recognised. That is so if this burst was divided, or if this burst and the previous one
+// were cut. At most 16 files (the constant most) are taken of an endless burst.
 func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -191,8 +193,9 @@ func (d *dirty) add(path string, now time.Time) {
 	}
 }
 
-// divide returns the paths that are read now, at most count with at most mostBytes, and those that are left. If some
-// are left, folders alternate, and paths without a file come last unless they have waited longestHold.
+// divide returns the paths that are read now, at most count with at most mostBytes, and the paths that are left. One
+// path is read even if it has more bytes. If some paths are left, folders alternate, and paths without a file come last
+// unless they have waited longestHold.
 func divide(noted map[string]time.Time, now time.Time, count int, size sizes) (paths, left []string) {
 	paths = slices.Sorted(maps.Keys(noted))
 	sum, bytes := int64(0), map[string]int64{}
@@ -244,7 +247,7 @@ func inTurn(paths []string) []string {
 }
 
 // done is called after the burst of take was read and emitted. Changes during that time are noted only afterwards, so
-// that time does not count as a pause.
+// the time does not count as a pause.
 func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now

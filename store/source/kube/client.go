@@ -18,23 +18,24 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// Limits of requests to one API server, per second and as a burst; the defaults of istiod's --kubernetesApiQPS and
-// --kubernetesApiBurst.
+// Limits of requests to one API server, per second and as a burst. They are the defaults of istiod's --kubernetesApiQPS
+// and --kubernetesApiBurst.
 const (
 	requestRate  = 80
 	requestBurst = 160
 )
 
-// clients contains the clients of one API server: typed clients, which use protobuf, for built-in kinds, and a dynamic
-// client, which uses JSON, for other kinds.
+// clients contains the clients of one API server. Typed clients use protobuf, and are for built-in kinds. The dynamic
+// client uses JSON, and is for other kinds.
 type clients struct {
 	typed   map[schema.GroupVersion]rest.Interface
 	dynamic dynamic.Interface
 }
 
 // connect returns clients of an API server. It sends no request. If config is nil, it uses the kubeconfig at the given
-// path, or, if the path is empty, the service account of this process's Pod. The clients follow no redirects. Errors:
-// the kubeconfig or the service account cannot be loaded.
+// path. If the path is empty, too, it uses the service account of this process's Pod. The clients follow no redirects.
+// Errors: the kubeconfig or the service account cannot be loaded, or a certificate, credential or TLS setting is
+// unusable.
 func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	var err error
 	if config == nil {
@@ -75,6 +76,7 @@ func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 }
 
 // get requests a path of the API server as JSON, and decodes the response into a value; nil: the response is discarded.
+// Errors are those of the request and of decoding.
 func (c *clients) get(ctx context.Context, path string, into any) error {
 	answer := c.typed[corev1.SchemeGroupVersion].Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	raw, err := answer.Raw()

@@ -12,7 +12,7 @@ var registryTypes = map[object.ID]string{
 }
 
 // countEvent counts one emitted change of an object; event is add, update or delete. Several changes of an object that
-// are emitted together count once.
+// are emitted together count once. Other built-in kinds than those in registryTypes are not counted.
 func countEvent(id object.ID, event string) {
 	if wanted(id.Group) {
 		obs.KubeConfigEvents.WithLabelValues(id.Kind, event).Inc()

@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// served returns the kinds of Istio and of the Gateway API that the API server serves; for another cluster only
-// WorkloadEntry. It returns an error while the server is not ready, because a starting server may not know all kinds.
+// served returns the kinds of Istio and of the Gateway API that the API server serves. For a cluster other than the
+// config cluster, it returns WorkloadEntry only. It returns an error while the server is not ready, because a starting
+// server may not know all kinds.
 func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
@@ -102,8 +103,8 @@ func (s *Source) resources(ctx context.Context, groups []metav1.APIGroup) (all [
 }
 
 // groups requests the API groups that the API server serves. Of another cluster it requests the group of WorkloadEntry
-// alone. If that request is forbidden, the group counts as not served, and Problems reports it; by default every
-// account has this right (system:discovery).
+// alone. If that request is forbidden, the group counts as not served, and Problems reports the kind. By default every
+// account has the right to discovery (system:discovery).
 func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if s.Cluster == "" {
 		var all metav1.APIGroupList
@@ -119,7 +120,8 @@ func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if hidden || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	// Whatever the server returned: of this group only the known versions are read, of an unknown group any version.
+	// The name is set here, because a server could return the name of another group, of which any version would be
+	// read.
 	one.Name = workloadEntries.group
 	return []metav1.APIGroup{one}, err
 }

@@ -57,7 +57,8 @@ func (s *Source) wake() {
 	}
 }
 
-// synced schedules the Synced event if every kind that must be listed was listed in full. The caller has the lock.
+// synced schedules the Synced event if every kind that must be listed was listed in full, and the referenced Secrets
+// are followed. The caller has the lock.
 func (s *Source) synced() {
 	if s.complete || !s.discover || !s.allListed() {
 		return
@@ -102,7 +103,7 @@ func (s *Source) syncedWith(kinds []object.ID) object.Event {
 }
 
 // listedKinds returns the served kinds that were listed in full, sorted. The kinds of referenced objects are excluded,
-// because only single objects of them are listed. The caller has the lock.
+// because only single objects of these kinds are listed. The caller has the lock.
 func (s *Source) listedKinds() []object.ID {
 	kinds := []object.ID{}
 	for f := range s.followers() {
@@ -175,9 +176,10 @@ func (s *Source) of(id object.ID) *follower {
 	return s.kinds[kindID{id.Group, id.Kind, id.Namespace + "/" + id.Name}]
 }
 
-// Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message; nil if
-// all is read. The objects that were read before remain in effect. The caller owns the slice. It is safe for concurrent
-// use.
+// Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message. It also
+// reports invalid discoverySelectors and an invalid shared mesh configuration. The result is nil if all is read, or if
+// Run is not running. The state that was read before remains in effect. The caller owns the slice. It is safe for
+// concurrent use.
 func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,7 +96,7 @@ type need int
 
 const (
 	needed   need = iota // the cluster is complete only after a list of the kind
-	optional             // the same as needed, unless the API server forbids listing the kind
+	optional             // like needed, unless the API server forbids listing the kind
 	reported             // the cluster is complete without the kind, whatever the error
 )
 
@@ -104,12 +104,11 @@ const (
 //
 // The token in a remote cluster's Secret usually belongs to Istio's reader account (chart istiod-remote,
 // istio-reader-clusterrole). That account may read Services, EndpointSlices, Pods, Nodes and Namespaces, but not
-// ServiceAccounts and role bindings. Without these two kinds all endpoints are known, and the right to private keys is
-// verified by a request to the API server. The account may also read WorkloadEntries. They are optional, so that the
-// other kinds can be read with a narrower role.
+// ServiceAccounts, roles and role bindings. Without these kinds all endpoints are still known. The account may also
+// read WorkloadEntries. They are optional, so that the other kinds can be read with a narrower role.
 //
-// Kinds whose objects are only reported are never needed, because the documented rights do not cover them. An example
-// is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
+// Kinds whose objects are only reported are never needed, because the documented rights do not cover these kinds. An
+// example is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
 func (s *Source) need(k kind) need {
 	switch {
 	case k.nameOnly:
@@ -132,8 +131,8 @@ var known = map[string][]string{
 	"extensions.istio.io": {"v1alpha1"},
 }
 
-// wanted reports whether kinds of a group are discovered: groups with records, other groups of Istio, and the Gateway
-// API.
+// wanted reports whether kinds of a group are discovered. These groups are the groups with records, other groups of
+// Istio, and the Gateway API.
 func wanted(group string) bool {
 	return known[group] != nil || strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }

@@ -1,11 +1,10 @@
 // Package kube is the source that reads the API objects of one Kubernetes cluster, by lists and watches. It emits them
 // as events for the ingester, which converts objects to records. The config cluster is the cluster whose Istio objects
-// are read; other clusters only contribute endpoints.
+// are read. Of other clusters only the built-in kinds of Kubernetes are read, and optionally WorkloadEntries.
 //
-// Owns: the lists and watches, the last emitted state of each object.
-// Reads: store/object, store/origin, the API server.
-// Never: writes to the API server; interprets specs, which store/normal does, except to drop fields that no record
-// needs; treats a partial list as complete.
+// Owns: the lists and watches, the last emitted state of each object. Reads: the API server. Never: writes to the API
+// server; interprets specs, which store/normal does, except to drop fields that no record needs; treats a partial list
+// as complete.
 package kube
 
 import (
@@ -28,52 +27,52 @@ import (
 type Config struct {
 	Kubeconfig string       // path; empty: the service account of this process's Pod
 	API        *rest.Config // replaces Kubeconfig; nil: Kubeconfig is used
-	// name of the cluster in origins; empty: the config cluster. Of other clusters, neither the mesh configuration nor
-	// Istio's kinds are read, except WorkloadEntries if the field WorkloadEntries is set
+	// Cluster is the name of the cluster in origins; empty: the config cluster. Of other clusters, neither the mesh
+	// configuration nor Istio's kinds are read, except WorkloadEntries if the field WorkloadEntries is set.
 	Cluster         string
 	WorkloadEntries bool   // also read WorkloadEntries of another cluster (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
 	SystemNamespace string // namespace of the mesh configuration; default istio-system
-	// revision of Istio whose objects are read (label istio.io/rev). Its mesh configuration is ConfigMap
-	// istio-<Revision>, or istio for the default revision "default"
+	// Revision is the revision of Istio whose objects are read (label istio.io/rev), in addition to objects without the
+	// label. Its mesh configuration is ConfigMap istio-<Revision>, or istio for "default". Empty: "default".
 	Revision   string
-	SharedMesh string // a second ConfigMap, for fields that the first does not set (SHARED_MESH_CONFIG); empty: none
-	Namespace  string // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	SharedMesh string // name of a second ConfigMap, for fields that the first does not set (SHARED_MESH_CONFIG); empty: no such ConfigMap
+	Namespace  string // the only namespace of namespaced objects, except the mesh configuration (ISTIO_WATCH_NAMESPACE); empty: all
 	// Ignore has patterns (path.Match) for kinds of Istio and the Gateway API that are not read, in the form
 	// RESOURCE.GROUP. Kinds that match Include are read nevertheless. (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
 	Ignore, Include []string
 	Limits          Limits // bounds of the memory for this cluster
-	Turns           *Turns // bounds concurrent first lists of several clusters; nil: no bound
+	Turns           *Turns // bounds the number of clusters that are listed for the first time concurrently; nil: no bound
 
 	Quiet time.Duration // changes are collected for this time before they are emitted; default 10 ms
-	// deletions of configuration are collected for this time before the API server is queried whether the definitions
-	// of their kinds (CustomResourceDefinitions) still exist. Default 250 ms; negative: no query
+	// Grace is the time for which deletions of configuration are collected. Then the API server is queried whether the
+	// definitions of their kinds (CustomResourceDefinitions) still exist. Default 250 ms; negative: no query.
 	Grace    time.Duration
-	Compare  time.Duration // interval of repeated lists that find missed changes; default 10 min
+	Compare  time.Duration // interval of repeated lists that find missed changes, varied by up to a tenth; default 10 min
 	Silence  time.Duration // a watch without any event or bookmark (one a minute) for this time is reopened; default 3 min
-	Answer   time.Duration // timeout of a list and of the start of a watch; default 1 min
+	Answer   time.Duration // timeout of one page of a list, of a discovery, and of the start of a watch; default 1 min
 	Discover time.Duration // interval of discovery of served kinds; default 10 s, of another cluster 1 min
 	Log      *slog.Logger  // nil: nothing is logged
 	// Settle must block until the ingester has processed the events emitted before, and has called Refer with the
-	// Secrets that their objects refer to. It must return the context's error when the context ends, else nil. nil: no
-	// Secrets are read.
+	// Secrets that their objects refer to. It must return the context's error when the context ends, else nil. nil: the
+	// event Synced does not wait for referenced Secrets.
 	Settle func(context.Context) error
 
 	lose  func(watch.Event) bool // for tests: true drops an event
 	pause time.Duration          // pause where a prompt retry is useless; default 1 min
 }
 
-// Stats counts the work of a Source since New.
+// Stats counts the work of a Source since New, over all calls of Run.
 type Stats struct {
 	Lists    uint64 // complete lists of a kind
-	Watches  uint64 // watches opened, except those that include the first list
+	Watches  uint64 // watches opened, except watches that begin with an initial list
 	Silent   uint64 // watches reopened because they were silent
-	Repaired uint64 // objects that a repeated list found changed or gone
+	Repaired uint64 // objects that a repeated list found new, changed or gone
 	Stale    uint64 // lists refused because they were older than received objects
 	Events   uint64 // events emitted
 }
 
-// Source reads one cluster. Make it with New. Its exported methods are safe for concurrent use, but only one Run at a
-// time, and Check only without Run.
+// Source reads one cluster. Make it with New. Its Config must not be changed. Its exported methods are safe for
+// concurrent use, but only one Run at a time, and Check only without Run.
 type Source struct {
 	Config
 	origin   origin.Origin
@@ -106,8 +105,9 @@ type Source struct {
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
-// New returns a Source. It sends no request: Run does. Errors: the kubeconfig cannot be loaded, or the cluster's name
-// or a pattern of Ignore or Include is invalid. The error names the invalid value.
+// New returns a Source. It sends no request: Run does. It fails if the cluster's name or a pattern of Ignore or Include
+// is invalid, and the error names that value. It also fails if the kubeconfig, or else the service account, cannot be
+// loaded, or if a credential or TLS setting is unusable.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {
@@ -182,9 +182,10 @@ func (s *Source) meshName() string {
 }
 
 // Run emits all objects of the cluster, then a Synced event, then all changes. It returns only after ctx ends, with the
-// error of ctx. emit is called from one goroutine, and Run waits for its return. Each call of emit passes events that
-// belong together: before Synced any objects, afterwards the changes in one namespace. Failures of the API server are
-// retried, and reported by Problems. Run may be called again after it has returned; it then emits everything again.
+// error of ctx. emit is called from one goroutine, and Run waits for its return. Until Synced, one call of emit passes
+// events of any objects. Afterwards it passes the changes in one namespace, or a further Synced event with a changed
+// list of kinds. Objects that the Config does not select are not emitted. Failures of the API server are retried, and
+// reported by Problems. Run may be called again after it has returned; it then emits everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -269,8 +270,8 @@ func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind)
 }
 
 // follow starts a follower for each kind, and discovers served kinds until ctx ends. Nothing is emitted before the
-// selected namespaces are known. The first lists are concurrent, since an API server may need a second for each,
-// however small.
+// selected namespaces are known. The first lists are concurrent, since an API server may need a second even for a small
+// list.
 func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	first := []kind{namespaces}
 	if s.Cluster == "" {

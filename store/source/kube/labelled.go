@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// Secrets lists and watches the Secrets of one namespace that match a label selector. These Secrets are not emitted as
-// objects. Make it with NewSecrets.
+// Secrets lists and watches the Secrets of one namespace that match a label selector. It calls a function with these
+// Secrets, and emits no events. Make it with NewSecrets.
 type Secrets struct {
 	clients         *clients
 	namespace, with string // with is the label selector
@@ -32,11 +32,13 @@ type Secrets struct {
 }
 
 // NewSecrets returns a Secrets. It sends no request: Run does. label is the label selector. The error means that the
-// kubeconfig cannot be loaded. An empty kubeconfig path means the service account of this process's Pod.
+// kubeconfig cannot be loaded, or that a credential or TLS setting is unusable. An empty kubeconfig path means the
+// service account of this process's Pod.
 //
-// Run calls notify with all Secrets, in no order, after the first list and after each change. The Secrets are
-// read-only, the slice belongs to notify. When a request fails, Run calls failed with the reason; forbidden reports a
-// missing right. When a watch begins, Run calls failed with "": the Secrets can be read. Run waits for both functions.
+// Run calls notify with all Secrets, in no order, after each complete list and after each change. The Secrets are
+// read-only, and the slice belongs to notify. When a list or watch fails, Run calls failed with the reason; forbidden
+// reports a missing right. When a watch begins, Run calls failed with "", because the Secrets can be read. Run waits
+// for both functions, and may call them concurrently.
 func NewSecrets(
 	kubeconfig, namespace, label string, notify func([]*corev1.Secret), failed func(wrong string, forbidden bool),
 ) (*Secrets, error) {
@@ -50,8 +52,8 @@ func NewSecrets(
 // relist is the interval after which the Secrets are listed again, whether or not their watch works.
 const relist = 10 * time.Minute
 
-// Run lists and watches the Secrets until ctx ends, and returns the error of ctx. Failed requests are retried. It may
-// be called again after it has returned; it then lists the Secrets again.
+// Run lists and watches the Secrets until ctx ends, and returns the error of ctx. Failed requests are retried. Only one
+// Run at a time is allowed. A later Run lists the Secrets again.
 func (s *Secrets) Run(ctx context.Context) error {
 	s.all, s.listed = map[string]*corev1.Secret{}, false
 	ctx = klog.NewContext(ctx, klog.Logger{}) // suppresses client-go's log: errors go to s.failed

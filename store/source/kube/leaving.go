@@ -10,9 +10,9 @@ import (
 )
 
 // leaving contains deletions of configuration that wait for a confirmation. When a CustomResourceDefinition is deleted,
-// the API server deletes its objects, and reports each as an ordinary deletion. To distinguish these deletions, the API
-// server is queried once no further deletion has arrived for Config.Grace: does the kind of each object still have a
-// definition that is not being deleted?
+// the API server deletes its objects, and reports each as an ordinary deletion. The ingester needs to distinguish these
+// deletions. So once no further deletion has arrived for Config.Grace, the API server is queried for the definitions of
+// the objects' kinds that are not being deleted.
 type leaving struct {
 	first, last time.Time   // times of the first and the last deletion that was collected
 	ripe        []object.ID // deletions to confirm by the next query

@@ -14,15 +14,17 @@ import (
 )
 
 // Limits bounds the memory for the objects of one cluster, whatever its API server returns. A field that is zero has
-// its default.
+// its default. An object beyond a limit is left out, and its previous state remains in effect. A list beyond Objects or
+// Bytes is refused as a whole.
 type Limits struct {
-	// largest object, in bytes after strip; default 3 MiB, the limit of an API server (--max-request-bytes)
+	// Object is the size of the largest object that is read, in bytes without dropped fields. The default is 3 MiB, the
+	// limit of an API server (--max-request-bytes).
 	Object int
-	// largest number of objects of one kind; default 200,000. Kubernetes itself is tested up to 150,000 Pods
-	// (https://kubernetes.io/docs/setup/best-practices/cluster-large/)
+	// Objects is the largest number of objects of one kind; default 200,000. Kubernetes itself is tested up to 150,000
+	// Pods (https://kubernetes.io/docs/setup/best-practices/cluster-large/).
 	Objects int
-	// all objects together, in bytes, each with objectCost; default 4 GiB for the config cluster, 512 MiB for another
-	// cluster
+	// Bytes is the largest size of all objects together, in bytes, with 1 KiB (objectCost) added for each object. The
+	// default is 4 GiB for the config cluster, and 512 MiB for another cluster.
 	Bytes int
 }
 
@@ -30,7 +32,7 @@ type Limits struct {
 const objectCost = 1 << 10
 
 // maxLeft is the maximum number of objects of a kind that are left out one by one. If a list has more objects above
-// Limits.Object, the complete list is refused.
+// Limits.Object, the whole list is refused.
 const maxLeft = 1000
 
 // orDefault returns the limits with the defaults for a cluster (empty: the config cluster).
@@ -108,7 +110,8 @@ func (f *follower) exceeds(n name, size int) string {
 	return ""
 }
 
-// leaveOut retains the emitted state of an object, and emits a Broken event with the reason. The caller has the lock.
+// leaveOut retains the emitted state of an object, and emits a Broken event with the reason. Beyond maxLeft objects it
+// only counts the object. The caller has the lock.
 func (f *follower) leaveOut(n name, why string) {
 	switch before, known := f.left[n]; {
 	case known && before == why:
@@ -135,8 +138,8 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// readmit ends the exclusion of an object, and emits its state again, because the Broken event has replaced that state.
-// same reports that the object's state did not change. The caller has the lock.
+// readmit ends the exclusion of an object, and emits its state again, to supersede the Broken event. same reports that
+// the object's state did not change. The caller has the lock.
 func (f *follower) readmit(n name, same bool) {
 	if _, was := f.left[n]; !was {
 		return
@@ -179,7 +182,7 @@ func (f *follower) leftOut(report func(id object.ID, code problem.Code, message 
 	}
 }
 
-// weight returns the approximate size of an object as text, in bytes.
+// weight returns the approximate size of an object as text, in bytes; 0 for an object of an unknown type.
 func weight(o runtime.Object) int {
 	switch o := o.(type) {
 	case interface{ Size() int }: // of Kubernetes' own kinds

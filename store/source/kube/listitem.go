@@ -18,8 +18,8 @@ type listItem struct {
 	wrong  error          // reason for which the object cannot be converted
 }
 
-// itemOf returns the item of an object of a list: the item that Transformer made, or for a decoded object an item
-// without object.
+// itemOf returns the item of an object of a list. This is the item that Transformer made, or for a decoded object an
+// item without object.
 func itemOf(o any) listItem {
 	if l, is := o.(*listItem); is {
 		return *l
@@ -30,9 +30,9 @@ func itemOf(o any) listItem {
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore. The returned function converts each object of a list to a *listItem
-// as it arrives; an unchanged object is replaced by its previous state. It returns nil for Namespaces and for kinds of
-// one object, which stay decoded.
+// Transformer implements cache.TransformingStore. The returned function converts each object of a watch's initial list
+// to a *listItem as it arrives. Its error is always nil. The item of an unchanged object contains the object's previous
+// state. Transformer returns nil for Namespaces and for kinds of one object, which stay decoded.
 func (st store) Transformer() cache.TransformFunc {
 	if st.kind.kind == namespaces.kind || st.kind.name != "" {
 		return nil

@@ -9,18 +9,21 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Meshes contains the two ConfigMaps of the mesh configuration: Own belongs to this revision, and several revisions may
-// share Shared (SHARED_MESH_CONFIG). Fields that Own does not set are those of Shared. It is not safe for concurrent
-// use.
+// Meshes contains the two ConfigMaps of the mesh configuration. Own belongs to this revision, and several revisions may
+// share Shared (SHARED_MESH_CONFIG). Fields that Own does not set are taken from Shared. Meshes is not safe for
+// concurrent use.
 type Meshes struct {
 	Own, Shared *corev1.ConfigMap // nil: the ConfigMap does not exist
-	Wrong       string            // set by Merged: the reason for which Shared cannot be used; empty: it can be used
+	Wrong       string            // set by Merged: the reason for which Shared cannot be used; empty: Shared can be used, or does not exist
 	good        string            // the last valid data.mesh of Shared
 }
 
-// Merged returns the merged ConfigMap; nil: neither Own nor Shared exists. Without Own the result has the given
-// namespace and name. Without Shared the result is Own itself, which the caller must not change. While Shared is
-// invalid, Wrong has the reason, and the last valid value of Shared is used.
+// Merged returns the merged ConfigMap; nil: neither Own nor Shared exists. Only key mesh is merged (normal.MergeMesh);
+// the rest is a copy of Own. Without Own the result has the given namespace and name. Without Shared the result is Own
+// itself, which the caller must not change.
+//
+// While Shared is invalid, Wrong has the reason, and the last valid value of Shared is used. If Own is invalid, the
+// result is a copy of Own.
 func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	if m.Shared == nil {
 		m.good, m.Wrong = "", ""
@@ -58,8 +61,8 @@ func (s *Source) sharedMesh() string {
 	return s.SharedMesh
 }
 
-// putMesh applies the present state of one of both ConfigMaps (nil: deleted), and reports whether the merged ConfigMap
-// changed. The caller has the lock.
+// putMesh applies the present state of one of the two ConfigMaps (nil: deleted), and reports whether the merged
+// ConfigMap changed. The caller has the lock.
 func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s := f.source
 	if f.kind.name == s.meshName() {
@@ -71,8 +74,8 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	n := name{s.SystemNamespace, s.meshName()}
 	merged := s.meshes.Merged(n.namespace, n.name)
 	if merged == nil {
-		// once the selection is ready, the last discoverySelectors stay in effect, as the last mesh configuration does
-		// (store/ingest)
+		// Once the selection is ready, the last discoverySelectors stay in effect, like the last mesh configuration
+		// (store/ingest).
 		if !s.selection.ready {
 			s.selectBy("")
 		}

@@ -11,7 +11,7 @@ type watchProgress struct {
 	at map[kindID]time.Time
 }
 
-// record records that an event of a kind arrived at the given time, and that all events before it were emitted.
+// record records that an event of a kind arrived at the given time, and that all events before it were received.
 func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,10 +21,12 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.at[kind] = at
 }
 
-// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces were read and emitted.
-// It is the oldest of the times at which the watches of these kinds last delivered an event or a bookmark. The zero
-// time means that not everything was read yet, or that Run is not running. ServiceAccounts are left out if the API
-// server forbids listing them; Accounts reports this. everywhere reports whether all namespaces are read; with the
+// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces were read. Run emits the
+// last of these changes a little later (Config.Quiet). The time is the oldest of the times at which the watches of
+// these kinds last delivered an event or a bookmark. The zero time means that Synced is not emitted yet, that one of
+// these watches has delivered nothing yet, or that Run is not running.
+//
+// Accounts reports whether ServiceAccounts are included. everywhere reports whether all namespaces are read; with the
 // zero time it is false. ReadUntil is safe for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
@@ -73,8 +75,8 @@ func (s *Source) Age(now time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-// Accounts reports whether ReadUntil covers ServiceAccounts. It is false if the API server forbids listing them. It is
-// safe for concurrent use.
+// Accounts reports whether ReadUntil covers ServiceAccounts. It is false after the API server of another cluster has
+// forbidden three lists of ServiceAccounts in a row. It is safe for concurrent use.
 func (s *Source) Accounts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,8 +51,9 @@ func (st store) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it applies a complete list. Errors, after which nothing is applied: errStale
-// if the list is older than the received objects, errTooMuch if too many objects exceed a limit.
+// Replace implements cache.ReflectorStore: it applies a complete list. After an error nothing is applied. errStale
+// means that the list is older than the received objects. errTooMuch means that more than maxLeft objects exceed
+// Limits.Object.
 func (st store) Replace(list []any, version string) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()

@@ -10,14 +10,15 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// maxSecrets is the maximum number of referenced Secrets and ConfigMaps that are watched. Each has a watch of its own:
-// a role can grant access to single objects by name, but the right to list Secrets grants access to all of a namespace.
+// maxSecrets is the maximum number of referenced Secrets and ConfigMaps that are watched. Each of these objects has a
+// watch of its own, because a role can grant access to single objects by name. The right to list Secrets would grant
+// access to all Secrets of a namespace.
 const maxSecrets = 1000
 
 // Refer replaces the list of Secrets and ConfigMaps that objects refer to. Run reads the referenced Secrets and
-// ConfigMaps of this cluster (at most 1,000), and emits the deletion of those that are not in the list any more.
-// References to other clusters are ignored. The slice is not retained. It is safe for concurrent use, also while Run is
-// not running.
+// ConfigMaps of this cluster (at most 1,000), once everything else was listed. It emits the deletion of objects that
+// the new list lacks. References to other clusters, and to namespaces other than Config.Namespace, are ignored. The
+// slice is not retained. It is safe for concurrent use, also while Run is not running.
 func (s *Source) Refer(references []object.Reference) {
 	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
@@ -98,9 +99,9 @@ func referred(id object.ID) kind {
 	return k
 }
 
-// chooseSecrets divides the references into those to read and those beyond the limit `most`. If `only` is not empty,
-// references to objects of other namespaces are dropped. If there are too many references, the namespaces of the
-// referring objects alternate, so that a namespace with many references leaves room for others.
+// chooseSecrets divides the references into chosen ones and ones beyond the limit, the parameter most. If the parameter
+// only is not empty, references to objects of other namespaces are dropped. If there are too many references, the
+// namespaces of the referring objects alternate, so that a namespace with many references leaves room for others.
 func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {
@@ -117,8 +118,8 @@ func chooseSecrets(references []object.Reference, only string, most int) (chosen
 	return chosen[:most], chosen[most:]
 }
 
-// tooMany calls report with a problem of each object that refers to an object beyond the limit, up to 100, and once
-// with the number of further references.
+// tooMany calls report for each object that refers to an object beyond the limit, up to 100. It calls report once with
+// the number of further references.
 func tooMany(beyond []object.Reference, report func(id object.ID, message string)) {
 	const shown = 100
 	for _, r := range beyond[:min(len(beyond), shown)] {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// selection determines the namespaces whose objects are read: one namespace (ISTIO_WATCH_NAMESPACE), the namespaces
-// whose labels match discoverySelectors of the mesh configuration, or all namespaces
+// selection determines the namespaces whose objects are read. These are one namespace (ISTIO_WATCH_NAMESPACE), the
+// namespaces whose labels match discoverySelectors of the mesh configuration, or all namespaces
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig).
 type selection struct {
 	only      string                       // the only namespace; empty: not restricted
@@ -58,9 +58,10 @@ func (s *selection) notifyChanged() {
 	s.changed = make(chan struct{})
 }
 
-// Namespaces returns the namespaces whose objects are read, except those that are being deleted, sorted. known is false
-// while the namespaces are not all listed, or Run is not running. The channel is closed when the result may have
-// changed. It is safe for concurrent use.
+// Namespaces returns the existing namespaces whose objects are read, sorted, except namespaces that are being deleted.
+// names is nil without such namespaces, and belongs to the caller. known is false until Run has listed the namespaces
+// and the mesh configuration, and while Run is not running. The channel is closed when the result may have changed.
+// Namespaces is safe for concurrent use.
 func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

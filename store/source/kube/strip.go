@@ -20,8 +20,8 @@ import (
 // location is the Location of all objects and problems of this source.
 const location = "Kubernetes"
 
-// strip removes fields that no record needs from a received object, in place, for example most of the status. Otherwise
-// heartbeats and the like would count as changes, and need memory. The caller must own the object.
+// strip removes fields that no record needs from a received object, in place, for example most of the status. Without
+// strip, a heartbeat would count as a change, and the fields would need memory. The caller must own the object.
 func (k kind) strip(o runtime.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -56,7 +56,7 @@ func (k kind) strip(o runtime.Object) {
 			}
 		}
 	case *discoveryv1.EndpointSlice:
-		o.Annotations = nil // contains the time of the last change, which would make every change a difference
+		o.Annotations = nil // annotations contain the time of the last change, so every change would count as a difference
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
 			if e.Hints = nil; e.TargetRef != nil {
@@ -76,7 +76,7 @@ func (k kind) strip(o runtime.Object) {
 	}
 }
 
-// stripPod retains the fields that normal.ParsePod reads.
+// stripPod retains the fields that Pod records, endpoints and normal.ParsePod need. Containers are dropped.
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
 	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
@@ -113,8 +113,8 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object converts a stripped object into the form in which sources emit it, with the given labels. It clears the
-// resource version and the generation of o. The error means that o cannot be encoded as JSON.
+// object converts a stripped object into the form in which sources emit it, with the given labels. It changes o: it
+// clears the resource version and the generation, and sets the kind. The error means that o cannot be encoded as JSON.
 func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)
 	out := &object.Object{

@@ -14,7 +14,7 @@ import (
 type name struct{ namespace, name string }
 
 // entry contains the last emitted state of an object (nil: not emitted, or the deletion was emitted) and its present
-// state (nil: it does not exist). Usually both are one pointer, which the ingester has too.
+// state (nil: it does not exist). Usually both are the same pointer, which the ingester has too.
 type entry struct{ emitted, now *object.Object }
 
 // cost returns the memory of an entry, in bytes. If both states differ, only the present state counts.
@@ -34,6 +34,7 @@ type table struct {
 	bytes int            // memory of all entries (entry.cost), in bytes
 }
 
+// newTable returns an empty table.
 func newTable() *table { return &table{all: map[name]entry{}} }
 
 // set stores the present state of an object (nil: deleted), and reports whether it changed.

@@ -10,7 +10,8 @@ import (
 // incomplete lists. Sources share it by Config.Turns. It is safe for concurrent use.
 type Turns struct{ places chan struct{} }
 
-// NewTurns returns a Turns that admits atOnce clusters at once. atOnce must be above 0.
+// NewTurns returns a Turns that admits atOnce clusters at once. atOnce must be above 0: with 0 no cluster is admitted,
+// and a negative number panics.
 func NewTurns(atOnce int) *Turns { return &Turns{make(chan struct{}, atOnce)} }
 
 // longestTurn is the time limit of a turn. Afterwards the next cluster is admitted, although this cluster's lists are

@@ -14,8 +14,7 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// listWatch returns the lists and watches of a kind: received objects are stripped at once, and the limits are
-// enforced.
+// listWatch returns the lists and watches of a kind. It strips received objects at once, and enforces the limits.
 func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	return listwatch.Bound(s.plain(k), listwatch.Options{Answer: s.Answer, Silence: s.Silence,
 		Failed: f.fails,
@@ -34,7 +33,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 			if !lists {
 				s.watches.Add(1)
 			} else {
-				_ = f.admit(0, 0, true) // resets the amount: a watch that lists starts from zero
+				_ = f.admit(0, 0, true) // resets the amount, because a watch with an initial list starts from zero
 			}
 		},
 		Passes: func(e watch.Event, lists bool) (bool, error) {

@@ -24,8 +24,8 @@ type candidate struct {
 // candidatesOf returns the clusters that the Secrets name, sorted by cluster name. Each key of a Secret is the name of
 // a cluster, and the value is its kubeconfig. If two Secrets name one cluster, the older Secret applies, and at equal
 // times the Secret whose name sorts first. own is the name of the config cluster, which no Secret may name. Each
-// refused entry yields one problem of its Secret: an invalid cluster name, a kubeconfig above MostBytes, the name of
-// the config cluster, a duplicate, or a cluster beyond Most.
+// refused entry yields one problem of its Secret. An entry is refused for an invalid cluster name, a kubeconfig above
+// MostBytes, the name of the config cluster, a duplicate, or a cluster beyond Most.
 func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
 	secrets = slices.SortedFunc(slices.Values(secrets), func(a, b *corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// check tests changed credentials of a cluster that is being read. They replace the previous credentials once they
-// permit a list of every needed kind (kube.Source.Check). Until then the cluster is read with the previous credentials,
-// so that wrong credentials do not interrupt the reading.
+// check tests changed credentials of a cluster that is being read. The changed credentials replace the previous ones
+// once they permit a list of every needed kind (kube.Source.Check). Until then the cluster is read with the previous
+// credentials, so that wrong credentials do not interrupt the reading.
 type check struct {
 	candidate
 	source source
@@ -63,8 +63,8 @@ func (k *Clusters) recordAttempt(t *check, err error) bool {
 	return true
 }
 
-// endChecks stops the checks that are not needed any more: no Secret contains their credentials, the cluster is not
-// read, or it is read with these credentials already.
+// endChecks stops the checks that are not needed any more. A check is needed while a Secret contains its credentials,
+// and the cluster is read with other credentials.
 func (k *Clusters) endChecks(wanted []candidate) {
 	now := map[string][sha256.Size]byte{}
 	for _, w := range wanted {

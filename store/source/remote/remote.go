@@ -1,11 +1,11 @@
 // Package remote reads the clusters of a mesh beside the config cluster. Secrets in the system namespace of the config
-// cluster name these clusters, and contain a kubeconfig for each. When a Secret changes, its clusters are added, get
-// other credentials or are removed.
+// cluster name these clusters, and contain a kubeconfig for each. When a Secret changes, its clusters are added,
+// removed, or read with other credentials.
 //
-// Owns: the set of clusters, their credentials (in memory, and sealed below clusters/ in etcd), their sources.
-// Reads: store/apiserver, store/kv, store/source/kube, store/object, store/origin.
-// Never: logs a kubeconfig or a value in it; stores a kubeconfig unsealed; reads a file, runs a program or follows a
-// redirect that a Secret names; delays one cluster because another does not answer.
+// Owns: the set of clusters, their credentials (in memory, and sealed below clusters/ in etcd), their sources. Reads:
+// the Secrets, the API servers of the clusters, and clusters/ in etcd. Never: logs a kubeconfig or a value in it;
+// stores a kubeconfig unsealed; follows a redirect; reads a file or runs a program that a Secret names, unless
+// Config.Allowed permits this; delays one cluster because another does not answer.
 package remote
 
 import (
@@ -36,7 +36,7 @@ const keyCluster = "cluster"
 // Most is the maximum number of clusters that are read beside the config cluster.
 const Most = 200
 
-// MostBytes is the maximum size of one kubeconfig, in bytes: it is stored as one value of etcd.
+// MostBytes is the maximum size of one kubeconfig, in bytes. A kubeconfig is stored as one value of etcd.
 const MostBytes = 256 << 10
 
 // AtOnce is the maximum number of clusters that are listed for the first time concurrently. A decoded list that is not
@@ -49,17 +49,17 @@ type Config struct {
 	Namespace  string       // namespace of the Secrets
 	Own        string       // name of the config cluster
 	Allowed    []string     // kubeconfig features allowed beside inline data (apiserver.Options)
-	Source     kube.Config  // settings common to all sources; API, Cluster, Turns, Log and Settle are set for each source
+	Source     kube.Config  // settings common to all sources; API, Cluster, Turns and Log are replaced for each source, and Settle if it is set below
 	Log        *slog.Logger // nil: nothing is logged
 	Store      Store        // for Clusters.Lead and Servers.Run
 	Sealer     Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
-	// Expect is called by Run with the origins of all named clusters, whenever the Secrets change; it must not be nil.
-	// When Run ends, it calls Expect(nil, false). Before the call, a Forget event was emitted for each removed
-	// cluster.
+	// Expect is called by Run with the origins of all named clusters, sorted by name, whenever the Secrets change; it
+	// must not be nil. known is then true. When Run ends, it calls Expect(nil, false). Before each call, Run has
+	// emitted a Forget event for each cluster whose reading ended.
 	Expect func(all []origin.Origin, known bool)
 	// Settle must block until the ingester has processed all earlier events and has called Refer with the Secrets that
-	// their objects refer to. It must return the context's error when the context ends, else nil. nil: no Secrets of
-	// the other clusters are read.
+	// their objects refer to. It must return the context's error when the context ends, else nil. nil: Source.Settle is
+	// used for the other clusters.
 	Settle func(context.Context) error
 }
 
@@ -108,8 +108,8 @@ type cluster struct {
 	stop   func()            // stops the source and waits for its end
 }
 
-// New returns a Clusters. It loads the kubeconfig of the config cluster, and sends no request: Run does. Errors: that
-// kubeconfig cannot be loaded, or c.Allowed contains an unknown option.
+// New returns a Clusters. It loads the kubeconfig of the config cluster, and sends no request: Run does. It fails if
+// that kubeconfig cannot be loaded or used, or if c.Allowed contains an unknown option.
 func New(c Config) (*Clusters, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -121,6 +121,7 @@ func New(c Config) (*Clusters, error) {
 	return k, err
 }
 
+// newClusters returns a Clusters without a reader of the Secrets.
 func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -131,7 +132,7 @@ func newClusters(c Config) *Clusters {
 }
 
 // Refer replaces the list of Secrets and ConfigMaps that objects refer to, in any cluster. Each cluster's source reads
-// the Secrets of its own cluster. The caller must not change the slice afterwards.
+// the Secrets and ConfigMaps of its own cluster. The caller must not change the slice afterwards.
 func (k *Clusters) Refer(references []object.Reference) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,8 +154,8 @@ func (k *Clusters) Complete() {
 	}
 }
 
-// Incomplete withdraws Complete. The caller must call it before it starts Run again, because the config cluster is then
-// emitted again.
+// Incomplete withdraws Complete. The caller must call Incomplete before it starts Run again, because the config cluster
+// is then emitted again.
 func (k *Clusters) Incomplete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,8 +206,8 @@ func (k *Clusters) noteFailure(wrong string, forbidden bool) {
 }
 
 // Run reads the clusters until ctx ends, and returns the error of ctx. emit is called concurrently, by one goroutine
-// for each cluster, with events as in kube.Source.Run. After the reading of a cluster has ended, an object.Forget event
-// of its origin is emitted. Run may be called again after it has returned.
+// for each cluster, with events as in kube.Source.Run. After the reading of a cluster has ended, also because its
+// credentials changed, Run emits an object.Forget event of its origin. Run may be called again after it has returned.
 func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
 	return k.run(ctx, emit, k.secrets.Run)
 }
@@ -246,13 +247,14 @@ func (k *Clusters) end(emit func([]object.Event)) {
 	}
 }
 
+// forget emits a Forget event for an origin.
 func forget(of origin.Origin, emit func([]object.Event)) {
 	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
 }
 
-// reconcile starts and stops sources so that the wanted clusters are read. A kubeconfig that is refused, or has not
-// passed its check, does not affect a cluster that is read already. Expect is called after the Forget events of removed
-// clusters and before other clusters start, so that the stored records of expected clusters are retained.
+// reconcile starts and stops sources so that the wanted clusters are read. A kubeconfig that is refused, or that has
+// not passed its check, does not affect a cluster that is being read. Expect is called after the Forget events of
+// removed clusters and before other clusters start, so that the stored records of expected clusters are retained.
 func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Lock()
 	wanted, running := k.wanted, maps.Clone(k.running)
@@ -288,9 +290,9 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Unlock()
 }
 
-// open creates the sources to start: those of new clusters, and those whose new kubeconfig has passed its check. For
-// other changed kubeconfigs it starts a check. refused lists the kubeconfigs that cannot be used. open waits for no API
-// server.
+// open creates the sources to start, by cluster name. These are the sources of new clusters, and of clusters whose
+// changed kubeconfig has passed its check. For other changed kubeconfigs it starts a check. refused lists the
+// kubeconfigs that cannot be used. open waits for no API server.
 func (k *Clusters) open(
 	ctx context.Context, wanted []candidate, running map[string]*cluster,
 ) (next map[string]source, refused []object.Problem) {

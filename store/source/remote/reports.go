@@ -21,7 +21,8 @@ func (k *Clusters) clusters() map[string]*cluster {
 }
 
 // Problems returns the current problems of the Secrets and of the clusters, sorted by object and message. The problem
-// of a cluster that cannot be read in full states since when this is so. The caller owns the slice.
+// of a cluster that cannot be read in full contains the start of this state. Without a Sealer, each named cluster has a
+// warning. The caller owns the slice.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.failedChecks()), k.wrong, k.forbidden
@@ -65,9 +66,9 @@ func (k *Clusters) Problems() []object.Problem {
 }
 
 // lastWhole returns the time until which a cluster was read completely, before its present failure. broken reports such
-// a failure. The time stays fixed until the failure ends, even if parts of the cluster are read: a problem with a
-// changing text would count as another problem each time. The zero time means that the cluster is read completely now,
-// or that it was never read.
+// a failure. The time stays fixed until the failure ends, even if parts of the cluster are read. A problem with a
+// changed text would count as a new problem. The zero time means that the cluster is read completely now, or that it
+// was never read.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
@@ -81,8 +82,8 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 }
 
 // ReadUntil calls report for each cluster whose objects were all emitted once, in no order. until is the time up to
-// which the cluster's Pods and Namespaces were read and emitted (kube.Source.ReadUntil). If accounts is true, this
-// holds for its ServiceAccounts too. everywhere reports whether all namespaces are read.
+// which the cluster's Pods and Namespaces were read (kube.Source.ReadUntil); it is never zero. If accounts is true,
+// until covers the cluster's ServiceAccounts too. everywhere reports whether all namespaces are read.
 func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
@@ -91,8 +92,9 @@ func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, ever
 	}
 }
 
-// Gauges sets the metrics for the number of clusters that are read, and for the age of each cluster's state. The age is
-// in seconds, from ReadUntil (or else from the start of the reading) to now.
+// Gauges sets the metrics for the number of clusters that are being read, and for the age of each cluster's state. The
+// age is the time in seconds from ReadUntil to now, or from the start of the reading if ReadUntil does not report the
+// cluster.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
 	read := 0

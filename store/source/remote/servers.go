@@ -34,18 +34,19 @@ type Servers struct {
 
 // server is the API server of one cluster.
 type server struct {
-	revision int64             // of the blob in etcd; 0: the blob could not be opened
+	revision int64             // of the blob in etcd; 0: a retry has to open the blob
 	secret   string            // name of the Secret; empty: no blob of the cluster was opened yet
 	digest   [sha256.Size]byte // SHA-256 of the kubeconfig that client was built from
 	client   *apiserver.Client // nil: no usable kubeconfig was stored yet
 }
 
 // NewServers returns a Servers. It sends no request: Run does. The error means that c.Allowed contains an unknown
-// option. The fields Kubeconfig, Own, Source, Expect and Settle of c are ignored.
+// option. The fields Kubeconfig, Own, Source, Expect and Settle of c are ignored. notify must not be nil.
 //
-// Run calls notify, and waits for it, once the leader has stored all clusters, and then after each change. The argument
-// contains the clients of the other clusters, by cluster name; the map belongs to notify. If a stored kubeconfig is
-// refused or cannot be decrypted, the present client of its cluster, if any, stays in use.
+// Run calls notify, and waits for it, once the leader has stored all clusters, and then after each change of a client.
+// The argument maps the names of the other clusters to their clients; notify owns the map. A cluster without a usable
+// kubeconfig is missing. If a stored kubeconfig is refused or cannot be decrypted, the previous client of its cluster
+// stays in use. Without c.Sealer there are no clients.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -54,9 +55,9 @@ func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, 
 	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run watches the stored credentials until ctx ends, and returns the error of ctx. Another error, at once, means that
-// Store cannot watch the folder of the credentials. While etcd is not reachable, the known clients stay in use. Run it
-// once.
+// Run watches the stored credentials until ctx ends, and returns the error of ctx. Any other error is that of
+// Store.Follow, which refuses the folder of the credentials; Run returns it at once. While etcd is not reachable, the
+// known clients stay in use. Run must be called only once.
 func (s *Servers) Run(ctx context.Context) error {
 	states, err := s.Store.Follow(ctx, folder)
 	if err != nil {
@@ -80,16 +81,17 @@ func (s *Servers) Run(ctx context.Context) error {
 	}
 }
 
-// Named returns the Secret (namespace/name) of each other cluster, by cluster name, as last read from etcd; nil before
-// the first read. The caller owns the map. It is safe for concurrent use.
+// Named maps the name of each other cluster to its Secret (namespace/name), as last read from etcd. A cluster whose
+// stored value was never decrypted is missing. The result is nil until Run has read a complete set of clusters. The
+// caller owns the map. Named is safe for concurrent use.
 func (s *Servers) Named() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.named)
 }
 
-// follow replaces the servers by those of the stored blobs, and calls notify if the clients changed. It returns false
-// if a blob could not be opened: the caller retries.
+// follow replaces the servers by those of the stored blobs. It calls notify the first time, and later if the clients
+// changed. It returns false if a blob could not be opened: the caller retries.
 func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	if !slices.ContainsFunc(blobs, func(b kv.Blob) bool { return b.Path == listed }) {
 		return true // no leader has stored the complete set yet, or etcd was emptied
@@ -128,8 +130,8 @@ func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	return whole
 }
 
-// serverOf returns the server of a cluster as its blob describes it. If the blob is unusable, it returns the previous
-// server.
+// serverOf returns the server of a cluster as its blob describes it. If the blob or its kubeconfig is unusable, the
+// result has the previous client.
 func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) server {
 	one := s.servers[cluster]
 	if one.revision == b.Revision {

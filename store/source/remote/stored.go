@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Paths of the sealed kubeconfigs in etcd. The leader reads the Secrets and writes these values; the other processes
-// read the values, and need no right to read Secrets.
+// Paths of the sealed kubeconfigs in etcd. The leader reads the Secrets and writes these values. The other processes
+// read the values, so they need no right to read Secrets.
 const (
 	folder = "clusters/"       // parent of both paths below
 	named  = folder + "named/" // prefix; the name of the cluster follows
@@ -22,27 +22,29 @@ const (
 
 const (
 	sealAgain  = time.Minute     // interval at which the leader checks whether a value has to be sealed again with a new key encryption key
-	storeAgain = 5 * time.Second // pause before a failed write is retried
+	storeAgain = 5 * time.Second // pause before a failed write, or a failed decryption, is retried
 )
 
 // Store is the part of kv.Store that this package uses. *kv.Store implements it.
 type Store interface {
-	// Blobs lists a folder at one revision, and returns that revision (kv.Store.Blobs).
+	// Blobs lists a folder at one revision, and returns that revision (kv.Store.Blobs). since 0 lists all blobs.
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
-	// ChangeFenced writes a change if the epoch still leads, else it returns kv.ErrDeposed (kv.Store.ChangeFenced).
+	// ChangeFenced writes a change if the epoch still leads, and returns its revision (kv.Store.ChangeFenced).
+	// kv.ErrDeposed: the epoch no longer leads.
 	ChangeFenced(ctx context.Context, epoch kv.Epoch, c kv.BlobChange) (int64, error)
-	// Follow sends the present state of a folder and each later state (kv.Store.Follow).
+	// Follow sends the present state of a folder and its later states, until ctx ends (kv.Store.Follow). A slow reader
+	// receives only the newest state. The error means that the folder is not allowed.
 	Follow(ctx context.Context, folder string) (<-chan kv.Folder, error)
 }
 
-// Sealer encrypts the credentials of clusters (vault.Kubeconfigs). A sealed value can be opened only under the name of
-// its cluster.
+// Sealer encrypts the credentials of clusters; vault.Kubeconfigs implements it. A sealed value can be opened only under
+// the name of its cluster.
 type Sealer interface {
-	// Seal encrypts a plaintext for one cluster. It must not retain the plaintext. The error means that the key
-	// encryption key cannot be used.
+	// Seal encrypts a plaintext for one cluster. It must not retain the plaintext. An error means that the key
+	// encryption key cannot be used, or that the encryption fails.
 	Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error)
-	// Open returns the plaintext of a value that Seal returned for the same cluster; the caller owns and clears the
-	// plaintext. Any other value is an error, and so is a key encryption key that cannot be used.
+	// Open returns the plaintext of a value that Seal returned for the same cluster. The caller owns the plaintext. An
+	// error means that Seal did not return the value for this cluster, or that the key encryption key cannot be used.
 	Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error)
 	// Stale returns a function that reports whether a value is sealed with a key encryption key other than the current
 	// one. The error means that the current key cannot be determined.
@@ -70,9 +72,9 @@ type stored struct {
 }
 
 // Lead stores the kubeconfigs of the Secrets in etcd, sealed, and keeps them up to date. The leader calls it beside
-// Run, with its epoch in the election. It blocks until ctx ends or another process leads (kv.ErrDeposed). Without a
-// Sealer it returns at once, and Problems reports each cluster. Other errors are logged, and the write is retried after
-// 5 s.
+// Run, with its epoch in the election. It blocks until ctx ends, or a write shows that another process leads
+// (kv.ErrDeposed). Without a Sealer it returns at once, and Problems reports each cluster. Other errors are logged, and
+// the write is retried after 5 s or when the Secrets change.
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	if k.Sealer == nil {
 		return
@@ -101,8 +103,8 @@ func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// write makes the stored values equal to the credentials of the wanted clusters. It writes only values whose content
-// or key encryption key has changed.
+// write makes the stored values equal to the credentials of the wanted clusters. It writes only values whose content or
+// key encryption key has changed, and deletes the values of other clusters.
 func (s *folderCopy) write(ctx context.Context, wanted []candidate) error {
 	if s.stored == nil {
 		if err := s.read(ctx); err != nil {

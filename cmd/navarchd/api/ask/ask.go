@@ -1,6 +1,6 @@
-// Package ask sends requests for /api/v1 from the replica that received them to the other replicas (questions), over
-// mutually authenticated connections. A question names the caller, whom the first replica has authenticated, and what
-// that caller may see.
+// Package ask sends requests for /api/v1 from the replica that received them to the other replicas, over mutually
+// authenticated connections. Such a forwarded request is a question. A question names the caller, whom the first
+// replica has authenticated, and the data that this caller may see.
 //
 // Owns: one connection for each question and replica, until the replica has answered.
 // Reads: the records of the fleet, certificates.
@@ -37,62 +37,67 @@ import (
 )
 
 // Method is the full gRPC name of the method for a question. The request is a stream of google.protobuf.BytesValue,
-// which together are the JSON of a Question; each has at most maxPiece bytes. The response is one BytesValue with the
-// JSON of a Reply. A peer has to prove that it is a replica before its second message is read.
+// whose concatenated values are the JSON of a Question. Each value has at most maxPiece bytes. The response is one
+// BytesValue with the JSON of a Reply. The server verifies that its peer is a replica before it decodes the first
+// message.
 const Method = "/" + service + "/Ask"
 
 const service = "navarch.api.v1.Replicas"
 
-// Patience is the time in which a replica has to answer, in addition to the time that the question itself waits.
+// Patience is the time in which a replica has to answer, in addition to the time for which the question itself waits.
 const Patience = 2 * time.Second
 
 // Bounds of a question.
 const (
-	maxQuestion = 16 << 10
-	maxBody     = 4 << 20
-	maxPacked   = 8 << 20  // of a question with a body
-	maxPiece    = 16 << 10 // of one message; a client without proof may send 32 KiB
-	maxReply    = 64 << 20 // a dump of one proxy has tens of megabytes
-	maxReplicas = 256      // asked at once
+	maxQuestion = 16 << 10 // bytes of a question without a body
+	maxBody     = 4 << 20  // bytes of an uncompressed body
+	maxPacked   = 8 << 20  // bytes of a question with a body
+	maxPiece    = 16 << 10 // bytes of one message; a client without proof may send 32 KiB
+	maxReply    = 64 << 20 // bytes of a reply; a dump of one proxy has tens of megabytes
+	maxReplicas = 256      // replicas that receive one question
 )
 
-// ErrUnable matches the errors about a replica that may run but cannot be asked: its version is older, or one of the
-// two replicas cannot prove to be a replica.
+// ErrUnable is matched by the error of a replica that may run but cannot be asked. Either its version is older and has
+// no /api/v1, or one of the two replicas cannot prove to be a replica.
 var ErrUnable = errors.New("it cannot be asked")
 
 // Question is a request for /api/v1 that a replica passes on, with its authenticated caller.
 type Question struct {
-	Endpoint string     `json:"endpoint"` // name below /api/v1/
-	Query    url.Values `json:"query,omitempty"`
+	Endpoint string     `json:"endpoint"`        // name below /api/v1/
+	Query    url.Values `json:"query,omitempty"` // parameters of the request
 	Caller   Caller     `json:"caller"`
-	// Of are the names of the replicas to ask; nil: all; empty: no replica. It is not sent.
+	// Of are the names of the replicas to ask. nil means all replicas, and an empty slice means no replica. Of is not
+	// sent.
 	Of []string `json:"-"`
-	// Body is the body of a POST request, at most 4 MiB; nil for GET. It is sent compressed, as Packed, which only this
-	// package sets.
+	// Body is the body of a POST request, at most 4 MiB; nil for GET. It is sent compressed, in the field Packed, which
+	// only this package sets.
 	Body   []byte `json:"-"`
 	Packed []byte `json:"body,omitempty"`
 }
 
-// Caller is an authenticated caller with what it may see: everything (All), or the namespaces of its Tenant. Exactly
-// one of the two is set.
+// Caller is an authenticated caller with the data that it may see: everything (All), or the namespaces of its Tenant.
+// Exactly one of All and Tenant is set.
 type Caller struct {
-	Name   string `json:"name"` // a SPIFFE ID, "this machine", or the client's address
+	Name   string `json:"name"` // a SPIFFE ID, "this machine", or the client's IP address
 	Tenant string `json:"tenant,omitempty"`
 	All    bool   `json:"all,omitempty"`
 }
 
 // Reply is the answer of one replica.
 type Reply struct {
-	Revision int64           `json:"revision"`       // revision of the store that the replica has planned; 0: none
+	// Revision is the revision of the store up to which the replica's proxies are notified. It is 0 if the replica
+	// serves no proxies, has no plan yet, or has no part.
+	Revision int64           `json:"revision"`
 	Part     json.RawMessage `json:"part,omitempty"` // the replica's part of the answer
 	// Status is the HTTP status of a failure, and Text its reason for operators. 0 or 200: the replica has a part.
 	Status int    `json:"status,omitempty"`
 	Text   string `json:"text,omitempty"`
 }
 
-// Heard is the reply of one replica, or the error because of which there is no reply.
+// Heard is the reply of one replica, or the error because of which there is no reply. With an Err, Reply must be
+// ignored.
 type Heard struct {
-	Replica string
+	Replica string // name of the replica
 	Reply   Reply
 	Err     error
 }
@@ -105,9 +110,10 @@ type Replicas struct {
 }
 
 // Ask sends a question once to each other replica that Question.Of selects. It leaves out warming replicas, and all
-// replicas after the first 256. wait is the time for which the question itself may wait. Ask returns when all
-// replicas have answered, at the latest after wait and Patience. The result has one element for each asked replica,
-// with a Reply or an Err.
+// replicas after the first 256. wait is the time for which the question itself may wait. Ask returns when all replicas
+// have answered, at the latest after wait plus Patience, or when ctx ends. The result has one element for each asked
+// replica, in the order of Members, with a Reply or an Err. It is nil if no replica is asked. If the question is too
+// large, it is not sent, and each element has the error.
 func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []Heard {
 	raw, err := q.encode()
 	var heard []Heard
@@ -183,7 +189,7 @@ func exchange(ctx context.Context, conn *grpc.ClientConn, raw []byte) (*wrappers
 // errLate is the error of a replica that has not answered in time. Ask adds the time.
 var errLate = errors.New("no answer")
 
-// explained converts the error of a failed call into one for operators; it may match ErrUnable.
+// explained converts the error of a failed call into one for operators. The result may match ErrUnable or errLate.
 func explained(ctx context.Context, err error) error {
 	said := status.Convert(err)
 	switch {
@@ -202,8 +208,8 @@ type Server struct {
 	Proof Proof
 	// Answer answers a question within ctx.
 	Answer func(ctx context.Context, q Question) Reply
-	// Admitted is called for each question, after its peer has proved to be a replica. With an error the question is
-	// refused (ResourceExhausted).
+	// Admitted is called for each question, after its peer has proved to be a replica. An error refuses the question
+	// (ResourceExhausted).
 	Admitted func(ctx context.Context) error
 }
 
@@ -213,6 +219,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 		Streams: []grpc.StreamDesc{{StreamName: "Ask", Handler: handle, ClientStreams: true}}}, s)
 }
 
+// handle is the gRPC handler of Method.
 func handle(srv any, call grpc.ServerStream) error {
 	answer, err := srv.(*Server).ask(call)
 	if err != nil {
@@ -221,7 +228,9 @@ func handle(srv any, call grpc.ServerStream) error {
 	return call.SendMsg(answer)
 }
 
-// ask answers a replica. Errors are gRPC statuses: PermissionDenied for other clients.
+// ask answers a replica. Errors are gRPC statuses. Other clients get PermissionDenied, and an error of Admitted becomes
+// ResourceExhausted. An invalid question gets InvalidArgument, and a reply that does not encode gets Internal. Errors
+// of the call are returned unchanged.
 func (s *Server) ask(call grpc.ServerStream) (*wrapperspb.BytesValue, error) {
 	ctx := call.Context()
 	if err := s.Proof.caller(ctx); err != nil {
@@ -248,7 +257,7 @@ func (s *Server) ask(call grpc.ServerStream) (*wrapperspb.BytesValue, error) {
 	return wrapperspb.Bytes(out), nil
 }
 
-// received joins the pieces of a question. Errors: the question is too large, or the call's.
+// received joins the pieces of a question. Errors: the question is too large, or the error of the call.
 func received(call grpc.ServerStream) (raw []byte, err error) {
 	for {
 		piece := &wrapperspb.BytesValue{}
@@ -264,7 +273,8 @@ func received(call grpc.ServerStream) (raw []byte, err error) {
 	}
 }
 
-// Failed returns the reply of a replica without a part: an HTTP status, and the text of err, which must not be nil.
+// Failed returns the reply of a replica without a part. code is an HTTP status other than 0 and 200. The text is that
+// of err, which must not be nil.
 func Failed(code int, err error) Reply { return Reply{Status: code, Text: err.Error()} }
 
 // OK reports whether the reply has a part.

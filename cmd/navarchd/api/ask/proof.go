@@ -18,26 +18,28 @@ import (
 // must be safe for concurrent use.
 type Proof struct {
 	// Own returns this process's certificate, with Leaf set. A peer with the same key is a replica. The error is the
-	// reason why there is no certificate.
+	// reason why there is no certificate. Without a certificate no peer is accepted as a replica.
 	Own func() (*tls.Certificate, error)
 	// Roots returns the roots of the mesh's own CA. A peer with a certificate of these roots is a replica if the
-	// certificate has Name and one of Identities. The function is nil if no own CA is known; then only the key of Own
-	// counts as proof.
+	// certificate has Name and one of Identities. The function is nil if no own CA is known. In that case only the key
+	// of Own counts as proof.
 	Roots func() []*x509.Certificate
 	// Name is the DNS name of the control plane's processes.
 	Name string
 	// Identities are the SPIFFE IDs of the control plane's processes.
 	Identities []spiffeid.ID
-	// Revoked reports whether an identity is revoked; nil: no identity is. It does not apply to peers with the key of
-	// Own.
+	// Revoked reports whether an identity is revoked; nil: no identity is revoked. It does not apply to peers with the
+	// key of Own.
 	Revoked func(spiffeid.ID) bool
 }
 
+// errNotReplica is the error about a certificate that proves nothing.
 var errNotReplica = errors.New("the certificate does not prove that its holder is a replica: it has neither the key of this replica's" +
 	" certificate, nor a name and an identity of the control plane from the mesh's own CA")
 
 // is returns nil if the presented certificates, the leaf first, prove that the peer is a replica. The handshake has
-// verified that the peer has the leaf's key.
+// verified that the peer has the leaf's key. Errors: the error of Own, or a certificate that proves nothing or is
+// revoked.
 func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(presented) == 0 {
 		return errors.New("no certificate is presented: are client certificates verified at the secure address?")
@@ -99,7 +101,7 @@ func (p Proof) client() (*tls.Config, error) {
 		}}, nil
 }
 
-// caller returns nil if the peer of a call has proved to be a replica.
+// caller returns nil if the peer of a call has proved to be a replica. The error is the reason why it has not.
 func (p Proof) caller(ctx context.Context) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

@@ -9,7 +9,8 @@ import (
 	"io"
 )
 
-// encode returns the question as JSON, with the body compressed. It fails if the question is too large.
+// encode returns the question as JSON, with the body compressed. It fails if the question without its body, or the
+// whole question, is too large.
 func (q Question) encode() ([]byte, error) {
 	raw, err := json.Marshal(q)
 	if err != nil || len(q.Body) == 0 {
@@ -39,7 +40,7 @@ func within(raw []byte, most int, err error) ([]byte, error) {
 }
 
 // decode parses an encoded question, and decompresses its body. The bytes are not trusted. Errors: the bytes are
-// malformed, or there are too many of them.
+// malformed, or the question or its body is too large.
 func decode(raw []byte) (q Question, err error) {
 	if raw, err = within(raw, maxPacked, nil); err != nil {
 		return q, err

@@ -1,6 +1,7 @@
 // Package authz authorises callers of /debug and /api/v1, over HTTP and on a stream. Callers from this machine, and
-// those of the system namespace of the config cluster, see everything. Other callers with a token see what belongs to
-// their tenant, a group of namespaces (with istiod: to their namespace). Without a token nothing is visible.
+// those of the system namespace of the config cluster, see everything. Other authenticated callers see what belongs to
+// their tenant, a group of namespaces (with istiod: to their namespace). Over HTTP a token authenticates, on a stream
+// also a certificate. Other callers see nothing, unless Authorizer.Open is set.
 //
 // Owns: the list of pages for tenants, and the profiles of this process.
 // Reads: tokens, identities, tenants.
@@ -25,8 +26,8 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Visible reports whether a caller may see a namespace; nil: it may see everything, also the state of the process. The
-// empty namespace stands for what belongs to no namespace.
+// Visible reports whether a caller may see a namespace; nil: the caller may see everything, also the state of the
+// process. The empty namespace stands for objects and facts that belong to no namespace.
 type Visible func(namespace string) bool
 
 // Of reports whether a namespace is visible. For a nil Visible every namespace is visible.
@@ -34,9 +35,9 @@ func (v Visible) Of(namespace string) bool { return v == nil || v(namespace) }
 
 // Caller is an authenticated caller of /debug or /api/v1.
 type Caller struct {
-	Name   string // key for counting answers: a SPIFFE ID, "this machine", or the client's IP address
-	Tenant string // as Authorizer.Tenant returns it; empty: the caller sees everything
-	Sees   Visible
+	Name   string  // key for counting answers: a SPIFFE ID, "this machine", or the client's IP address; may be empty
+	Tenant string  // as Authorizer.Tenant returns it; empty: the caller sees everything
+	Sees   Visible // nil: the caller sees everything
 }
 
 // sameMachine is the name of all callers on this machine.
@@ -88,7 +89,7 @@ func (d *Authorizer) caller(who attest.Caller) Caller {
 
 // system reports whether a caller is of the control plane's own namespace in the config cluster. Administrators of
 // another cluster may have the identities of all namespaces there. A token of the config cluster proves the caller's
-// cluster. A certificate that names no cluster proves none; its caller sees only the tenant of its namespace.
+// cluster. A certificate that names no cluster proves no cluster, so its caller sees only the tenant of its namespace.
 func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
@@ -120,10 +121,11 @@ var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
 // ForSystem is the text that refuses a page to callers who do not see everything.
 const ForSystem = "this page is for callers of the system namespace"
 
-// Guard authenticates the caller of each request, and passes it to the handler that pages returns for the caller. To
-// callers who see everything it also serves the profiles of this process. Refusals: 403 for a page that is not for
-// tenants and for a request that another site's page may have caused in a browser, 401 for a credential that is missing
-// or not accepted, 503 while a token cannot be verified.
+// Guard authenticates the caller of each request, and passes the request to the handler that pages returns for the
+// caller. To callers who see everything it also serves the profiles of this process. Refusals: 401 for a credential
+// that is missing, not accepted or revoked, 403 for a page that is not for tenants, 503 while a token cannot be
+// verified. 403 also refuses a host that is not in Hosts, and a request that another site's page may have caused in a
+// browser.
 func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	profiles := profiles(semaphore.NewWeighted(maxProfiles))
 	return web.Guard(d.Hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,8 +147,9 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 }
 
 // Stream returns the Caller for the authenticated peer of a gRPC stream, by the rules for pages. As with istiod an
-// identity is required: behind a sidecar in front of this replica every plain-text caller would appear as one of this
-// machine. Errors are gRPC statuses: Unauthenticated without an identity, PermissionDenied for a revoked one.
+// identity is required, because behind a sidecar each plain-text caller would appear to be on this machine. Errors are
+// gRPC statuses: Unauthenticated without an identity, PermissionDenied for a revoked identity. With Open there are no
+// errors.
 func (d *Authorizer) Stream(who attest.Caller) (Caller, error) {
 	switch {
 	case d.Open:

@@ -1,14 +1,13 @@
-// Package envoytypes links the message types of all extensions of Envoy's API, by importing their packages. The value
-// of an EnvoyFilter patch may contain an Any of these types; a patch with an Any of a type that is not linked is
-// refused. Programs that plan configuration import this package, which a test of cmd/internal/arrows ensures; tests
-// with such patches import it too. Other programs do not import this package, because without it they link in half
-// the time.
+// Package envoytypes links the message types of most extensions of Envoy's API, by importing their packages. The value
+// of an EnvoyFilter patch may contain an Any of these types. A patch with an Any of a type that is not linked is
+// refused. A test of cmd/internal/arrows ensures that programs that apply patches import this package. Tests with such
+// patches import this package too. Other programs do not import it, because it makes linking slower.
 //
 // Owns: nothing. Reads: nothing. Never: has code.
 package envoytypes
 
 import (
-	_ "github.com/cncf/xds/go/udpa/type/v1" // TypedStruct, with which EnvoyFilters configure extensions beside Envoy's own
+	_ "github.com/cncf/xds/go/udpa/type/v1" // TypedStruct, with which EnvoyFilters configure extensions outside of Envoy's API
 	_ "github.com/cncf/xds/go/xds/type/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/dynamic_modules/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"

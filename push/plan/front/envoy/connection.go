@@ -15,8 +15,9 @@ import (
 
 var targets intern.Table[listener.Target]
 
-// Several contains the properties of a TCP chain that do not depend on its destinations. StatPrefix and Rules are for
-// chains without exactly one destination, because a single destination decides both.
+// Several contains the properties of a TCP chain that do not depend on its destinations. A single destination decides
+// the statistics' prefix in place of StatPrefix. If the service of a single destination is known, it also decides the
+// policy in place of Rules.
 type Several struct {
 	Port       uint32         // the port at which connections arrive; used for destinations without a port
 	StatPrefix string         // the prefix of the chain's statistics
@@ -27,12 +28,13 @@ type Several struct {
 
 // Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no matches.
 // Destinations are resolved by the perspective `as`, the view of the hosts that certain proxies have. A destination
-// without a cluster is kept under the name that the cluster would have; Envoy then closes the connections. Of several
-// destinations, those with weight 0 are left out.
+// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. Of several
+// destinations, those with weight 0 or less are left out. Without remaining destinations the chain closes its
+// connections.
 //
-// A single destination decides the StatPrefix and the policy of the chain. A dynamic host is a wildcard whose names the
-// proxy resolves. If the single destination is a dynamic host that does not cover all of several.Names
-// (host.Table.Below), the chain leads to the cluster BlackHole.
+// A single destination decides the StatPrefix of the chain, and the policy if its service is known. A dynamic host is a
+// wildcard whose names the proxy resolves. If the single destination is a dynamic host that does not cover all of
+// several.Names (host.Table.Below), the chain leads to the cluster BlackHole.
 func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.RouteDestination, several Several) listener.Chain {
 	c := listener.Chain{StatPrefix: several.StatPrefix, Protocol: several.Protocol}
 	rules, subset, port := several.Rules, "", several.Port

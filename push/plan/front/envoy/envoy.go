@@ -33,10 +33,10 @@ type Outbound struct {
 	Sidecar *model.Sidecar                        // may be nil; its outboundTrafficPolicy overrides the mesh's
 }
 
-// PlanStatic plans the clusters that every Envoy has. For proxies with xds.CapSelfDiscovery it also plans an empty
-// assignment for the cluster of the proxies' own workload, because Envoy waits for this assignment before it requests
-// other resources. host.Variation replaces the assignment for proxies whose service is known. Problems are appended to
-// found.
+// PlanStatic plans the clusters that every Envoy has, except those that a patch removes. For proxies with
+// xds.CapSelfDiscovery it also plans an empty assignment for the cluster of the proxies' own workload, because Envoy
+// waits for this assignment before it requests other resources. host.Variation replaces the assignment for proxies
+// whose service is known. Problems are appended to found.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -95,7 +95,8 @@ func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 }
 
 // PlanAdded plans the clusters, listeners and filter configurations (ECDS) that EnvoyFilters add. It calls use with the
-// name of each route configuration that the added listeners request. Problems are appended to found.
+// name of each route configuration that an added listener requests, once for each listener. Problems are appended to
+// found.
 func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	for u := range o.In.Added(o.Patches, o.Side, found) {
 		o.Layer.Reserve(u)
@@ -130,11 +131,12 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown returns how the proxies reach hosts that are not in the configuration. ByName is true if the proxies
+// Unknown returns the settings of traffic to hosts that are not in the configuration. ByName is true if the proxies
 // resolve the names of unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables ByName, and an
 // outboundTrafficPolicy of the Sidecar disables it
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). For
-// proxies without xds.CapDynamicForward (the extension that resolves names), the mode has the effect of ALLOW_ANY.
+// proxies without xds.CapDynamicForward (the extension that resolves names), the mode has the effect of ALLOW_ANY. If
+// ByName is false, the result is zero.
 func (o Outbound) Unknown() dnscache.Unknown {
 	if o.policy() != nil || !o.Key.Caps.Has(xds.CapDynamicForward) ||
 		o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
@@ -143,8 +145,9 @@ func (o Outbound) Unknown() dnscache.Unknown {
 	return dnscache.Unknown{ByName: true, Resolver: o.Key.NameServer()}
 }
 
-// Passthrough reports whether connections to unknown destinations are forwarded. The Sidecar's outboundTrafficPolicy
-// decides, or else the mesh's.
+// Passthrough reports whether connections to unknown destinations are forwarded. With an outboundTrafficPolicy of the
+// Sidecar they are forwarded for mode ALLOW_ANY. Otherwise the mesh decides, and they are forwarded unless its mode is
+// REGISTRY_ONLY.
 func (o Outbound) Passthrough() bool {
 	if p := o.policy(); p != nil {
 		return p.GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
@@ -153,8 +156,8 @@ func (o Outbound) Passthrough() bool {
 }
 
 // EgressProxy returns the name of the cluster that receives traffic to unknown destinations, from egressProxy of the
-// Sidecar's outboundTrafficPolicy; "": no egressProxy is set. The cluster exists only if the Sidecar imports the host.
-// Without the cluster, Envoy closes the connections
+// Sidecar's outboundTrafficPolicy. It returns "" if no egressProxy is set. The cluster exists only if the Sidecar
+// imports the host. Without the cluster, Envoy closes the connections
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -164,8 +167,8 @@ func (o Outbound) EgressProxy() string {
 	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
 }
 
-// CatchAll returns the Spec of the virtual host for unknown hosts in a route configuration. The result is false if
-// c.OneHost is set: the route configuration then has a single virtual host for all names.
+// CatchAll returns the Spec of the virtual host for unknown hosts in a route configuration, without patches. The result
+// is false if c.OneHost is set. The route configuration then has a single virtual host for all names.
 func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if c.OneHost {
 		return vhost.CatchAll{}, false
@@ -179,8 +182,8 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return spec, true
 }
 
-// VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and listeners depend. It clears
-// the capabilities that only clusters read.
+// VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and outbound listeners depend.
+// It clears xds.CapIdentity, xds.CapFileSecrets, xds.CapFileLists and xds.CapSelfDiscovery.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
 }

@@ -17,7 +17,7 @@ type config struct {
 	routes.Config
 	port    uint32 // the port of its virtual hosts: the port in the Gateway of the first server
 	servers []gateways.Server
-	stated  map[string][]int // host in a Gateway -> ascending indices of the servers with this host
+	stated  map[string][]int // maps a host in a Gateway to the ascending indices of the servers with this host
 	owners  *gateways.Owners // the owners of the hosts of the listener
 	// elsewhere has the hosts of the listener's other servers. Its list Others is empty if requests for these hosts
 	// are answered 404.

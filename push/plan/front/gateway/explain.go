@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Chain names the objects that decided one filter chain of a listener. Front.Explain returns Chains. It is comparable.
+// Chain names the objects that decided one filter chain of a listener. Front.Explain returns Chains. Chain is
+// comparable.
 type Chain struct {
 	Names          intern.List[string]      // SNI names; empty: the chain for connections that no other chain matches
 	Servers        intern.List[model.Place] // servers of Gateways, in order of precedence
@@ -34,8 +35,8 @@ func (c Chain) Naming(secret string) []model.Place {
 	return c.Servers.All()
 }
 
-// ServedHost is the Spec of a virtual host of a gateway, with the servers of Gateways that serve it. Front.Explain
-// returns ServedHosts.
+// ServedHost is the Spec of a virtual host of a gateway, with the servers of Gateways that serve the virtual host.
+// Front.Explain returns ServedHosts.
 type ServedHost struct {
 	vhost.Spec
 	Servers intern.List[model.Place] // the servers that serve the host, in order of precedence
@@ -45,8 +46,8 @@ var places intern.Table[model.Place]
 
 // Explain implements front.Front: it returns the Spec of a listener or route configuration, and the objects behind the
 // resource. After the Spec of a listener follows a Chain for each filter chain, in order. After the Spec of a route
-// configuration follows a ServedHost for each of its virtual hosts. The result is nil for other resources, also for
-// listeners that EnvoyFilters add, since the layer has their Specs.
+// configuration of servers follows a ServedHost for each of its virtual hosts. The result is nil for other resources.
+// It is nil for listeners that EnvoyFilters add too, since the layer has their Specs.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if of.Type == xds.Route {
 		return f.served(of.Name, f.routes.Explain(of.Name, v))
@@ -131,7 +132,8 @@ func placesOf(servers []gateways.Server) intern.List[model.Place] {
 	return places.List(out...)
 }
 
-// Serving implements front.Front: it returns the virtual hosts of the named hosts, each with its servers of Gateways.
+// Serving implements front.Front: it returns the virtual hosts of the hosts that the predicate selects, each with its
+// servers of Gateways. v may be nil.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	all := f.routes.Serving(named, v)
 	for i := range all {
@@ -142,7 +144,7 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.
 	return all
 }
 
-// Describe implements front.Front: it passes each decision to line, for tests.
+// Describe implements front.Front: it calls line for each decision, for tests.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for _, s := range f.sockets {
 		line("listener %s: %v %p", s.name, s.Unit.Spec, s.Res)

@@ -7,11 +7,11 @@
 //     push/plan/routes plans them, virtual host by virtual host.
 //
 // A scope is the configuration of a group of equal routers. The key of a scope names its Gateways, policies and
-// settings (view.Scope.Gateways, view.Edge), so these stay the same during the life of the scope. An edit of a Gateway
-// or of a policy plans the scope from scratch, on an unpublished copy; the pool returns the same fragments for equal
-// chains and virtual hosts. An edit of a VirtualService or of a service plans only the affected virtual hosts and
-// chains again. The edge contains the records and settings, beside Gateways, that decide the listeners of a
-// router.
+// settings (view.Scope.Gateways, view.Edge). So Gateways, policies and settings stay unchanged during the life of the
+// scope. An edit of a Gateway or of a policy plans the scope from scratch, on an unpublished copy. The pool returns the
+// same fragments for equal chains and virtual hosts. An edit of a VirtualService or of a service plans only the
+// affected virtual hosts and chains again. The edge contains the records and settings, beside Gateways, that decide the
+// listeners of a router.
 //
 // Owns: the listeners and route configurations of each scope. Reads: plan/host, plan/inbound for the edge. Never:
 // chooses the services or clusters of a host.
@@ -56,9 +56,9 @@ type Front struct {
 	connecting map[string]bool
 }
 
-// New returns the front of a scope with a key and its host table, both without hosts. It plans the resources that are
-// constant during the life of the scope, and stores them in the layer `to`. patches are the EnvoyFilter patches of the
-// routers. Front.Problems returns the problems found.
+// New returns the front of a scope with a key, and the host table of the scope. Both have no hosts yet. New plans the
+// resources that are constant during the life of the scope, and stores them in the layer `to`. patches are the
+// EnvoyFilter patches of the routers. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(side, names(key)...)
 	form.BySNI = passesBySNI(in, key)
@@ -95,7 +95,8 @@ func (f *Front) routesScope() routes.Scope {
 		Caps: envoy.VirtualHostCaps(f.Key), Proxy: f.Key.Routes}
 }
 
-// Fork implements front.Front: it returns an independent copy with another scope key and another layer.
+// Fork implements front.Front: it returns an independent copy of the front and its host table, with another scope key
+// and another layer.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
 	next.Key, next.Layer, next.problems = key, to, f.problems.Clone()
@@ -207,7 +208,7 @@ func (f *Front) Forget(view.Inputs) {}
 // Done implements front.Front: it ends the step.
 func (f *Front) Done() { f.routes.Done() }
 
-// Problems implements front.Front: it returns the problems found in the last plan, in a map that the caller owns.
+// Problems implements front.Front: it returns the problems found in the last plan. The caller owns the map.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
 // Freeze implements front.Front: it returns a snapshot of the patched Specs, for any goroutine.

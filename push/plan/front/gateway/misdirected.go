@@ -43,7 +43,8 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 }
 
 // manyElsewhere returns the problem of a listener with more than gateways.MaxElsewhere unguarded hosts of other
-// servers. Route configurations list none of them. left is their highest number among the route configurations.
+// servers. Route configurations then list no such hosts. left is the highest number of such hosts among the route
+// configurations.
 func manyElsewhere(l gateways.Listener, left int) input.Problem {
 	last := l.TLS[len(l.TLS)-1]
 	return input.Warning(last.Gateway.Key, problem.NotSupported, fmt.Sprintf("spec.servers[%d].hosts", last.Index),

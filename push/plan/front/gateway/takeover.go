@@ -107,8 +107,8 @@ type takeovers struct {
 	found []input.Problem
 }
 
-// compare calls the function for each pair of claims in the list in which the first claim precedes the second, and
-// covers the path of the second. Of several preceding claims with the same path, only the last is compared.
+// compare calls meets for each pair of claims in the list in which the first claim precedes the second, and covers the
+// path of the second. Of several preceding claims with the same path, only the last is compared.
 func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
 	for i := range all {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// These tables intern lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	strs    intern.Table[string]
 	numbers intern.Table[uint32]
@@ -123,7 +123,7 @@ func (f *Front) decideBlackhole(c *config) {
 	}
 }
 
-// CatchAll implements routes.Names: it returns the virtual host for unknown names, and whether there is one. The route
+// CatchAll implements routes.Names: it returns the virtual host for unknown names, and true if there is one. The route
 // configurations of servers have no such virtual host, so Envoy answers 404. Other route configurations are those of
 // listeners that EnvoyFilters add.
 func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
@@ -133,8 +133,8 @@ func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return f.Outbound.CatchAll(c)
 }
 
-// Rivals implements routes.Names: it returns ids, the virtual hosts that compete for a domain, unchanged. At gateways
-// each domain belongs to a single virtual host.
+// Rivals implements routes.Names: it returns ids unchanged. At gateways each domain belongs to a single virtual host,
+// so virtual hosts do not compete for a domain.
 func (f *Front) Rivals(_ routes.Config, _ *routes.VirtualHost, _ string, ids []string) []string {
 	return ids
 }
@@ -145,8 +145,8 @@ func (f *Front) SameRank(_, _ *routes.VirtualHost) bool { return true }
 // Yields implements routes.Names. Both results are always false: a virtual host never yields a domain to another.
 func (f *Front) Yields(_, _ *routes.VirtualHost) (yields, reported bool) { return false, false }
 
-// Blame implements routes.Names: it returns the object to report problems of a virtual host for. This is the
-// VirtualService of the first rule; without rules the key is zero.
+// Blame implements routes.Names: it returns the key of the VirtualService of the first rule. Problems of the virtual
+// host are attributed to this object. Without rules the key is zero.
 func (f *Front) Blame(vh *routes.VirtualHost) model.Key {
 	if rules := vh.Rules.All(); len(rules) > 0 {
 		return rules[0].VirtualService.Key

@@ -57,8 +57,8 @@ type Front struct {
 	problems input.Problems
 }
 
-// New returns the front of a scope with a key and its host table, both without hosts. sidecar is nil if no Sidecar
-// applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
+// New returns the front of a scope with a key, and the host table of the scope. Both have no hosts yet. sidecar is nil
+// if no Sidecar applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
 	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
 		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
@@ -73,7 +73,8 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Laye
 	return f, f.hosts
 }
 
-// Fork implements front.Front: it returns an independent copy with another scope key and another layer.
+// Fork implements front.Front: it returns an independent copy of the front and its host table, with another scope key
+// and another layer.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
 	if next.imports = nil; key != f.key {
@@ -95,14 +96,14 @@ func (f *Front) Read(in *input.Input) { f.in = in }
 // the front as a whole depends.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
-// Problems implements front.Front: it returns the problems found in the last plan, in a map that the caller owns.
+// Problems implements front.Front: it returns the problems found in the last plan. The caller owns the map.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
 // Freeze implements front.Front. The result has no Specs, because no patches apply to these clients.
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
 // Host implements front.Front: it marks a host, and hosts with this name as a short name, to be planned in Finish. The
-// result is always false, so the planner removes hosts without a service: clients cannot resolve a host that only
+// result is always false, so the planner removes hosts without a service. Clients cannot resolve a host that only
 // VirtualServices name.
 func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
@@ -173,7 +174,8 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	v.Layer.Retain(xds.Route, names)
 }
 
-// Serving implements front.Front: it returns the virtual hosts of the named hosts, sorted by route configuration.
+// Serving implements front.Front: it returns the virtual hosts of the hosts that the predicate selects, sorted by the
+// name of the route configuration. v may be nil.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for name, c := range f.called.All() {
 		if !named(name) {
@@ -191,8 +193,9 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []
 	return all
 }
 
-// Explain implements front.Front: it returns the Spec of a listener or route configuration, or nil. For resources that
-// do not differ in the variation, a TrafficSource with the host and its service follows the Spec.
+// Explain implements front.Front: it returns the Spec of a listener or route configuration. For resources that do not
+// differ in the variation, a front.TrafficSource with the host and its service follows the Spec. The result is nil if
+// there is no such resource. v may be nil.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if v != nil && v.Layer.Spec(of) != nil {
 		return []any{v.Layer.Spec(of)}
@@ -212,7 +215,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 // Removals implements front.Front. It does nothing, because no patches apply to gRPC's client.
 func (f *Front) Removals(func(input.Removal)) {}
 
-// Describe implements front.Front: it passes each decision to line, for tests.
+// Describe implements front.Front: it calls line for each decision, for tests.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.called.All() {
 		for _, u := range c.units() {

@@ -20,9 +20,9 @@ import (
 // chains returns the TCP chains of a port. The chains of the tcp or tls rules of the host's VirtualServices come
 // first. A chain to the service's cluster follows, unless the rules match all connections.
 //
-// If any tls rule applies, there is no chain to the service's cluster, as with istiod: TLS with another name is handled
-// like a connection to an unknown destination. If shared is set, several services share the listener. The chain to
-// the service's cluster then matches only TLS with the host's name as SNI, unless the host is *.
+// If any tls rule applies, there is no chain to the service's cluster, as with istiod. TLS with another name is then
+// handled like a connection to an unknown destination. If shared is set, several services share the listener. The chain
+// to the service's cluster then matches only TLS with the host's name as SNI, unless the host is *.
 func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
 	r := routing{trafficPlan: b, port: p.GetNumber(), protocol: protocol}
@@ -51,7 +51,7 @@ func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Pro
 }
 
 // routing derives filter chains from the tcp or tls rules of VirtualServices for one port. VirtualServices must be
-// added in order of precedence: connections that match an earlier VirtualService never reach a later one.
+// added in order of precedence, because connections that match an earlier VirtualService never reach a later one.
 type routing struct {
 	*trafficPlan
 	port     uint32
@@ -151,7 +151,7 @@ func (r *routing) applies(vs *model.VirtualService, m host.SourceMatch) bool {
 }
 
 // chain returns the chain for connections to the given subnets. It distributes connections over the routes by weight. A
-// single destination decides the policy of the chain; for several destinations the policy of the host applies.
+// single destination decides the policy of the chain. For several destinations the policy of the host applies.
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
 	c := envoy.Connection(r.hosts, r.as, routes, envoy.Several{Port: r.port, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name),
 		Rules: r.host.Rules, Protocol: r.protocol})

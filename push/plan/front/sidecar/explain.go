@@ -9,9 +9,9 @@ import (
 
 // Explain implements front.Front. It returns the Spec (the inputs of the build) of a listener or a route configuration,
 // for the proxies of the variation v, or for proxies without inputs if v is nil. After the Spec of a listener follow
-// front.TrafficSources: one for all plain HTTP, if an egress listener of a Sidecar configures it, and one for each host
-// with other traffic. After the Spec of a route configuration follow the Specs of its virtual hosts, in order. nil:
-// there is no such resource, or it has another type.
+// front.TrafficSources. There is one for all plain HTTP, if an egress listener of a Sidecar configures it, and one for
+// each host with other traffic. After the Spec of a route configuration follow the Specs of its virtual hosts, in
+// order. The result is nil if there is no such resource, or if it has another type.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -29,8 +29,9 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// Serving implements front.Front. It returns the virtual hosts of the hosts that the predicate selects, as the
-// proxies of the variation v receive them; v may be nil.
+// Serving implements front.Front. It returns the virtual hosts of the hosts that the predicate selects, as the proxies
+// of the variation v receive them, sorted by the name of the route configuration. If v is nil, they are those of the
+// proxies without inputs.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	return f.routes.Serving(named, v)
 }

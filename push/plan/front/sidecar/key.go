@@ -43,8 +43,8 @@ func (k routeKey) config() routes.Config {
 	return c
 }
 
-// id returns the id of a host's virtual host within the route configuration: the host, or for the HTTP proxy host:port,
-// since a host has a virtual host for each port there.
+// id returns the id of a host's virtual host within the route configuration. The id is the host, or host:port for the
+// HTTP proxy, where a host has a virtual host for each port.
 func (k routeKey) id(host string) string {
 	if k.kind == ofProxy {
 		return xds.VirtualHost(host, k.port)

@@ -29,6 +29,7 @@ type listeners struct {
 	entries *layer.Table[hostEntries] // of the Front, for messages
 }
 
+// newListeners returns the listeners of a scope, without any listener.
 func newListeners(s *scope) *listeners {
 	return &listeners{scope: s, changed: map[string]bool{}, touched: map[string]bool{}}
 }
@@ -86,6 +87,7 @@ type hostTraffic struct {
 	traffic
 }
 
+// compare orders traffic by egress listener, then by age of the service, then by host, as cmp.Compare does.
 func (b hostTraffic) compare(o hostTraffic) int {
 	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }

@@ -23,8 +23,9 @@ func (s *scope) namesOf(name string) []string {
 	return out
 }
 
-// domainsOf returns the domains of a host with a service at a port: the names of namesOf, the names of its aliases, and
-// its virtual addresses. A headless service also has the names of its Pods as domains.
+// domainsOf returns the domains of a host with a service at a port. These are the names of namesOf, the names of the
+// host's aliases, and its virtual addresses. A headless Kubernetes Service also has a wildcard below each of its own
+// names, for its Pods.
 func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	name, svc := h.Name, h.Service
 	out := s.namesOf(name)
@@ -89,16 +90,17 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 	return ids
 }
 
-// Yields implements routes.Names: it reports whether vh loses a common domain to rival. An alias has a virtual host of
-// its own if a VirtualService has rules for it; it then wins its names against the host that it is an alias of.
-// Otherwise the preceding host wins (precedes). reported is false if rival is an alias: then the loss is not a problem.
+// Yields implements routes.Names. It reports whether vh loses a common domain to rival. An alias has a virtual host of
+// its own only if a VirtualService has rules for it. An alias wins against a host that is not an alias. Otherwise the
+// preceding host wins (precedes). reported is false if rival is an alias, because the loss is then not a problem.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
 }
 
 // SameRank implements routes.Names. It reports whether two versions of one host's virtual host win and lose against the
-// same rivals, because service, age and namespace are the same.
+// same rivals. This holds if Own is equal and both have the same service with the same creation time, or if neither has
+// a service.
 func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	if a.Own != b.Own || a.Service == nil || b.Service == nil {
 		return a.Own == b.Own && a.Service == b.Service
@@ -125,8 +127,8 @@ func (s *scope) isAlias(name string) bool {
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names. It returns the key of the object to which problems of vh are attributed: the host's
-// service or, without a service, the VirtualService of the first rule. The key is zero without both.
+// Blame implements routes.Names. It returns the key of the object to which problems of vh are attributed. This object
+// is the host's service or, without a service, the VirtualService of the first rule. The key is zero without both.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key

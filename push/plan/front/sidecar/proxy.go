@@ -8,7 +8,7 @@ import (
 
 // The HTTP proxy is a listener at loopback that applications use as an HTTP proxy (MeshConfig proxyHttpPort). It uses
 // the route configuration http_proxy, which contains a virtual host for each HTTP port of each host. The names in
-// requests include the port of the host, so domains include the port; for port 80 there is a domain without the port
+// requests include the port of the host, so domains include the port. For port 80 there is a domain without the port
 // too. istiod has the same domains, but makes Envoy remove the port from requests, so only port 80 is reachable there.
 
 // proxyPort returns the port of the HTTP proxy, or 0 if the mesh has no HTTP proxy.
@@ -25,8 +25,8 @@ func (s *scope) proxyEgress() *egress {
 	return s.egressFor(0)
 }
 
-// domains returns the domains for some names of a host. For the HTTP proxy they have the port appended; for all other
-// route configurations they equal the names.
+// domains returns the domains for some names of a host. For the HTTP proxy the port is appended to each name, and port
+// 80 has the names without the port too. For all other route configurations the domains equal the names.
 func (k routeKey) domains(names []string) (out []string) {
 	if k.kind != ofProxy {
 		return names

@@ -1,7 +1,7 @@
 // Package sidecar plans the outbound listeners of sidecars, and the route configurations that these listeners request.
-// It is a front: the part of the plan that is specific to one kind of proxy. Its input is the host table of a scope, a
+// It is a front, a part of the plan that is specific to one kind of proxy. Its input is the host table of a scope, a
 // group of proxies with the same outbound configuration. The egress listeners of the scope's Sidecar decide the hosts
-// of the listeners; without a Sidecar, all hosts are included.
+// of the listeners. Without egress listeners, all hosts are included.
 //
 // Owns: the listeners of each scope.  Reads: plan/host.  Never: the choice of services, rules or clusters of a host.
 //
@@ -50,11 +50,12 @@ type hostEntries struct {
 	routes  []routeKey          // the route configurations in which the host has a virtual host
 }
 
+// equal reports whether two values have equal traffic and virtual hosts.
 func (c *hostEntries) equal(o *hostEntries) bool {
 	return slices.Equal(c.traffic, o.traffic) && c.reads == o.reads && slices.Equal(c.routes, o.routes)
 }
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// Interned lists of Specs. The tables are weak, so a list lives as long as a Spec uses it.
 var (
 	strs            intern.Table[string]
 	chains          intern.Table[listener.Chain]
@@ -74,8 +75,8 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 }
 
 // New returns the front of the scope with a key, and the scope's host table, both without hosts. It plans the resources
-// that are constant during the life of the scope, and stores them in the layer `to`. sidecar is nil if no Sidecar
-// applies. The method Problems returns the problems that New found.
+// that do not depend on hosts, and stores them in the layer `to`. sidecar is nil if no Sidecar applies. The method
+// Problems returns the problems that New found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
@@ -97,14 +98,14 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	return f, s.hosts
 }
 
-// Read implements front.Front: it replaces the input that the front plans with.
+// Read implements front.Front. It replaces the input that the front plans with.
 func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
 
-// Touched implements front.Front. The result is always false: a front as a whole depends only on records that are named
-// in the key of its scope, and a change of these makes another scope.
+// Touched implements front.Front. The result is always false. The front as a whole depends only on records that the key
+// of its scope names, and the planner itself checks these records.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
-// Problems implements front.Front. It returns the problems of the last plan, by the part of the plan; the caller owns
+// Problems implements front.Front. It returns the problems of the last plan, by the part of the plan. The caller owns
 // the map.
 func (f *Front) Problems() input.Problems {
 	all := f.problems.Clone()
@@ -127,8 +128,8 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 }
 
 // Host implements front.Front. It plans the traffic of a host if `what` has input.LDS, and its virtual hosts if
-// `what` has input.RDS. It reports whether the host has traffic or virtual hosts afterwards. The host table must have
-// the host.
+// `what` has input.RDS. If `what` has input.CDS and telemetry depends on the host, Finish decides telemetry again. Host
+// reports whether the host has traffic or virtual hosts afterwards. The host table must have the host.
 func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	h, now := f.hosts.Get(name), f.entriesOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {
@@ -145,9 +146,9 @@ func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	return len(now.traffic)+len(now.routes) > 0
 }
 
-// Endpoints implements front.Front. It plans the traffic of a host again after a change of its endpoints alone. Only
-// headless services have listeners that depend on endpoints: one at the address of each endpoint. h must have a
-// service.
+// Endpoints implements front.Front. It plans the traffic of a host again after a change of its endpoints alone. It does
+// nothing for a service that is not headless, because only listeners of headless services depend on endpoints. h must
+// have a service.
 func (f *Front) Endpoints(h *host.Host, yield func()) {
 	if h.Service.Spec.GetHeadless() {
 		now := f.entriesOf(h.Name)
@@ -251,7 +252,7 @@ func (f *Front) useRoutes(l *outbound, by int) {
 	}
 }
 
-// Done implements front.Front: it ends the step, and forgets which listeners and route configurations the step has
+// Done implements front.Front. It ends the step, and forgets the listeners and route configurations that the step has
 // changed.
 func (f *Front) Done() {
 	f.reports.again = false

@@ -65,7 +65,7 @@ func (f *Front) Vary(inputs view.Inputs) { f.reportsOf(inputs) }
 // Forget implements front.Front. It drops the stored telemetry for proxies with these inputs, if any.
 func (f *Front) Forget(inputs view.Inputs) { delete(f.reports.varied, inputs) }
 
-// TelemetryChanged implements front.Front: the next Finish decides the telemetry of listeners again.
+// TelemetryChanged implements front.Front. The next Finish decides the telemetry of listeners again.
 func (f *Front) TelemetryChanged() { f.reports.stale = true }
 
 // report decides the telemetry of listeners again. If it differs, all listeners are planned again.

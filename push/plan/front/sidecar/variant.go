@@ -7,8 +7,9 @@ import (
 )
 
 // Variant implements front.Front. It plans the listeners and route configurations that differ for the proxies of a
-// variation, and stores them in the variation's layer. If first is true it plans all of them, otherwise those that the
-// step has changed. It is called after Finish.
+// variation, and stores them in the variation's layer. If first is true, it plans all of these resources, otherwise
+// only those that the step has changed. If the step has decided telemetry again, it plans all of these listeners. It is
+// called after Finish.
 //
 // A route configuration or listener differs if a rule of a VirtualService reads the variation's inputs, or if a
 // DestinationRule of a host or of its destinations does. Listeners may differ for further reasons (variedListeners).

@@ -17,7 +17,7 @@ type variedListeners struct {
 	*Front
 	of      *host.Variation
 	reports telemetry.Spec
-	all     bool                 // all listeners differ, by one of the last three reasons
+	all     bool                 // all listeners may differ, by one of the last three reasons
 	hosts   map[string]bool      // hosts whose traffic may differ
 	traffic map[string][]traffic // cache of trafficOf
 }

@@ -16,7 +16,7 @@ const withoutService = 80
 
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
 // ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
-// portsNamed. Only egress listeners count that import the host or, at the ports of portsNamed, a host of the
+// portsNamed. An egress listener counts only if it imports the host or, at the ports of portsNamed, a host of the
 // VirtualService. The result is empty for the host *.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
@@ -167,8 +167,8 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	return s.ports[servedBy{vs, e}]
 }
 
-// overlapped returns the ports of the services that e imports and that overlap a wildcard: the wildcard covers a host
-// of the service, or a host of the service covers the wildcard.
+// overlapped returns the ports of the services that e imports and that overlap a wildcard. A service overlaps a
+// wildcard if the wildcard covers a host of the service, or if a host of the service covers the wildcard.
 func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
 	ports := map[uint32]bool{}
 	serves := func(name string) {
