@@ -87,7 +87,7 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.set_filter_state":   CapSetFilterState,
 	"envoy.access_loggers.file":             CapFileAccessLog,
 	"envoy.filters.http.on_demand":          CapOnDemand,
-	"envoy.filters.http.grpc_web":           CapGRPCWeb,
+	GRPCWebFilter:                           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
 	"envoy.filters.http.jwt_authn":          CapJWT,
 	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,

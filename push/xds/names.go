@@ -47,6 +47,9 @@ func FileAuthorities(certificates, revoked string) string {
 // FaultFilter is the name of the HTTP filter that injects faults, and the key of its configuration in a route.
 const FaultFilter = "envoy.filters.http.fault"
 
+// GRPCWebFilter is the name of the HTTP filter that translates gRPC-Web to gRPC.
+const GRPCWebFilter = "envoy.filters.http.grpc_web"
+
 // These names are fixed by Istio's bootstrap for proxyless gRPC applications (pilot/pkg/networking/grpcgen,
 // pkg/istio-agent/grpcxds).
 const (

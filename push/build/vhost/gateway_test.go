@@ -58,3 +58,15 @@ func TestMisdirected(t *testing.T) {
 		}
 	}
 }
+
+// A virtual host of a GRPC-Web server enables the filter, whose settings stay those of the filter chain.
+func TestGRPCWeb(t *testing.T) {
+	s := specOf(nil)
+	for _, on := range []bool{false, true} {
+		s.GRPCWeb = on
+		packed, config := draw(t, s).TypedPerFilterConfig["envoy.filters.http.grpc_web"], &routev3.FilterConfig{}
+		if (packed != nil) != on || on && (packed.UnmarshalTo(config) != nil || config.Disabled || config.Config == nil || config.Config.TypeUrl != "") {
+			t.Errorf("%t: %v", on, packed)
+		}
+	}
+}

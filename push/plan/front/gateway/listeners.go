@@ -229,9 +229,7 @@ func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 		return
 	}
 	chain := c.chain(first, names)
-	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: slices.ContainsFunc(servers, func(s gateways.Server) bool {
-		return s.Protocol() == model.Protocol_PROTOCOL_GRPC_WEB
-	})}
+	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: !first.TLS()}
 	c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
 }
 
