@@ -9,6 +9,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/xds"
@@ -53,6 +54,26 @@ func (f *Front) open(found *[]input.Problem) {
 		f.openListener(l, found)
 	}
 	f.stating = newStating(f.configs)
+	f.hosts.SetListening(f.listening())
+}
+
+// listening returns the arguments of host.Table.SetListening.
+func (f *Front) listening() (bound map[uint32]bool, own map[host.ServicePort]bool) {
+	bound, own = map[uint32]bool{}, map[host.ServicePort]bool{}
+	for _, s := range f.sockets {
+		bound[s.Port] = true
+	}
+	for _, svc := range f.edge.Services {
+		for _, p := range svc.Spec.GetPorts() {
+			if !bound[cmp.Or(f.edge.Target(svc, p), p.GetTargetNumber(), p.GetNumber())] {
+				continue
+			}
+			for _, name := range svc.Spec.GetHosts() {
+				own[host.ServicePort{Host: name, Port: p.GetNumber()}] = true
+			}
+		}
+	}
+	return bound, own
 }
 
 // wildcard returns the bind address of a server without a bind address.
