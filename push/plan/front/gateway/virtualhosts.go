@@ -62,8 +62,9 @@ func (f *Front) decide(c *config, domain string) {
 		vh.TLSOnly = vh.TLSOnly || s.Spec().GetTls().GetHttpsRedirect() && (own || bound)
 	}
 	vh.Kept = vh.TLSOnly
+	all, costly := affordable(domain, all)
 	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
-	f.problems.Set(takenUnit(c, domain), f.takenOver(c, domain, vh.Rules))
+	f.problems.Set(takenUnit(c, domain), append(costly, f.takenOver(c, domain, vh.Rules)...))
 	if len(all) == 0 && !vh.TLSOnly {
 		f.leave(c, domain)
 		return
