@@ -78,9 +78,9 @@ type Client struct {
 //
 // For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
 // without a mesh certificate of the client, MUTUAL without certificates, MUTUAL with credentialName of a rule that is
-// Foreign, an unknown mode or form of credential, and credentialName for a client that may not request Secrets. The
-// last has an exception, as in istiod: if the application sends TLS itself, the bytes are forwarded unchanged. Then
-// the mode is Plaintext and the problem is a warning.
+// Foreign, an unknown mode or form of credential, and
+// credentialName for a client that may not request Secrets. The last has an exception, as in istiod: if the application
+// sends TLS itself, the bytes are forwarded unchanged. Then the mode is Plaintext and the problem is a warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
@@ -123,6 +123,12 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
 	}
 	return Originate, nil
+}
+
+// NamesFiles reports whether TLS settings name files of the proxy, other than those of the system's CAs.
+func NamesFiles(tls *networkingv1.ClientTLSSettings) bool {
+	ca := tls.GetCaCertificates()
+	return tls.GetClientCertificate()+tls.GetPrivateKey()+tls.GetCaCrl() != "" || ca != "" && ca != "system"
 }
 
 // external reports whether a credential is neither a Secret nor a ConfigMap, but the mesh certificate or a secret of

@@ -49,6 +49,8 @@ const (
 	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation
 	// lists (FileAuthorities). Only Navarch's agents support that.
 	CapFileLists
+	// CapFileOwners is not an extension. The agent bounds the file secrets of each namespace (OwnedFile).
+	CapFileOwners
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
@@ -121,7 +123,7 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
 // AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent come from this version's image.
-const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists
+const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists | CapFileOwners
 
 // CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }

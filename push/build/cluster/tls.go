@@ -90,7 +90,7 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	case name != "":
 		own = identity.OverADS(model.PairResource(name))
 	case files:
-		own = identity.OfAgent(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey))
+		own = identity.OfAgent(xds.OwnedFile(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey), s.Foreign))
 	}
 	switch {
 	case trust != "":
@@ -100,7 +100,11 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		if s.Caps.Has(xds.CapFileLists) {
 			revoked, peers.Crl = tls.CaCrl, nil
 		}
-		authorities = identity.OfAgent(xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked))
+		file := xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked)
+		if file != xds.FileAuthorities("system", "") {
+			file = xds.OwnedFile(file, s.Foreign)
+		}
+		authorities = identity.OfAgent(file)
 	}
 	if !mutual {
 		own = nil

@@ -176,9 +176,9 @@ type ServerTLS struct {
 	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: as for the port's Protocol
 	// Least and Most are the minimum and maximum versions of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
-	// Foreign states that the files are named by an object of another namespace than the proxy's. Envoy does not read
-	// such files itself (ServerChain.Fault).
-	Foreign bool
+	// Foreign is the namespace of the object that names the files, if it is not the proxy's. Envoy does not read such
+	// files itself (ServerChain.Fault), and agents bound their number for each namespace (xds.OwnedFile).
+	Foreign string
 }
 
 // Ingress is the input of the listener of one Sidecar ingress with captureMode NONE.

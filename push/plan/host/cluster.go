@@ -164,6 +164,9 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	c.tls = spec.TLS
 	named := policy.TLS.GetCredentialName()+policy.TLS.GetCaCertCredentialName() != ""
 	spec.Secrets = c.tls == traffic.Originate && client.Secrets && named
+	if c.tls == traffic.Originate && client.Foreign && traffic.NamesFiles(policy.TLS) && p.key.Caps.Has(xds.CapFileOwners) {
+		spec.Foreign = policy.TLSAt.Key.Namespace
+	}
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 		spec.Plain, spec.AllPlain = p.plain(&c, spec.Members)
@@ -180,7 +183,7 @@ func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Pol
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
 		Foreign: policy.TLSAt.Key.Namespace != p.key.Namespace,
-		OwnTLS:  !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
+		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
 // secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and

@@ -182,5 +182,5 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 // VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and listeners depend. It clears
 // the capabilities that only clusters read.
 func VirtualHostCaps(key view.Scope) xds.Caps {
-	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
+	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapFileOwners | xds.CapSelfDiscovery)
 }

@@ -207,7 +207,9 @@ func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChai
 		Closed: c.Key.Edge.Value().Closed, Policies: c.edge.Policies, Authentications: c.edge.Authentications, Authorizers: c.edge.Authorizers}
 	if of.Ends() {
 		chain.TLS = serverTLS(of.Spec(), c.In.Mesh.Spec, servesNone)
-		chain.TLS.Foreign = of.Gateway.Key.Namespace != c.Key.Namespace && chain.TLS.NamesFiles()
+		if namespace := of.Gateway.Key.Namespace; namespace != c.Key.Namespace && chain.TLS.NamesFiles() {
+			chain.TLS.Foreign = namespace
+		}
 		if !c.quic { // the chain over TCP reports the problem
 			*c.found = append(*c.found, foreignSecrets(of, c.Key.Namespace)...)
 		}
