@@ -84,6 +84,37 @@ func TestClientCertificateOfAForeignRule(t *testing.T) {
 	}
 }
 
+// Envoy itself reads no files that a rule of another namespace than the gateway's names: it would refuse the cluster.
+// An agent that serves files serves them, and is told the namespace that has them served.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestFilesOfForeignRules(t *testing.T) {
+	const files = xds.CapIdentity | xds.CapFileSecrets
+	for _, c := range []struct {
+		namespace, tls string
+		caps           xds.Caps
+		want           string // empty: the cluster is closed
+	}{
+		{"edge", "caCertificates: /ca", 0, `"/ca"`},
+		{"evil", "caCertificates: /ca", 0, ""},
+		{"evil", "caCertificates: /ca", files, `"file-root:/ca"`},
+		{"evil", "caCertificates: /ca, caCrl: /crl", files, ""},
+		{"evil", "caCertificates: /ca, caCrl: /crl", files | xds.CapFileLists | xds.CapFileOwners, `"file-root:/ca~/crl~~evil"`},
+		{"edge", "caCertificates: /ca", files | xds.CapFileOwners, `"file-root:/ca"`},
+		{"evil", "sni: a.test", files | xds.CapFileOwners, `"file-root:system"`},
+		{"evil", "sni: a.test", 0, "/etc/ssl/certs/ca-certificates.crt"},
+	} {
+		router := routerOf("edge", "gw")
+		router.Caps |= c.caps
+		p := New(Settings{Snapshot: snapshot(append(entryAt(t, "EDS", 8443, "10.9.0.1"),
+			rec(t, model.KindDestinationRule, c.namespace+"/d", "{host: evil.test, trafficPolicy: {tls: {mode: SIMPLE, "+c.tls+"}}}"))...)})
+		got := clusterOf(t, p.Join(router).Set(), "outbound|80||evil.test").String()
+		closed := strings.Contains(problemTexts(p), "DestinationRule evil/d: spec.trafficPolicy.tls: the gateway's agent does not serve these files")
+		if closed != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: closed %t, cluster %s", c, closed, got)
+		}
+	}
+}
+
 // HTTPS with HTTP/3 beside it whose TLS cannot be ended has one problem, and no UDP listener.
 func TestProblemOfHTTP3(t *testing.T) {
 	router := routerOf("edge", "gw")

@@ -71,6 +71,8 @@ type Client struct {
 	Secrets  bool // the proxy may request the Secret of credentialName
 	Foreign  bool // the rule is of another namespace than the proxy, so it may not use private keys of the proxy's Secrets
 	OwnTLS   bool // the application sends TLS itself
+	// ReadsFiles reports that the proxy is a gateway whose Envoy itself would read a file of the rule.
+	ReadsFiles bool
 }
 
 // TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
@@ -78,7 +80,7 @@ type Client struct {
 //
 // For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
 // without a mesh certificate of the client, MUTUAL without certificates, MUTUAL with credentialName of a rule that is
-// Foreign, an unknown mode or form of credential, and
+// Foreign, files of a rule that is Foreign for a client that ReadsFiles, an unknown mode or form of credential, and
 // credentialName for a client that may not request Secrets. The last has an exception, as in istiod: if the application
 // sends TLS itself, the bytes are forwarded unchanged. Then the mode is Plaintext and the problem is a warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
@@ -110,6 +112,9 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		// Another object, such as a Gateway, may have the key sent to the proxy, and Envoy has one Secret of a name.
 		return closed(problem.NotAllowed, "credentialName",
 			"the private key of a Secret is used for rules of the proxies' own namespace alone, and these proxies are of another one")
+	case c.ReadsFiles && c.Foreign: // Envoy refuses a cluster with a file that is missing or no PEM
+		return closed(problem.NotAllowed, "", "the gateway's agent does not serve these files, and Envoy reads files for rules of the "+
+			"gateway's own namespace alone")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:
