@@ -210,6 +210,7 @@ func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChai
 		if namespace := of.Gateway.Key.Namespace; namespace != c.Key.Namespace && chain.TLS.NamesFiles() {
 			chain.TLS.Foreign = namespace
 		}
+		c.refer(&chain.TLS, c.found)
 		if !c.quic { // the chain over TCP reports the problem
 			*c.found = append(*c.found, foreignSecrets(of, c.Key.Namespace)...)
 		}
