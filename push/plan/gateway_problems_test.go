@@ -91,7 +91,8 @@ func TestClientCertificateOfAForeignRule(t *testing.T) {
 func TestFilesWithoutAgent(t *testing.T) {
 	const front = `{selector: {app: gw}, servers: [{port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], tls: {mode: MUTUAL,
 		serverCertificate: /c, privateKey: /k, caCertificates: /ca, caCrl: /crl}}]}`
-	for caps, want := range map[xds.Caps]string{0: "file-cert:/c~/k file-root:/ca~/crl", xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists: ""} {
+	for caps, want := range map[xds.Caps]string{0: "file-cert:/c~/k file-root:/ca~/crl",
+		xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists: ""} {
 		router := routerOf("edge", "gw")
 		router.Caps |= caps
 		set := New(Settings{Snapshot: snapshot(rec(t, model.KindGateway, "edge/front", front))}).Join(router).Set()

@@ -49,8 +49,6 @@ const (
 	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation
 	// lists (FileAuthorities). Only Navarch's agents support that.
 	CapFileLists
-	// CapFileOwners is not an extension. The agent bounds the file secrets of each namespace (OwnedFile).
-	CapFileOwners
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
@@ -64,6 +62,8 @@ const (
 	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy
 	// computes the distribution of its own workload over zones.
 	CapSelfDiscovery
+	// CapFileOwners is not an extension. The agent bounds the file secrets of each namespace (OwnedFile).
+	CapFileOwners
 )
 
 // Istio's names in the bootstrap of proxies with CapIdentity.

@@ -100,11 +100,7 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		if s.Caps.Has(xds.CapFileLists) {
 			revoked, peers.Crl = tls.CaCrl, nil
 		}
-		file := xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked)
-		if file != xds.FileAuthorities("system", "") {
-			file = xds.OwnedFile(file, s.Foreign)
-		}
-		authorities = identity.OfAgent(file)
+		authorities = identity.OfAgent(s.authorities(tls, revoked))
 	}
 	if !mutual {
 		own = nil
@@ -131,6 +127,16 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		common.AlpnProtocols = []string{"h2"}
 	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
+}
+
+// authorities returns the name of the secret in which an agent serves files with the CAs of servers. All rules without
+// files have the secret of the system's CAs.
+func (s Outbound) authorities(tls *networkingv1.ClientTLSSettings, revoked string) string {
+	name := xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked)
+	if name == xds.FileAuthorities("system", "") {
+		return name
+	}
+	return xds.OwnedFile(name, s.Foreign)
 }
 
 // credentials returns the names of the Secret with the client's certificate, and of the Secret or ConfigMap with the

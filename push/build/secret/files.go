@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Files is the input of a Secret whose content Envoy reads from files of the proxy: a certificate chain with its key, or
-// certificates of CAs with their revocation lists. If a file is missing or no PEM, Envoy refuses the Secret alone.
+// Files is the input of a Secret whose content Envoy reads from files of the proxy: a certificate chain with its key,
+// or certificates of CAs with their revocation lists. If a file is missing or no PEM, Envoy refuses the Secret alone.
 // Without the Secret, it would refuse the listener that names the files. Exactly one of Certificate and Authorities is
 // set.
 type Files struct {

@@ -67,7 +67,8 @@ func TestGRPCWeb(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		s.GRPCWeb = on
 		packed, config := draw(t, s).TypedPerFilterConfig["envoy.filters.http.grpc_web"], &routev3.FilterConfig{}
-		if (packed != nil) != on || on && (packed.UnmarshalTo(config) != nil || config.Disabled || config.Config == nil || config.Config.TypeUrl != "") {
+		enabled := packed.UnmarshalTo(config) == nil && !config.Disabled && config.Config != nil && config.Config.TypeUrl == ""
+		if (packed != nil) != on || enabled != on {
 			t.Errorf("%t: %v", on, packed)
 		}
 	}
