@@ -17,12 +17,14 @@ import (
 
 // Parts of the names of file secrets: SDS secrets whose names contain the paths of the PEM files to serve. Istio
 // defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
-// file-root:CERTIFICATES~REVOCATIONS (push/xds). In names with file-root:, "system" in place of CERTIFICATES means the
+// file-root:CERTIFICATES~REVOCATIONS, and ~~NAMESPACE at the end of each name that an object of another
+// namespace than the proxy's requires (push/xds). In names with file-root:, "system" in place of CERTIFICATES means the
 // CA certificates of the container image.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
 	betweenPaths  = "~"
+	beforeOwner   = "~~"
 	systemsOwn    = "system"
 )
 
@@ -37,10 +39,20 @@ type fileName struct {
 	make  func(name string, texts [][]byte) (*secret, error) // makes the secret from the files' contents; nil: the name is invalid
 }
 
+// splitOwner splits the name of a file secret into the name without its owner, and the owner. The owner is the
+// namespace of the object that requires the secret; empty: the proxy's own namespace.
+func splitOwner(name string) (rest, owner string) {
+	if at := strings.LastIndex(name, beforeOwner); at >= 0 {
+		return name[:at], name[at+len(beforeOwner):]
+	}
+	return name, ""
+}
+
 // parseFileName parses a name for which isFileName is true. Relative paths are relative to this process's working
 // directory, which is also Envoy's.
 func parseFileName(name string) (fileName, error) {
 	const longest = 2*4096 + len(ofCertificate) // two paths (PATH_MAX)
+	name, _ = splitOwner(name)
 	if len(name) > longest {
 		return fileName{}, fmt.Errorf("the name has %d bytes, of %d at most", len(name), longest)
 	}

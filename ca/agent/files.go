@@ -15,6 +15,8 @@ import (
 // Kubernetes Secret has at most 1 MiB.
 const (
 	maxNames = 256
+	maxOwned = 32  // for the objects of one other namespace than the proxy's
+	maxOther = 192 // for the objects of all other namespaces
 	maxFile  = 1 << 20
 )
 
@@ -28,7 +30,8 @@ type files struct {
 
 	mu     sync.Mutex // held while files are read; only file secrets wait for it
 	wanted map[string]*fileSecret
-	full   bool // a refusal for maxNames was logged; reset when a secret is released
+	owned  map[string]int // number of wanted secrets by owner
+	full   bool           // a refusal by want was logged; reset when a secret is released
 }
 
 // fileSecret is one requested file secret.
@@ -40,22 +43,26 @@ type fileSecret struct {
 	fault   string        // error of the name or of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. If maxNames other secrets
-// are registered already, it returns false and registers nothing.
+// want registers a stream's interest in a secret, and reads the files for the first stream. It returns false and
+// registers nothing if one of three bounds is reached: maxNames other secrets are registered, maxOwned secrets of the
+// secret's owner, or maxOther secrets of all owners. So the objects of other namespaces do not use up the secrets of the
+// proxy's own namespace.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.wanted[name]
 	if s == nil {
-		if len(f.wanted) >= maxNames {
+		if most := f.most(name); most > 0 {
 			if !f.full {
-				f.log.Warn("Envoy requests too many secrets from files; the agent does not serve the rest", "name", name, "most", maxNames)
+				f.log.Warn("Envoy requests too many secrets from files; the agent does not serve the rest", "name", name, "most", most)
 			}
 			f.full = true
 			return false
 		}
 		s = &fileSecret{}
 		f.wanted[name] = s
+		_, owner := splitOwner(name)
+		f.owned[owner]++
 		var err error
 		if s.name, err = parseFileName(name); err != nil {
 			f.fails(name, s, err)
@@ -67,6 +74,22 @@ func (f *files) want(name string) bool {
 	return true
 }
 
+// most returns the bound that a further secret with a name would exceed; 0: none.
+func (f *files) most(name string) int {
+	_, owner := splitOwner(name)
+	switch {
+	case len(f.wanted) >= maxNames:
+		return maxNames
+	case owner == "":
+		return 0
+	case f.owned[owner] >= maxOwned:
+		return maxOwned
+	case len(f.wanted)-f.owned[""] >= maxOther:
+		return maxOther
+	}
+	return 0
+}
+
 // release ends the interest of one stream. The last release drops the secret.
 func (f *files) release(name string) {
 	f.mu.Lock()
@@ -74,6 +97,10 @@ func (f *files) release(name string) {
 	s := f.wanted[name]
 	if s.streams--; s.streams == 0 {
 		delete(f.wanted, name)
+		_, owner := splitOwner(name)
+		if f.owned[owner]--; f.owned[owner] == 0 {
+			delete(f.owned, owner)
+		}
 		f.full = false
 		f.drop(name)
 	}

@@ -34,7 +34,7 @@ type hub struct {
 
 func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
 	h := &hub{log: log, acknowledged: acknowledged, secrets: map[string]*secret{}, changed: make(chan struct{})}
-	h.files = &files{log: log, set: h.set, drop: h.drop, wanted: map[string]*fileSecret{}}
+	h.files = &files{log: log, set: h.set, drop: h.drop, wanted: map[string]*fileSecret{}, owned: map[string]int{}}
 	return h
 }
 

@@ -21,11 +21,16 @@ const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 // the files itself, and refuse a listener or cluster whose file is absent.
 const filesKey = "NAVARCH_FILES"
 
-// claim sets identityKey and filesKey in the node's metadata. Without this call, identityKey is "none" (complement).
-// Only Istio's agents omit the key, because their proxies always have certificates.
+// ownersKey declares that the agent bounds the file secrets of each namespace that is not its own. The control plane
+// then states the namespace in the names of such secrets.
+const ownersKey = "NAVARCH_FILE_OWNERS"
+
+// claim sets identityKey, filesKey and ownersKey in the node's metadata. Without this call, identityKey is "none"
+// (complement). Only Istio's agents omit the key, because their proxies always have certificates.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
 	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)
+	i.node.Metadata.Fields[ownersKey] = structpb.NewStringValue("true")
 }
 
 // sdsSocket returns the path of the socket from which Envoy gets its certificates; empty with a plaintext control

@@ -158,7 +158,7 @@ var words = map[string]string{
 	"Upgrade":          "HTTP/1.1 is sent on as HTTP/2 (as the connection pool says, else MeshConfig h2UpgradePolicy)",
 	"PoolAt":           "connection pool (of the Sidecar, else of the service's rules, else of MeshConfig defaultTrafficPolicy)",
 	"AllPlain":         "without the mesh's mTLS, as a rule says",
-	"GRPCWeb":          "gRPC-Web is understood",
+	"GRPCWeb":          "gRPC-Web is understood (of a chain of a gateway: for the virtual hosts that enable it)",
 	"Dynamic":          "wildcard hosts whose names are resolved as clients ask for them",
 	"DynamicPort":      "port of these",
 	"Extension":        "extension",

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	securityv1 "istio.io/api/security/v1beta1"
 
 	"navarch.io/navarch/push/view"
@@ -47,7 +48,7 @@ func TestFilesOfForeignGateways(t *testing.T) {
 		return rec(t, model.KindGateway, namespace+"/front", "{selector: {app: gw}, servers: [{port: {number: 443, name: "+namespace+
 			", protocol: HTTPS}, hosts: ["+host+"], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}")
 	}
-	for caps, want := range map[xds.Caps][2]string{0: {"/c", "BlackHoleCluster"},
+	for caps, want := range map[xds.Caps][2]string{0: {"file-cert:/c~/k", "BlackHoleCluster"},
 		xds.CapIdentity | xds.CapFileSecrets: {"file-cert:/c~/k", "file-cert:/c~/k"}} {
 		router := routerOf("edge", "gw")
 		router.Caps |= caps
@@ -80,6 +81,63 @@ func TestClientCertificateOfAForeignRule(t *testing.T) {
 		want := "DestinationRule evil/d: spec.trafficPolicy.tls.credentialName: the private key of a Secret is used for rules"
 		if got := problemTexts(p); strings.Contains(got, want) != foreign {
 			t.Errorf("a rule of %s: problems %q", namespace, got)
+		}
+	}
+}
+
+// Files that no agent serves are in secrets of the control plane: Envoy refuses the secret of a missing file alone. The
+// listener names no file.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestFilesWithoutAgent(t *testing.T) {
+	const front = `{selector: {app: gw}, servers: [{port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], tls: {mode: MUTUAL,
+		serverCertificate: /c, privateKey: /k, caCertificates: /ca, caCrl: /crl}}]}`
+	for caps, want := range map[xds.Caps]string{0: "file-cert:/c~/k file-root:/ca~/crl",
+		xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists: ""} {
+		router := routerOf("edge", "gw")
+		router.Caps |= caps
+		set := New(Settings{Snapshot: snapshot(rec(t, model.KindGateway, "edge/front", front))}).Join(router).Set()
+		if got := names(set, xds.Secret); got != want {
+			t.Errorf("caps %d: secrets %q, want %q", caps, got, want)
+		}
+		if l := listenerOf(t, set, "0.0.0.0_443").String(); strings.Contains(l, "filename") {
+			t.Errorf("caps %d: the listener names a file: %s", caps, l)
+		}
+		if caps == 0 {
+			trust := decode(t, set, xds.Secret, "file-root:/ca~/crl", &tlsv3.Secret{}).GetValidationContext()
+			if trust.GetTrustedCa().GetFilename() != "/ca" || trust.GetCrl().GetFilename() != "/crl" {
+				t.Errorf("the secret is %v", trust)
+			}
+		}
+	}
+}
+
+// Envoy itself reads no files that a rule of another namespace than the gateway's names: it would refuse the cluster.
+// An agent that serves files serves them, and is told the namespace that has them served.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestFilesOfForeignRules(t *testing.T) {
+	const files = xds.CapIdentity | xds.CapFileSecrets
+	for _, c := range []struct {
+		namespace, tls string
+		caps           xds.Caps
+		want           string // empty: the cluster is closed
+	}{
+		{"edge", "caCertificates: /ca", 0, `"/ca"`},
+		{"evil", "caCertificates: /ca", 0, ""},
+		{"evil", "caCertificates: /ca", files, `"file-root:/ca"`},
+		{"evil", "caCertificates: /ca, caCrl: /crl", files, ""},
+		{"evil", "caCertificates: /ca, caCrl: /crl", files | xds.CapFileLists | xds.CapFileOwners, `"file-root:/ca~/crl~~evil"`},
+		{"edge", "caCertificates: /ca", files | xds.CapFileOwners, `"file-root:/ca"`},
+		{"evil", "sni: a.test", files | xds.CapFileOwners, `"file-root:system"`},
+		{"evil", "sni: a.test", 0, "/etc/ssl/certs/ca-certificates.crt"},
+	} {
+		router := routerOf("edge", "gw")
+		router.Caps |= c.caps
+		p := New(Settings{Snapshot: snapshot(append(entryAt(t, "EDS", 8443, "10.9.0.1"),
+			rec(t, model.KindDestinationRule, c.namespace+"/d", "{host: evil.test, trafficPolicy: {tls: {mode: SIMPLE, "+c.tls+"}}}"))...)})
+		got := clusterOf(t, p.Join(router).Set(), "outbound|80||evil.test").String()
+		closed := strings.Contains(problemTexts(p), "DestinationRule evil/d: spec.trafficPolicy.tls: the gateway's agent does not serve these files")
+		if closed != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: closed %t, cluster %s", c, closed, got)
 		}
 	}
 }

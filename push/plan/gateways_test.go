@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -163,7 +164,8 @@ func TestGatewaysAreReplannedAlone(t *testing.T) {
 }
 
 // Whatever a tenant edits (VirtualServices, Services, endpoints, DestinationRules, a younger Gateway of its namespace),
-// the bytes of a listener outside its filter chains stay, so that Envoy drains nobody else's connections.
+// the bytes of a listener outside its filter chains stay, so that Envoy drains nobody else's connections. So do the
+// chains of others, and the chain that all HTTP servers of a port share.
 func TestTenantsChangeChainsAlone(t *testing.T) {
 	front := rec(t, model.KindGateway, "edge/front@1", `{selector: {app: gw}, servers: [
 		{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']},
@@ -184,8 +186,11 @@ func TestTenantsChangeChainsAlone(t *testing.T) {
 		for _, name := range names {
 			_, heads[name] = chainsOf(t, gw.Set(), name)
 		}
+		shared, _ := chainsOf(t, gw.Set(), "0.0.0.0_80")
+		secure, _ := chainsOf(t, gw.Set(), "0.0.0.0_443")
 		m := newMesh(t, firstEntrances+100+seed)
 		m.clock = 10 // all that the tenants have is younger
+		m.protocols = rand.New(rand.NewPCG(seed, 1))
 		for range 150 {
 			put, del := m.entrance()
 			if m.one(2) {
@@ -217,6 +222,12 @@ func TestTenantsChangeChainsAlone(t *testing.T) {
 				if _, now := chainsOf(t, gw.Set(), name); !bytes.Equal(now, heads[name]) {
 					t.Fatalf("seed %d: %v changes listener %s outside its chains", seed, key, name)
 				}
+			}
+			if now, _ := chainsOf(t, gw.Set(), "0.0.0.0_80"); !bytes.Equal(now[""], shared[""]) {
+				t.Fatalf("seed %d: %v changes the chain that the HTTP servers of port 80 share", seed, key)
+			}
+			if now, _ := chainsOf(t, gw.Set(), "0.0.0.0_443"); !bytes.Equal(now["www.test "], secure["www.test "]) {
+				t.Fatalf("seed %d: %v changes the chain of another namespace's HTTPS server", seed, key)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
@@ -256,6 +258,9 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	}
 }
 
+// ofFiles matches a reference over ADS to a secret of files, which fold puts in the bootstrap.
+var ofFiles = regexp.MustCompile(`("name":\s*"file-[^"]*"),\s*"sdsConfig":\s*\{[^{}]*\{\}[^{}]*\}\}`)
+
 // fold returns a bootstrap of a set, in which clusters and listeners contain their assignments and route
 // configurations.
 func fold(t *testing.T, set *manifest.Set) []byte {
@@ -291,10 +296,14 @@ func fold(t *testing.T, set *manifest.Set) []byte {
 				}
 			}
 		}
-		listeners = append(listeners, raw(l))
+		listeners = append(listeners, ofFiles.ReplaceAll(raw(l), []byte("$1}")))
+	}
+	secrets := []json.RawMessage{}
+	for _, r := range set.Types[xds.Secret].Sorted() {
+		secrets = append(secrets, raw(decode(t, set, xds.Secret, r.Name, &tlsv3.Secret{})))
 	}
 	clusters = append(clusters, raw(&clusterv3.Cluster{Name: xds.SDSCluster}))
-	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"clusters": clusters, "listeners": listeners}})
+	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"clusters": clusters, "listeners": listeners, "secrets": secrets}})
 	if err != nil {
 		t.Fatal(err)
 	}

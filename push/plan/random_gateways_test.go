@@ -21,6 +21,7 @@ func (m *mesh) entrance() (put model.Record, del model.Key) {
 			servers = append(servers, m.server(pick, len(servers)))
 		}
 		text = fmt.Sprintf("{selector: {%s}, servers: [%s]}", pick("app: gw", "app: gw", "app: gw", "", "app: s0"), strings.Join(servers, ", "))
+		text = m.withProtocols(text)
 	}
 	key := model.Key{Kind: kind, Namespace: pick("a", "a", "b", "istio-system"), Name: name}
 	old, ok := m.records[key]
@@ -36,6 +37,16 @@ func (m *mesh) entrance() (put model.Record, del model.Key) {
 	put = rec(m.t, kind, fmt.Sprintf("%s/%s@%d", key.Namespace, name, created), text)
 	m.records[key] = put
 	return put, model.Key{}
+}
+
+// withProtocols replaces the protocol of each HTTP server in the text of a Gateway by a random one of the HTTP family,
+// if the mesh has a source of them.
+func (m *mesh) withProtocols(text string) string {
+	const of = "protocol: HTTP}"
+	for m.protocols != nil && strings.Contains(text, of) {
+		text = strings.Replace(text, of, "protocol: "+[]string{"HTTP ", "HTTP2", "GRPC", "GRPC-WEB"}[m.protocols.IntN(4)]+"}", 1)
+	}
+	return text
 }
 
 // server is one server of a Gateway.

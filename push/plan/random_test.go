@@ -24,6 +24,7 @@ type mesh struct {
 	telemetries *rand.Rand // Telemetries and their providers
 	exts        *rand.Rand // WasmPlugins and TrafficExtensions
 	entrances   *rand.Rand // Gateways and the VirtualServices bound to them
+	protocols   *rand.Rand // nil: all HTTP servers of Gateways have the protocol HTTP
 	local       *rand.Rand // endpoints that lead to gateways' own Pods
 	pulls       *rand.Rand // credentials for downloading the modules of extensions
 	join        *rand.Rand // ServiceEntries that are one service, and their endpoints

@@ -3,11 +3,14 @@ package serve
 import (
 	"crypto/tls"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -52,4 +55,37 @@ func TestEnvoySecretThatIsNotThere(t *testing.T) {
 		acked := s.Inspect()[0].Types[xds.Secret]
 		return acked.AckedRevision == s.Inspect()[0].Target && handshake() == nil
 	})
+}
+
+// An Envoy refuses a Secret with a missing file, and not the listener that refers to the Secret: the listener's other
+// chains serve, and the handshakes of this chain fail until the file exists.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestEnvoySecretOfAMissingFile(t *testing.T) {
+	t.Parallel()
+	at, dir := freePort(t), t.TempDir()
+	const name = "file-cert:/c~/k"
+	file := func(name string) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: filepath.Join(dir, name)}}
+	}
+	secured := func(l *listenerv3.Listener) {
+		l.ListenerFilters = []*listenerv3.ListenerFilter{{Name: "envoy.filters.listener.tls_inspector",
+			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: pack(&inspectorv3.TlsInspector{})}}}
+		plain := proto.CloneOf(l.FilterChains[0])
+		terminates(name)(l)
+		l.FilterChains[0].FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
+		l.FilterChains = append(l.FilterChains, plain)
+	}
+	p := newPlanner(cluster("one"), endpoints("one", backend(t, "one")), route("r1", "one"), listen("both", at, "r1", secured),
+		encode(xds.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: file("cert"), PrivateKey: file("key")}}}))
+	s, addr := start(t, Config{Planner: p})
+	e := startEnvoy(t, addr, "DELTA_GRPC")
+	e.Live()
+	eventually(t, "the other chain", serves(fmt.Sprintf("http://127.0.0.1:%d/", at), "one"))
+	eventually(t, "the Secret is refused and named", func() bool { return inQuarantine(s, xds.Ref{Type: xds.Secret, Name: name}) })
+	c, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", at), &tls.Config{InsecureSkipVerify: true})
+	if err == nil {
+		c.Close()
+		t.Error("a handshake without a certificate")
+	}
 }

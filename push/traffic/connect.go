@@ -73,6 +73,8 @@ type Client struct {
 	Secrets  bool // the proxy may request the Secret of credentialName
 	Foreign  bool // the rule is of another namespace than the proxy, so it may not use private keys of the proxy's Secrets
 	OwnTLS   bool // the application sends TLS itself
+	// ReadsFiles reports that the proxy is a gateway whose Envoy itself would read a file of the rule.
+	ReadsFiles bool
 }
 
 // TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
@@ -86,6 +88,7 @@ type Client struct {
 //   - SIMPLE or MUTUAL for a client with Secrets, if credentialName or caCertCredentialName names the mesh certificate
 //     or a secret of another SDS server
 //   - MUTUAL with credentialName in a Foreign rule, for a client with Secrets
+//   - files in a Foreign rule, for a client that ReadsFiles
 //   - SIMPLE or MUTUAL with credentialName, for a client with neither Secrets nor OwnTLS
 //   - MUTUAL without credentialName, if clientCertificate or privateKey is missing
 //
@@ -120,6 +123,9 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		// Another object, such as a Gateway, may have the key sent to the proxy, and Envoy has one Secret of a name.
 		return closed(problem.NotAllowed, "credentialName",
 			"the private key of a Secret is used for rules of the proxies' own namespace alone, and these proxies are of another one")
+	case c.ReadsFiles && c.Foreign: // Envoy refuses a cluster with a file that is missing or no PEM
+		return closed(problem.NotAllowed, "", "the gateway's agent does not serve these files, and Envoy reads files for rules of the "+
+			"gateway's own namespace alone")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:
@@ -133,6 +139,12 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
 	}
 	return Originate, nil
+}
+
+// NamesFiles reports whether TLS settings name files of the proxy, other than those of the system's CAs.
+func NamesFiles(tls *networkingv1.ClientTLSSettings) bool {
+	ca := tls.GetCaCertificates()
+	return tls.GetClientCertificate()+tls.GetPrivateKey()+tls.GetCaCrl() != "" || ca != "" && ca != "system"
 }
 
 // external reports whether a credential is the mesh certificate or a secret of another SDS server. All other

@@ -54,15 +54,19 @@ func hasIdentity(metadata map[string]string) bool {
 
 // readsFiles returns the capabilities of the proxy's agent to serve files as Secrets. Istio's agents serve certificates
 // and authorities. Navarch's agents also serve revocation lists, if NAVARCH_FILES is "sds"; other agents of Navarch
-// serve no files. Without these capabilities Envoy reads the files itself.
+// serve no files. They bound the secrets of each namespace if NAVARCH_FILE_OWNERS is "true". Without these capabilities
+// Envoy reads the files itself.
 func readsFiles(metadata map[string]string) xds.Caps {
 	if _, ours := metadata["NAVARCH_IDENTITY"]; !ours {
 		return xds.CapFileSecrets
 	}
-	if metadata["NAVARCH_FILES"] == "sds" {
-		return xds.CapFileSecrets | xds.CapFileLists
+	if metadata["NAVARCH_FILES"] != "sds" {
+		return 0
 	}
-	return 0
+	if metadata["NAVARCH_FILE_OWNERS"] == "true" {
+		return xds.CapFileSecrets | xds.CapFileLists | xds.CapFileOwners
+	}
+	return xds.CapFileSecrets | xds.CapFileLists
 }
 
 // fetchesModules reports whether a proxy's agent fetches WebAssembly modules and replaces their URLs in Envoy's

@@ -128,7 +128,7 @@ func (t *texts) check(field string) error {
 
 // text lists the metadata keys whose values must be strings, if present.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
-	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR",
+	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_FILE_OWNERS", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR",
 	"OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
 // reported is the set of metadata keys that have no effect and whose presence is reported.

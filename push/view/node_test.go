@@ -52,13 +52,6 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: fetches modules %v (%v), want %v", metadata, !want, err, want)
 		}
 	}
-	const both = xds.CapFileSecrets | xds.CapFileLists
-	for metadata, want := range map[string]xds.Caps{`{}`: 0, `{"ISTIO_VERSION": "1.31.0"}`: xds.CapFileSecrets, `{"NAVARCH_IDENTITY": "sds"}`: 0,
-		`{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds"}`: both, `{"NAVARCH_FILES": "sds"}`: 0, `{"NAVARCH_IDENTITY": "none", "NAVARCH_FILES": "sds"}`: 0} {
-		if n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": `+metadata+`}`); err != nil || n.Caps&both != want {
-			t.Errorf("%s: files %b (%v), want %b", metadata, n.Caps&both, err, want)
-		}
-	}
 	for metadata, want := range map[string]bool{`{}`: false, `{"ISTIO_VERSION": "1.31.0"}`: true, `{"NAVARCH_IDENTITY": "sds"}`: true,
 		`{"ISTIO_VERSION": "1.31.0", "NAVARCH_IDENTITY": "none"}`: false} {
 		if n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": `+metadata+`}`); err != nil || n.Caps.Has(xds.CapIdentity) != want {
@@ -174,6 +167,20 @@ func TestLocality(t *testing.T) {
 	for _, bad := range []string{"a/b", strings.Repeat("x", longest+1)} {
 		if _, err := parse(t, node(`, "locality": {"zone": "`+bad+`"}`)); err == nil || !strings.Contains(err.Error(), "node.locality") {
 			t.Errorf("%.10q: %v", bad, err)
+		}
+	}
+}
+
+// The metadata of an agent says which files it serves, and whether it bounds them for each namespace.
+func TestAgentFiles(t *testing.T) {
+	const both = xds.CapFileSecrets | xds.CapFileLists
+	for metadata, want := range map[string]xds.Caps{`{}`: 0, `{"ISTIO_VERSION": "1.31.0"}`: xds.CapFileSecrets, `{"NAVARCH_IDENTITY": "sds"}`: 0,
+		`{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds"}`: both, `{"NAVARCH_FILES": "sds"}`: 0, `{"NAVARCH_IDENTITY": "none", "NAVARCH_FILES": "sds"}`: 0,
+		`{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds", "NAVARCH_FILE_OWNERS": "true"}`: both | xds.CapFileOwners,
+		`{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILE_OWNERS": "true"}`:                         0} {
+		n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": `+metadata+`}`)
+		if got := n.Caps & (both | xds.CapFileOwners); err != nil || got != want {
+			t.Errorf("%s: files %b (%v), want %b", metadata, got, err, want)
 		}
 	}
 }

@@ -25,7 +25,9 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	}
 	var filters []string
 	for _, f := range m.GetHttpFilters() {
-		filters = append(filters, strings.TrimPrefix(f.GetName(), httpFilters))
+		if !f.GetDisabled() {
+			filters = append(filters, strings.TrimPrefix(f.GetName(), httpFilters))
+		}
 	}
 	w.step("filters %s", strings.Join(filters, " "))
 	if !w.receive(m) {
@@ -42,7 +44,7 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	}
 	on := w.selectRoute(rc)
 	for _, f := range m.GetHttpFilters() {
-		if on.disables(f.GetName()) {
+		if on.skips(f) {
 			continue
 		}
 		if w.httpFilter(f, rc, &on) {

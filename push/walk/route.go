@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -56,15 +57,16 @@ func (w *walker) acceptsRest(route *routev3.Route) bool {
 	return true
 }
 
-// disables reports whether the route, or else the virtual host, disables a filter.
-func (on selected) disables(filter string) bool {
+// skips reports whether a filter does not apply. The route, or else the virtual host, may disable it, or enable it if
+// it is disabled by default.
+func (on selected) skips(f *hcmv3.HttpFilter) bool {
 	for _, of := range []map[string]*anypb.Any{on.route.GetTypedPerFilterConfig(), on.host.GetTypedPerFilterConfig()} {
-		if config, set := of[filter]; set {
+		if config, set := of[f.GetName()]; set {
 			off := &routev3.FilterConfig{}
 			return config.MessageIs(off) && config.UnmarshalTo(off) == nil && off.GetDisabled()
 		}
 	}
-	return false
+	return f.GetDisabled()
 }
 
 var withPort = regexp.MustCompile(`:[0-9]+$`)

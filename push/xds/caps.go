@@ -62,6 +62,8 @@ const (
 	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy
 	// computes the distribution of its own workload over zones.
 	CapSelfDiscovery
+	// CapFileOwners is not an extension. The agent bounds the file secrets of each namespace (OwnedFile).
+	CapFileOwners
 )
 
 // Istio's names in the bootstrap of proxies with CapIdentity.
@@ -87,7 +89,7 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.set_filter_state":   CapSetFilterState,
 	"envoy.access_loggers.file":             CapFileAccessLog,
 	"envoy.filters.http.on_demand":          CapOnDemand,
-	"envoy.filters.http.grpc_web":           CapGRPCWeb,
+	GRPCWebFilter:                           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
 	"envoy.filters.http.jwt_authn":          CapJWT,
 	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,
@@ -121,7 +123,7 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
 // AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent come from this version's image.
-const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists
+const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists | CapFileOwners
 
 // CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }

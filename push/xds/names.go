@@ -44,8 +44,21 @@ func FileAuthorities(certificates, revoked string) string {
 	return "file-root:" + certificates + revoked
 }
 
+// OwnedFile returns the name of a file secret that an object of another namespace than the proxy's makes the proxy
+// request, for agents with CapFileOwners. The agent serves a bounded number of secrets for each such namespace. For an
+// empty namespace the name stays unchanged.
+func OwnedFile(name, namespace string) string {
+	if namespace == "" {
+		return name
+	}
+	return name + "~~" + namespace
+}
+
 // FaultFilter is the name of the HTTP filter that injects faults, and the key of its configuration in a route.
 const FaultFilter = "envoy.filters.http.fault"
+
+// GRPCWebFilter is the name of the HTTP filter that translates gRPC-Web to gRPC.
+const GRPCWebFilter = "envoy.filters.http.grpc_web"
 
 // These names are fixed by Istio's bootstrap for proxyless gRPC applications (pilot/pkg/networking/grpcgen,
 // pkg/istio-agent/grpcxds).

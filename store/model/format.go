@@ -102,15 +102,28 @@ UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYT
 // it. Errors: a percent sign is not written %% and does not begin a command, the command is not one of Envoy 1.37 or is
 // COALESCE, or its arguments are invalid. Because of one such text, Envoy would refuse a whole listener or route
 // configuration.
-func CheckFormat(text string) error { return checkFormat(text, false) }
+func CheckFormat(text string) error { return checkFormat(text, inSpan) }
+
+// CheckLogFormat does the same as CheckFormat for an access log, and permits REQ_WITHOUT_QUERY, an extension that only
+// access logs declare.
+func CheckLogFormat(text string) error { return checkFormat(text, inLog) }
 
 // CheckHeaderFormat does the same as CheckFormat for the value of a header. It also refuses CEL and METADATA, which not
 // every build of Envoy has, and ENVIRONMENT. Users can add headers at the proxies of other users, and ENVIRONMENT reads
 // environment variables of the proxy.
-func CheckHeaderFormat(text string) error { return checkFormat(text, true) }
+func CheckHeaderFormat(text string) error { return checkFormat(text, inHeader) }
 
-// checkFormat validates a format string. If header is true, the text is the value of a header.
-func checkFormat(text string, header bool) error {
+// use says where a format string is used.
+type use int
+
+const (
+	inSpan use = iota
+	inLog
+	inHeader
+)
+
+// checkFormat validates a format string.
+func checkFormat(text string, in use) error {
 	for {
 		at := strings.IndexByte(text, '%')
 		if at < 0 {
@@ -126,10 +139,13 @@ func checkFormat(text string, header bool) error {
 		}
 		whole, name, arguments, length := found[0], found[1], found[2], found[3]
 		of, known := operators[name]
+		if name == "REQ_WITHOUT_QUERY" && in == inLog {
+			of, known = operators["REQ"]
+		}
 		switch {
 		case !known:
 			return fmt.Errorf("no format string: %s is no command that Envoy knows", whole)
-		case header && of.private != "":
+		case in == inHeader && of.private != "":
 			return fmt.Errorf("%s is not allowed in headers: %s", whole, of.private)
 		case arguments == "" && of.required, arguments != "" && (of.accepts == nil || !of.accepts(arguments)),
 			length != "" && !of.length:

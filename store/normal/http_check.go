@@ -216,6 +216,9 @@ func checkRetries(r *report, at string, x *networkingv1.HTTPRetry) {
 	if x.Attempts < 0 {
 		r.errorf(at+".attempts", "must not be negative")
 	}
+	if x.Attempts > model.MostRetries {
+		r.refusef(problem.NotAllowed, at+".attempts", "%d: a request is retried %d times at most", x.Attempts, model.MostRetries)
+	}
 	if x.Attempts == 0 && (x.PerTryTimeout != nil || x.RetryOn != "" || x.RetryRemoteLocalities != nil) {
 		r.refusef(problem.NoEffect, at+".attempts", "must be more than 0 where other settings of retries are given: nothing is retried")
 	}
@@ -294,6 +297,9 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 	if h.Mirror != nil && len(h.Mirrors) > 0 {
 		r.errorf(at+".mirrors", "stands with mirror: one of the two")
+	}
+	if len(h.Mirrors) > model.MostMirrors {
+		r.refusef(problem.NotAllowed, at+".mirrors", "%d mirrors: the first %d alone get requests", len(h.Mirrors), model.MostMirrors)
 	}
 	for i, m := range h.Mirrors {
 		path := fmt.Sprintf("%s.mirrors[%d]", at, i)

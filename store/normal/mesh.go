@@ -191,6 +191,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	checkServiceSettings(r, config)
 	checkVisibility(r, config.GetServiceEntryVisibility())
 	checkExtensionProviders(r, config)
+	checkLogFormats(r, config)
 	checkDefaultProviders(r, config)
 	checkProxyConfig(r, "data.mesh.defaultConfig", config.GetDefaultConfig())
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())

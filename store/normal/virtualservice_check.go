@@ -37,6 +37,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	for i, h := range vs.Http {
 		checkHTTPRoute(r, fmt.Sprintf("spec.http[%d]", i), h, delegate)
 	}
+	checkRegexCost(r, vs)
 	for i, t := range vs.Tls {
 		checkTLSRoute(r, fmt.Sprintf("spec.tls[%d]", i), hosts, t)
 	}

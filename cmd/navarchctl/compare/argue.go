@@ -85,6 +85,12 @@ var conditions = map[string]func(d difference, s *seen) bool{
 		}
 		return d.theirs == nil && len(filters) == 1 && nameOf(filters[0]) == "envoy.filters.listener.tls_inspector"
 	},
+	// Navarch alone has the filter grpc_web, disabled, or the setting by which a virtual host enables it.
+	"grpc-web": func(d difference, _ *seen) bool {
+		ours, is := d.ours.(map[string]any)
+		const name = "envoy.filters.http.grpc_web"
+		return is && d.theirs == nil && (nameOf(ours) == name && ours["disabled"] == true || len(ours) == 1 && ours[name] != nil)
+	},
 	"nowhere": nowhere,
 	// Both sides name the same cluster. istiod's value is the host of the cluster, and ours is the cluster in SNI form.
 	"authority": func(d difference, _ *seen) bool {

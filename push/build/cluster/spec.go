@@ -51,6 +51,9 @@ type Outbound struct {
 	// Secrets states that the proxy may request the Secrets and the ConfigMap that the TLS settings of Policy name.
 	// Otherwise the proxy reads files.
 	Secrets bool
+	// Foreign is the namespace of the rule whose TLS settings name files, if it is not the proxy's. Agents bound their
+	// number for each namespace (xds.OwnedFile).
+	Foreign string
 	// Members are the endpoints of DNS services, which are part of the cluster. Other types of discovery have no
 	// Members.
 	Members intern.List[model.Member]

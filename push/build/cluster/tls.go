@@ -90,7 +90,7 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	case name != "":
 		own = identity.OverADS(model.PairResource(name))
 	case files:
-		own = identity.OfAgent(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey))
+		own = identity.OfAgent(xds.OwnedFile(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey), s.Foreign))
 	}
 	switch {
 	case trust != "":
@@ -100,7 +100,7 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		if s.Caps.Has(xds.CapFileLists) {
 			revoked, peers.Crl = tls.CaCrl, nil
 		}
-		authorities = identity.OfAgent(xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked))
+		authorities = identity.OfAgent(s.authorities(tls, revoked))
 	}
 	if !mutual {
 		own = nil
@@ -127,6 +127,16 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		common.AlpnProtocols = []string{"h2"}
 	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
+}
+
+// authorities returns the name of the secret in which an agent serves files with the CAs of servers. All rules without
+// files have the secret of the system's CAs.
+func (s Outbound) authorities(tls *networkingv1.ClientTLSSettings, revoked string) string {
+	name := xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked)
+	if name == xds.FileAuthorities("system", "") {
+		return name
+	}
+	return xds.OwnedFile(name, s.Foreign)
 }
 
 // credentials returns the names of the Secret with the client's certificate, and of the Secret or ConfigMap with the

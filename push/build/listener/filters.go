@@ -98,7 +98,9 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
 	filters = append(filters, rules...)
 	filters = append(filters, c.httpExtensions(h.port, beforeStatistics, beforeRouter)...)
-	add(h.grpcWeb && c.Caps.Has(xds.CapGRPCWeb), "envoy.filters.http.grpc_web", grpcWebConfig)
+	if h.grpcWeb && c.Caps.Has(xds.CapGRPCWeb) {
+		filters = append(filters, grpcWebFilter(h.server != nil))
+	}
 	add(c.Caps.Has(xds.CapGRPCStats), "envoy.filters.http.grpc_stats", grpcStatsConfig)
 	add(!in && c.Caps.Has(xds.CapALPN), "istio.alpn", alpnConfig)
 	add(c.Caps.Has(xds.CapFault), "envoy.filters.http.fault", faultConfig)
@@ -116,6 +118,12 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	}
 	add(true, "envoy.filters.http.router", routerFilterConfig(headers))
 	return filters
+}
+
+// grpcWebFilter returns the filter grpc_web. If disabled is true, virtual hosts enable the filter (vhost.Spec.GRPCWeb).
+func grpcWebFilter(disabled bool) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: xds.GRPCWebFilter, Disabled: disabled,
+		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: grpcWebConfig}}
 }
 
 // listenerFilter returns a listener filter with an encoded configuration.

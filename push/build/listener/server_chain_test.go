@@ -232,7 +232,7 @@ func TestServerChainsThatCannotBe(t *testing.T) {
 	asks := func(mode networkingv1.ServerTLSSettings_TLSmode) ServerTLS {
 		return ServerTLS{Mode: mode, Secrets: own, Trust: Secret{Name: "kubernetes://a-cacert"}}
 	}
-	filed := ServerTLS{Mode: mutual, Certificate: "/c", Key: "/k", Authorities: "/ca", Revoked: "/crl", Foreign: true}
+	filed := ServerTLS{Mode: mutual, Certificate: "/c", Key: "/k", Authorities: "/ca", Revoked: "/crl", Foreign: "evil"}
 	caps := func(add xds.Caps) func(*ServerChain) {
 		return func(s *ServerChain) { s.Caps = s.Caps&^(xds.CapFileSecrets|xds.CapFileLists) | add }
 	}

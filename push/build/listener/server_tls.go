@@ -72,7 +72,7 @@ func (s ServerChain) Fault() error {
 		return fmt.Errorf("tls.minProtocolVersion: %v is above maxProtocolVersion %v; connections are closed", tls.Least, tls.Most)
 	case mesh:
 		return nil
-	case tls.Foreign && s.readsFiles(tls):
+	case tls.Foreign != "" && s.readsFiles(tls):
 		return errors.New("tls: the gateway's agent does not serve these files, and Envoy reads files for Gateways of the " +
 			"gateway's own namespace alone; connections are closed")
 	case tls.Secrets.Len() == 0 && (tls.Certificate == "" || tls.Key == ""):
@@ -91,10 +91,18 @@ func (c Common) certificates(s ServerTLS) (own []*tlsv3.SdsSecretConfig) {
 	}
 	if len(own) == 0 && c.Caps.Has(xds.CapFileSecrets) {
 		for _, pair := range s.files() {
-			own = append(own, identity.OfAgent(xds.FileCertificate(pair[0], pair[1])))
+			own = append(own, c.fileSecret(s, xds.FileCertificate(pair[0], pair[1])))
 		}
 	}
 	return own
+}
+
+// fileSecret returns the reference to a secret that the agent reads from files.
+func (c Common) fileSecret(s ServerTLS, name string) *tlsv3.SdsSecretConfig {
+	if c.Caps.Has(xds.CapFileOwners) {
+		name = xds.OwnedFile(name, s.Foreign)
+	}
+	return identity.OfAgent(name)
 }
 
 // files returns the pairs of certificate file and key file.

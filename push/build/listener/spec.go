@@ -199,9 +199,10 @@ type ServerTLS struct {
 	ALPN intern.List[string]
 	// Least and Most are the minimum and maximum versions of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
-	// Foreign states that an object outside of the proxy's namespace names the files. Envoy does not read such files
-	// itself (ServerChain.Fault).
-	Foreign bool
+	// Foreign is the namespace of the object that names the files, or empty if it is the proxy's. Envoy does not read
+	// files of other namespaces itself (ServerChain.Fault). Agents bound the number of such files for each namespace
+	// (xds.OwnedFile).
+	Foreign string
 }
 
 // Ingress is the input of the listener of one Sidecar ingress with captureMode NONE.

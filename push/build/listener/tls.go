@@ -88,7 +88,7 @@ func (c Common) ownTLS(s ServerTLS) *tlsv3.CommonTlsContext {
 	case s.Trust != Secret{}:
 		authorities = s.Trust.sdsConfig()
 	case c.Caps.Has(xds.CapFileSecrets):
-		authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities, revoked))
+		authorities = c.fileSecret(s, xds.FileAuthorities(s.Authorities, revoked))
 	}
 	common := identity.Secrets(s.params(), nil, authorities, clients)
 	common.TlsCertificateSdsSecretConfigs = c.certificates(s)

@@ -176,8 +176,8 @@ func clusterOf(dest Destination) string {
 	return dest.Cluster.String()
 }
 
-// mirrors returns the clusters to which requests of a rule are mirrored. It leaves out unresolved destinations and
-// those whose percentage is 0.
+// mirrors returns the clusters to which requests of a rule are mirrored. It leaves out unresolved destinations, those
+// whose percentage is 0, and those beyond model.MostMirrors.
 func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
@@ -202,7 +202,7 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 		}
 		add(rule.GetMirror(), rule.GetMirrorPercentage(), otherwise)
 	}
-	for _, m := range rule.GetMirrors() {
+	for _, m := range rule.GetMirrors()[:min(len(rule.GetMirrors()), model.MostMirrors)] {
 		add(m.GetDestination(), m.GetPercentage(), 100)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -55,6 +56,9 @@ func (s Spec) buildUnpatched(pause func()) (*xds.Fragment, error) {
 	d := newRouteBuilder(s)
 	if s.TLSOnly {
 		vh.RequireTls = routev3.VirtualHost_ALL
+	}
+	if s.GRPCWeb {
+		vh.TypedPerFilterConfig = map[string]*anypb.Any{xds.GRPCWebFilter: enabledFilter}
 	}
 	switch {
 	case s.Misdirected:

@@ -1,6 +1,8 @@
 package vhost
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -55,6 +57,31 @@ func TestMisdirected(t *testing.T) {
 		config := &routev3.FilterConfig{}
 		if err := vh.TypedPerFilterConfig["envoy.filters.http."+name].UnmarshalTo(config); err != nil || !config.Disabled {
 			t.Errorf("%s: %v %v", name, config, err)
+		}
+	}
+}
+
+// A virtual host of a GRPC-Web server enables the filter, whose settings stay those of the filter chain.
+func TestGRPCWeb(t *testing.T) {
+	s := specOf(nil)
+	for _, on := range []bool{false, true} {
+		s.GRPCWeb = on
+		packed, config := draw(t, s).TypedPerFilterConfig["envoy.filters.http.grpc_web"], &routev3.FilterConfig{}
+		enabled := packed.UnmarshalTo(config) == nil && !config.Disabled && config.Config != nil && config.Config.TypeUrl == ""
+		if (packed != nil) != on || enabled != on {
+			t.Errorf("%t: %v", on, packed)
+		}
+	}
+}
+
+// A rule sends a request to 8 mirrors at most, and 32 times again.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestCopiesAreBounded(t *testing.T) {
+	for stated, want := range map[int][2]int{3: {3, 3}, 2000: {model.MostMirrors, model.MostRetries}} {
+		route := only(t, drawYAML(t, fmt.Sprintf("{hosts: [reviews], http: [{route: [{destination: {host: reviews}}], retries: {attempts: %d}, mirrors: [%s]}]}",
+			stated, strings.Repeat("{destination: {host: reviews}},", stated)))).GetRoute()
+		if got := [2]int{len(route.GetRequestMirrorPolicies()), int(route.GetRetryPolicy().GetNumRetries().GetValue())}; got != want {
+			t.Errorf("%d stated: mirrors and retries %v, want %v", stated, got, want)
 		}
 	}
 }

@@ -14,6 +14,10 @@ import (
 var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn", "envoy.filters.http.rbac",
 	"envoy.filters.http.ratelimit", "envoy.filters.http.local_ratelimit"}
 
+// enabledFilter is the configuration that enables a filter with the filter's own settings. Envoy requires the field
+// config, which may be empty.
+var enabledFilter = xds.Any(&routev3.FilterConfig{Config: &anypb.Any{}})
+
 // misdirected returns a route that answers every request with 421, and the configuration that disables skippedFilters.
 // A client may reuse a connection for several hosts that one certificate covers. The answer makes the client open a
 // connection for the requested host (RFC 9110, 15.5.20).

@@ -29,16 +29,16 @@ func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 	return model.DefaultMesh().Spec.DefaultHttpRetryPolicy
 }
 
-// retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. A retry prefers a
-// host that was not tried yet. If hashed is set, consistent hashing selects the same host again. The policy's field
-// retryIgnorePreviousHosts overrides both rules
+// retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. Attempts beyond
+// model.MostRetries are left out. A retry prefers a host that was not tried yet. If hashed is set, consistent hashing
+// selects the same host again. The policy's field retryIgnorePreviousHosts overrides both rules
 // (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
 func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	if in.GetAttempts() <= 0 {
 		return nil
 	}
 	out := &routev3.RetryPolicy{
-		NumRetries:                    wrapperspb.UInt32(uint32(in.GetAttempts())),
+		NumRetries:                    wrapperspb.UInt32(uint32(min(in.GetAttempts(), model.MostRetries))),
 		HostSelectionRetryMaxAttempts: 5,
 		PerTryTimeout:                 duration(in.GetPerTryTimeout()),
 	}

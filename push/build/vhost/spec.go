@@ -39,6 +39,8 @@ type Spec struct {
 	// Misdirected answers every request with 421, because another server of the gateway serves these hosts. Policies
 	// and rate limits do not apply to such requests.
 	Misdirected bool
+	// GRPCWeb enables the filter grpc_web, which is disabled in filter chains of gateways.
+	GRPCWeb bool
 	// HTTP3 is the UDP port at which the host is also served over HTTP/3. Responses of the rules' routes state the port
 	// in the header alt-svc. 0: the host is not served over HTTP/3.
 	HTTP3   uint32

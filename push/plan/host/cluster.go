@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
@@ -164,6 +166,9 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	c.tls = spec.TLS
 	named := policy.TLS.GetCredentialName()+policy.TLS.GetCaCertCredentialName() != ""
 	spec.Secrets = c.tls == traffic.Originate && client.Secrets && named
+	if c.tls == traffic.Originate && client.Foreign && traffic.NamesFiles(policy.TLS) && p.key.Caps.Has(xds.CapFileOwners) {
+		spec.Foreign = policy.TLSAt.Key.Namespace
+	}
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 		spec.Plain, spec.AllPlain = p.plain(&c, spec.Members)
@@ -179,8 +184,16 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
-		Foreign: policy.TLSAt.Key.Namespace != p.key.Namespace,
-		OwnTLS:  !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
+		Foreign: policy.TLSAt.Key.Namespace != p.key.Namespace, ReadsFiles: p.key.Kind == view.Router && readsFiles(policy.TLS, p.key.Caps),
+		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
+}
+
+// readsFiles reports whether the Envoy of a gateway itself reads a file of a rule. A credential replaces files, except
+// for revocation lists.
+func readsFiles(tls *networkingv1.ClientTLSSettings, caps xds.Caps) bool {
+	credential := tls.GetCredentialName() != ""
+	lists := tls.GetCaCrl() != "" && (credential || tls.GetCaCertCredentialName() != "" || !caps.Has(xds.CapFileLists))
+	return lists || !credential && !caps.Has(xds.CapFileSecrets) && traffic.NamesFiles(tls)
 }
 
 // secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and

@@ -31,6 +31,11 @@ type guard struct {
 	// until it is planned as a whole.
 	reserved map[string]bool
 
+	// SetListening sets these fields; immutable.
+	bound     map[uint32]bool
+	ports     map[uint32]bool // the ports of returning
+	returning map[ServicePort]bool
+
 	in  *input.Input        // the input from which own was computed
 	own map[netip.Addr]bool // the addresses of the router's Pods
 	// names has the hostnames that the configuration knows of the router's Pods. A Pod's /etc/hosts has its hostname.
@@ -104,14 +109,17 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 		return why
 	}
 	use := gateways.OwnPort(m.Port)
-	if use == "" || q.Service.Key.Namespace == namespace {
+	if use == "" && !g.returns(q.Service, m.Port) || q.Service.Key.Namespace == namespace {
 		return ""
 	}
 	g.reserved[q.Host] = true
-	if g.leadsBack(in, m.Endpoint.GetAddress()) {
-		return "the address is of the gateway's own Pods, and the port is for " + use
+	switch {
+	case !g.leadsBack(in, m.Endpoint.GetAddress()):
+		return ""
+	case use == "":
+		return "the address is of the gateway's own Pods, which would route their own requests again"
 	}
-	return ""
+	return "the address is of the gateway's own Pods, and the port is for " + use
 }
 
 // leadsBack reports whether an address is of the router's Pods or of a Service that selects the Pods. A DNS name is not
@@ -204,6 +212,9 @@ const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
 // endpoints that are left out.
 func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
 	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
+	if gateways.Local(m.Endpoint.GetAddress()) == "" && gateways.OwnPort(m.Port) == "" {
+		p.Severity = problem.Warning // usual: an external name that leads sidecars to the gateway
+	}
 	p.Key, p.Field = t.stating(q, m.Endpoint)
 	at := m.Endpoint.GetAddress()
 	if !strings.HasPrefix(at, "unix://") {

@@ -64,7 +64,7 @@ func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Pers
 			d, there := t.destination(as.Hosts, ref, spec.Port)
 			if !there {
 				t.reportMissing(spec, as, ref, found)
-			} else if t.astray(spec, as.Hosts, ref, found) {
+			} else if t.astray(spec, as.Hosts, ref, found) || t.circular(spec, d.Cluster, ref, found) {
 				d.Cluster = xds.ClusterName{}
 			}
 			list = append(list, d)

@@ -38,6 +38,7 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, fo
 	})
 	if vh.Bound {
 		spec.NoDefault, spec.TLSOnly, spec.HTTP3, spec.Misdirected = true, vh.TLSOnly, vh.HTTP3, vh.Misdirected
+		spec.GRPCWeb = vh.GRPCWeb
 		return spec, t.Hosts.BoundRoutes(&spec, vh.Rules, as, found) || vh.Kept
 	}
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)

@@ -77,6 +77,8 @@ type VirtualHost struct {
 	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421. It
 	// has an effect if Bound is true.
 	Misdirected bool
+	// GRPCWeb is true if the filter grpc_web applies to the host's requests. It has an effect if Bound is true.
+	GRPCWeb bool
 	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is
 	// true.
 	HTTP3 uint32

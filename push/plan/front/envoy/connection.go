@@ -28,9 +28,9 @@ type Several struct {
 
 // Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no matches.
 // Destinations are resolved by the perspective `as`, the view of the hosts that certain proxies have. A destination
-// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. Of several
-// destinations, those with weight 0 or less are left out. Without remaining destinations the chain closes its
-// connections.
+// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. The same
+// happens at a router for a destination that is the router itself (host.Table.Returns). Of several destinations, those
+// with weight 0 or less are left out. Without remaining destinations the chain closes its connections.
 //
 // A single destination decides the StatPrefix of the chain, and the policy if its service is known. A dynamic host is a
 // wildcard whose names the proxy resolves. If the single destination is a dynamic host that does not cover all of
@@ -44,6 +44,9 @@ func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.Route
 		d := route.GetDestination()
 		last, _ = as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), several.Port)
 		list = append(list, listener.Target{Cluster: last.String(), Weight: uint32(max(route.GetWeight(), 0))})
+		if hosts.Returns(last.Host, last.Port) {
+			list[len(list)-1].Cluster = xds.BlackHole
+		}
 	}
 	if len(list) == 1 {
 		list[0].Weight = 0

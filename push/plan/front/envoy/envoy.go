@@ -185,5 +185,5 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 // VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and outbound listeners depend.
 // It clears xds.CapIdentity, xds.CapFileSecrets, xds.CapFileLists and xds.CapSelfDiscovery.
 func VirtualHostCaps(key view.Scope) xds.Caps {
-	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
+	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapFileOwners | xds.CapSelfDiscovery)
 }

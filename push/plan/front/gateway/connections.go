@@ -160,10 +160,14 @@ func (c *chaining) connect(d chainOrigin, vs *model.VirtualService, to []*networ
 	server := d.servers[0]
 	chain, as, port := c.chain(server, d.names), c.hosts.WithoutInputs(), server.Spec().GetPort().GetNumber()
 	var rules host.Rules // the rules of the first destination
-	if len(to) > 0 {
-		d := to[0].GetDestination()
-		if first, _ := as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), port); first.Known != nil {
-			rules = first.Known.Rules
+	for i, route := range to {
+		of := route.GetDestination()
+		cluster, _ := as.Hosts.ClusterFor(of.GetHost(), of.GetSubset(), of.GetPort().GetNumber(), port)
+		if i == 0 && cluster.Known != nil {
+			rules = cluster.Known.Rules
+		}
+		if c.hosts.Returns(cluster.Host, cluster.Port) {
+			*c.found = append(*c.found, host.Circular(d.rule.Key, d.rule.Field, cluster.ClusterName, "connections to it are closed"))
 		}
 	}
 	names := d.names

@@ -9,6 +9,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/xds"
@@ -53,6 +54,26 @@ func (f *Front) open(found *[]input.Problem) {
 		f.openListener(l, found)
 	}
 	f.stating = newStating(f.configs)
+	f.hosts.SetListening(f.listening())
+}
+
+// listening returns the arguments of host.Table.SetListening.
+func (f *Front) listening() (bound map[uint32]bool, own map[host.ServicePort]bool) {
+	bound, own = map[uint32]bool{}, map[host.ServicePort]bool{}
+	for _, s := range f.sockets {
+		bound[s.Port] = true
+	}
+	for _, svc := range f.edge.Services {
+		for _, p := range svc.Spec.GetPorts() {
+			if !bound[cmp.Or(f.edge.Target(svc, p), p.GetTargetNumber(), p.GetNumber())] {
+				continue
+			}
+			for _, name := range svc.Spec.GetHosts() {
+				own[host.ServicePort{Host: name, Port: p.GetNumber()}] = true
+			}
+		}
+	}
+	return bound, own
 }
 
 // wildcard returns the bind address of a server without a bind address.
@@ -186,7 +207,10 @@ func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChai
 		Closed: c.Key.Edge.Value().Closed, Policies: c.edge.Policies, Authentications: c.edge.Authentications, Authorizers: c.edge.Authorizers}
 	if of.Ends() {
 		chain.TLS = serverTLS(of.Spec(), c.In.Mesh.Spec, servesNone)
-		chain.TLS.Foreign = of.Gateway.Key.Namespace != c.Key.Namespace && chain.TLS.NamesFiles()
+		if namespace := of.Gateway.Key.Namespace; namespace != c.Key.Namespace && chain.TLS.NamesFiles() {
+			chain.TLS.Foreign = namespace
+		}
+		c.refer(&chain.TLS, c.found)
 		if !c.quic { // the chain over TCP reports the problem
 			*c.found = append(*c.found, foreignSecrets(of, c.Key.Namespace)...)
 		}
@@ -229,9 +253,7 @@ func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 		return
 	}
 	chain := c.chain(first, names)
-	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: slices.ContainsFunc(servers, func(s gateways.Server) bool {
-		return s.Protocol() == model.Protocol_PROTOCOL_GRPC_WEB
-	})}
+	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: !first.TLS()}
 	c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
 }
 

@@ -66,7 +66,7 @@ func (f *Front) chainsBySNI(s *socket, h *host.Host) (out []*xds.Fragment) {
 	common := f.common(s)
 	common.Extensions = listener.Common{}.Extensions // no extensions, because the gateway does not end the mTLS
 	for port, svc := range h.Ports() {
-		if !f.hosts.PassedBySNI(svc, port) {
+		if !f.hosts.PassedBySNI(svc, port) || f.hosts.Returns(h.Name, port.GetNumber()) {
 			continue
 		}
 		for _, subset := range append([]string{""}, h.Subsets()...) {

@@ -35,6 +35,7 @@ func (f *Front) decide(c *config, domain string) {
 	var all []vhost.Rule
 	var reads []string
 	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
+	decided := false              // the oldest server with rules decides whether requests may be gRPC-Web
 	if _, guarded := c.owners.Guard(c.servers, domain); guarded {
 		f.leave(c, domain)
 		return
@@ -52,14 +53,18 @@ func (f *Front) decide(c *config, domain string) {
 			}
 			reads = append(reads, virtualservice.RequestLabelKeys(vs, s.Name())...)
 		}
+		if bound && !decided {
+			decided, vh.GRPCWeb = true, s.Protocol() == model.Protocol_PROTOCOL_GRPC_WEB
+		}
 		if s.QUIC {
 			vh.HTTP3 = s.Spec().GetPort().GetNumber()
 		}
 		vh.TLSOnly = vh.TLSOnly || s.Spec().GetTls().GetHttpsRedirect() && (own || bound)
 	}
 	vh.Kept = vh.TLSOnly
+	all, costly := affordable(domain, all)
 	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
-	f.problems.Set(takenUnit(c, domain), f.takenOver(c, domain, vh.Rules))
+	f.problems.Set(takenUnit(c, domain), append(costly, f.takenOver(c, domain, vh.Rules)...))
 	if len(all) == 0 && !vh.TLSOnly {
 		f.leave(c, domain)
 		return

@@ -1,0 +1,177 @@
+package model
+
+import (
+	"regexp/syntax"
+	"slices"
+	"unicode"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// MostRegexCost bounds the sum of RegexCost for the regular expressions that a gateway evaluates for one request,
+// among the rules of one namespace for one host. A header of 60 kB, the largest that Envoy accepts, then occupies a
+// worker of Envoy for about 100 ms (measured: at most 0.9 ns for each byte and unit of the cost).
+const MostRegexCost = 2000
+
+// These constants are the costs of expressions besides the size of their program.
+const (
+	linearCost = 2   // of an expression that RE2 matches with its DFA, which reads each byte once
+	manyStates = 500 // of making states of the DFA that are not needed again
+)
+
+// These constants bound the search for the states of an expression's DFA. RE2 stores at least mostStates states in its
+// memory of 8 MiB. mostSteps bounds the search to some milliseconds.
+const (
+	mostStates  = 1000
+	mostSteps   = 100_000
+	mostProgram = 16_000 // above this size no states are searched
+)
+
+// RegexCost returns the cost of matching a regular expression with a text, as a number of instructions of RE2 for each
+// byte. RE2 matches with a DFA whose states it makes as the text needs them. If an expression has too many states, RE2
+// executes up to all instructions of the program for each byte. The cost is 0 for a pattern that does not parse.
+func RegexCost(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	size := sizeOf(parsed)
+	if size <= mostProgram {
+		if states := statesOf(parsed); states > 0 {
+			return linearCost + states/50
+		}
+	}
+	return manyStates + size
+}
+
+// RuleRegexCost returns the costs of the regular expressions of an http rule. match is for those of its matches, which
+// Envoy evaluates until a rule matches. action is for those that Envoy evaluates after it has selected the rule. Once
+// the sum of spent and the costs exceeds MostRegexCost, each further expression counts as more than the bound, because
+// computing its cost would take time.
+func RuleRegexCost(h *networkingv1.HTTPRoute, spent int) (match, action int) {
+	of := func(m *networkingv1.StringMatch) int {
+		switch pattern := m.GetRegex(); {
+		case pattern == "":
+			return 0
+		case spent+match+action > MostRegexCost:
+			return MostRegexCost + 1
+		default:
+			return RegexCost(pattern)
+		}
+	}
+	for _, m := range h.GetMatch() {
+		for _, text := range []*networkingv1.StringMatch{m.GetUri(), m.GetScheme(), m.GetMethod(), m.GetAuthority()} {
+			match += of(text)
+		}
+		for _, by := range []map[string]*networkingv1.StringMatch{m.GetHeaders(), m.GetWithoutHeaders(), m.GetQueryParams()} {
+			for _, value := range by {
+				match += of(value)
+			}
+		}
+	}
+	for _, origin := range h.GetCorsPolicy().GetAllowOrigins() {
+		action += of(origin)
+	}
+	if pattern := h.GetRewrite().GetUriRegexRewrite().GetMatch(); pattern != "" {
+		if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+			action += manyStates + sizeOf(parsed) // RE2 finds groups without a DFA
+		}
+	}
+	return match, action
+}
+
+// statesOf returns the number of states of an expression's DFA; 0: there are more than mostStates, or mostSteps steps
+// do not find them.
+func statesOf(parsed *syntax.Regexp) int {
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0
+	}
+	d := determiniser{prog: prog, letters: letters(prog), seen: map[string]bool{}}
+	d.visit([]uint32{uint32(prog.Start)})
+	for len(d.todo) > 0 && !d.gaveUp() {
+		state := d.todo[len(d.todo)-1]
+		d.todo = d.todo[:len(d.todo)-1]
+		for _, letter := range d.letters {
+			var next []uint32
+			for _, pc := range state {
+				if in := &prog.Inst[pc]; in.MatchRune(letter) {
+					next = append(next, in.Out)
+				}
+			}
+			if d.steps += len(state); len(next) > 0 {
+				d.visit(next)
+			}
+			if d.gaveUp() {
+				return 0
+			}
+		}
+	}
+	return len(d.seen)
+}
+
+// determiniser searches the states of a program's DFA. A state is a sorted list of the instructions that compare the
+// next character.
+type determiniser struct {
+	prog    *syntax.Prog
+	letters []rune // a character of each class that the program distinguishes
+	seen    map[string]bool
+	todo    [][]uint32
+	steps   int
+}
+
+func (d *determiniser) gaveUp() bool { return len(d.seen) > mostStates || d.steps > mostSteps }
+
+// visit adds the state that the instructions lead to without a further character, unless it is known.
+func (d *determiniser) visit(from []uint32) {
+	var state []uint32
+	on := map[uint32]bool{}
+	for len(from) > 0 {
+		pc := from[len(from)-1]
+		from = from[:len(from)-1]
+		if d.steps++; on[pc] {
+			continue
+		}
+		on[pc] = true
+		switch in := &d.prog.Inst[pc]; in.Op {
+		case syntax.InstAlt, syntax.InstAltMatch:
+			from = append(from, in.Out, in.Arg)
+		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth: // an assertion may hold
+			from = append(from, in.Out)
+		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+			state = append(state, pc)
+		case syntax.InstMatch, syntax.InstFail:
+		}
+	}
+	slices.Sort(state)
+	key := make([]byte, 0, 4*len(state))
+	for _, pc := range state {
+		key = append(key, byte(pc), byte(pc>>8), byte(pc>>16), byte(pc>>24))
+	}
+	if !d.seen[string(key)] {
+		d.seen[string(key)] = true
+		d.todo = append(d.todo, state)
+	}
+}
+
+// letters returns a character of each class that the instructions of a program distinguish.
+func letters(prog *syntax.Prog) []rune {
+	all := []rune{0, '\n', '\n' + 1}
+	for i := range prog.Inst {
+		in := &prog.Inst[i]
+		switch {
+		case in.Op != syntax.InstRune && in.Op != syntax.InstRune1:
+		case len(in.Rune) == 1:
+			all = append(all, in.Rune[0], in.Rune[0]+1)
+			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
+				all = append(all, r, r+1)
+			}
+		default:
+			for j := 1; j < len(in.Rune); j += 2 {
+				all = append(all, in.Rune[j-1], in.Rune[j]+1)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

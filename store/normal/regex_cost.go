@@ -1,0 +1,25 @@
+package normal
+
+import (
+	"fmt"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// checkRegexCost refuses regular expressions that gateways leave out together with their rules, because the largest
+// request would occupy Envoy for too long.
+func checkRegexCost(r *report, vs *networkingv1.VirtualService) {
+	sum, most := 0, 0
+	for i, h := range vs.Http {
+		match, action := model.RuleRegexCost(h, sum)
+		sum, most = sum+match, max(most, action)
+		if sum+most > model.MostRegexCost {
+			r.refusef(problem.NotAllowed, fmt.Sprintf("spec.http[%d]", i), "the regular expressions up to this rule would take Envoy %d "+
+				"instructions for each byte of a header, and %d are allowed: gateways leave such rules out", sum+most, model.MostRegexCost)
+			return
+		}
+	}
+}
