@@ -12,8 +12,8 @@ import (
 
 // exportedTo returns a VirtualService "v" of a namespace.
 func exportedTo(namespace string, created int64, exportTo ...string) *model.VirtualService {
-	return &model.VirtualService{Head: model.Head{Key: model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: "v"}, Created: created},
-		Spec: &networkingv1.VirtualService{ExportTo: exportTo}}
+	key := model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: "v"}
+	return &model.VirtualService{Head: model.Head{Key: key, Created: created}, Spec: &networkingv1.VirtualService{ExportTo: exportTo}}
 }
 
 // The problems of a takeover, of a lost match and of lost connections name the other VirtualService only if it is
