@@ -65,7 +65,6 @@ func render(cmd *cobra.Command, from *offline, noun string, format *output, stri
 	}
 	reportProblems(cmd.ErrOrStderr(), problems)
 	for _, p := range planned {
-		p.Message = p.Full()
 		fmt.Fprintln(cmd.ErrOrStderr(), p.Error()+p.Analyzer.Suffix())
 	}
 	rendered, err := inspect.Render(inspect.Of(proxy.Set()), wanted...)

@@ -256,8 +256,8 @@ func TestWaitIsInterrupted(t *testing.T) {
 func TestWaitForSecret(t *testing.T) {
 	server := leading(t)
 	_, _, err := ran("wait", "secret", "open", "-n", "shop", "--timeout", "50ms", "--server", server)
-	if err == nil || !strings.Contains(err.Error(), "has read Secret shop/open and has not sealed its private key; the previous version stays in effect: "+
-		"the key provider is away") {
+	if err == nil || !strings.Contains(err.Error(), "has read Secret shop/open and has not sealed its private key; "+
+		"the previous version stays in effect: the key provider is away") {
 		t.Errorf("%v", err)
 	}
 	_, note, err := ran("wait", "secret/cert.shop", "--server", server)

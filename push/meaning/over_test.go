@@ -39,7 +39,8 @@ func TestOver(t *testing.T) {
 	view := func(label string, proxies, n int) View {
 		return View{Label: label, Proxies: proxies, Pairs: pairs(n), Before: empty.Before, After: empty.After}
 	}
-	s := Over(context.Background(), slices.Values([]View{view("one", 10, 7), view("two", 5, 7), view("three", 1, 8)}), Reach{Proxies: 16, All: 20})
+	s := Over(t.Context(), slices.Values([]View{view("one", 10, 7), view("two", 5, 7), view("three", 1, 8)}),
+		Reach{Proxies: 16, All: 20})
 	var lines []string
 	for _, f := range s.Facts {
 		lines = append(lines, fmt.Sprintf("%d+%d of %d/%d %s: %s", len(f.Named), f.Others, f.Views, f.Proxies, f.Example, f.Text))

@@ -25,14 +25,14 @@ type Problem struct {
 // Full returns the message for readers who see all objects.
 func (p Problem) Full() string { return cmp.Or(p.Whole, p.Message) }
 
-// Error returns "Kind namespace/name: field: message", without an empty field.
+// Error returns "Kind namespace/name: field: message", without an empty field, for readers who see all objects.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Key.String() + ": ")
 	if p.Field != "" {
 		b.WriteString(p.Field + ": ")
 	}
-	b.WriteString(p.Message)
+	b.WriteString(p.Full())
 	return b.String()
 }
 

@@ -246,7 +246,7 @@ func (w *pipeline) problemLines() []string {
 		out = append(out, p.String()+" (applies)")
 	}
 	for _, p := range w.plan.Problems() {
-		out = append(out, fmt.Sprintf("%s: %s: %s", p.Key, p.Field, p.Message))
+		out = append(out, fmt.Sprintf("%s: %s: %s", p.Key, p.Field, p.Full()))
 	}
 	return out
 }

@@ -89,7 +89,8 @@ func (w *world) hasRule(host string) bool {
 }
 
 // strictPorts reports the first refused port of each field of a rule. reported has the fields that were reported.
-func (w *world) strictPorts(in *planinput.Input, rule *model.DestinationRule, service *model.Service, host string, reported map[string]bool) {
+func (w *world) strictPorts(in *planinput.Input, rule *model.DestinationRule, service *model.Service, host string,
+	reported map[string]bool) {
 	for _, port := range service.Spec.GetPorts() {
 		if port.GetProtocol() == model.Protocol_PROTOCOL_UDP {
 			continue

@@ -205,7 +205,7 @@ func lastField(path string) string {
 	return path[begin:]
 }
 
-// endOfText returns the index of the quote that ends the JSON text at the begin of s; 0: there is none.
+// endOfText returns the index of the quote that ends the JSON text at the beginning of s; 0: the text does not end.
 func endOfText(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {

@@ -67,7 +67,8 @@ func TestProblemsNameNoPrivateObjects(t *testing.T) {
 	key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "v"}
 	planned := model.Problem{Key: key, Code: problem.Duplicate, Severity: problem.Warning, Message: shown, Whole: whole}
 	o := &Objects{Sources: func() []object.Problem { return nil }, Loop: func() []object.Problem {
-		return []object.Problem{{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "v"}, Severity: problem.Warning, Message: shown, Whole: whole}}
+		return []object.Problem{{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "v"}, Severity: problem.Warning,
+			Message: shown, Whole: whole}}
 	}}
 	for name, c := range map[string]struct {
 		sees authz.Visible

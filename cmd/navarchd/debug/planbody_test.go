@@ -25,7 +25,7 @@ func hold(t *testing.T, p *Pages, who authz.Caller) (done func(), status int, er
 }
 
 // The bodies of all callers together are bounded in bytes, those of tenants below that. One identity has one request,
-// and one tenant two. What is beyond is refused at once, and answered again once others are done.
+// and one tenant two. Further requests are refused at once, and answered again once others are done.
 func TestPlanBodiesAreBoundedTogether(t *testing.T) {
 	p := New(Pages{Rules: &authz.Authorizer{}})
 	var all []func()

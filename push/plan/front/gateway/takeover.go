@@ -164,11 +164,13 @@ func (t *takeovers) takes(by, from *model.VirtualService, path string) {
 	}
 	t.named[pair] = true
 	path = orSlash(path)
+	younger, older := model.OtherOf(by), model.OtherOf(from)
+	younger.Hidden, older.Hidden = "an object", "an object" // the message says that it is of another namespace
 	t.found = append(t.found, input.WarningAbout(by.Key, problem.Duplicate, "spec.http",
-		"takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, model.OtherOf(from)))
+		"takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, older))
 	if !t.taken[from] {
 		t.taken[from] = true
 		t.found = append(t.found, input.WarningAbout(from.Key, problem.Duplicate, "spec.http",
-			"requests for %s%s at gateways go to %v, which is younger and of another namespace", t.host, path, model.OtherOf(by)))
+			"requests for %s%s at gateways go to %v, which is younger and of another namespace", t.host, path, younger))
 	}
 }
