@@ -176,3 +176,31 @@ func TestProblemsOfProviders(t *testing.T) {
 		t.Errorf("the policy has no problem of its provider in\n%s", got)
 	}
 }
+
+// A younger server of another namespace does not redirect the requests of a host that an older server serves.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
+func TestRedirectOfAForeignGateway(t *testing.T) {
+	server := func(name, hosts, tls string) model.Record {
+		return rec(t, model.KindGateway, name, "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["+hosts+"]"+tls+"}]}")
+	}
+	const redirect = ", tls: {httpsRedirect: true}"
+	for name, c := range map[string]struct {
+		older, younger model.Record
+		redirected     bool
+	}{
+		"a foreign one":             {server("edge/front@1", "'*'", ""), server("evil/g@2", "h0.test", redirect), false},
+		"one of the same namespace": {server("edge/front@1", "'*'", ""), server("edge/g@2", "h0.test", redirect), true},
+		"the older":                 {server("edge/front@1", "h0.test", redirect), server("evil/g@2", "h0.test", ""), true},
+	} {
+		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), c.older, c.younger, boundRule(t, 0, "/a"))
+		for _, vh := range routesOfSet(t, gw.Set(), "http.80").VirtualHosts {
+			if vh.Domains[0] == "h0.test" && (vh.RequireTls != 0) != c.redirected {
+				t.Errorf("%s: redirected %v, want %t", name, vh.RequireTls, c.redirected)
+			}
+		}
+		const want = "Gateway evil/g: spec.servers[0].tls.httpsRedirect: host h0.test on port 80: Gateway edge/front (spec.servers[0]) takes precedence"
+		if got := problemTexts(p); strings.Contains(got, want) == c.redirected {
+			t.Errorf("%s: problems %q", name, got)
+		}
+	}
+}

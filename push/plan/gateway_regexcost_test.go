@@ -32,6 +32,7 @@ func TestRegexesAreBounded(t *testing.T) {
 			"- {directResponse: {status: 404}}\n")
 	}
 	records := []model.Record{virtualService("evil/v", "evil.test", costly), virtualService("shop/v", "shop.test", usual),
+		rec(t, model.KindVirtualService, "evil/only", "hosts: [only.test]\ngateways: [edge/front]\nhttp:\n"+rule(`(.*a.{0,30}){20}`)),
 		virtualService("evil/both@1", "both.test", costly), virtualService("shop/both@2", "both.test", rule("user=[a-z]+"))}
 	p, _, gw := gatewayPlanner(append(records, rec(t, model.KindGateway, "edge/front",
 		"{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))...)
@@ -42,6 +43,9 @@ func TestRegexesAreBounded(t *testing.T) {
 		}
 	}
 	got := problemTexts(p)
+	if !strings.Contains(got, "VirtualService evil/only: spec.http[0]: the regular expressions of namespace evil for host only.test") {
+		t.Errorf("a host without other rules: problems %.2000s", got)
+	}
 	if !strings.Contains(got, "VirtualService evil/v: spec.http[0]: the regular expressions of namespace evil for host evil.test") ||
 		strings.Contains(got, "VirtualService shop/v") {
 		t.Errorf("problems %.2000s", got)

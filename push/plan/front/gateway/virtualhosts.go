@@ -1,16 +1,19 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // These tables intern lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
@@ -35,7 +38,9 @@ func (f *Front) decide(c *config, domain string) {
 	var all []vhost.Rule
 	var reads []string
 	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
-	decided := false              // the oldest server with rules decides whether requests may be gRPC-Web
+	var serving []gateways.Server // the servers of the domain, in order of precedence
+	var found []input.Problem
+	decided := false // the oldest server with rules decides whether requests may be gRPC-Web
 	if _, guarded := c.owners.Guard(c.servers, domain); guarded {
 		f.leave(c, domain)
 		return
@@ -59,21 +64,42 @@ func (f *Front) decide(c *config, domain string) {
 		if s.QUIC {
 			vh.HTTP3 = s.Spec().GetPort().GetNumber()
 		}
-		vh.TLSOnly = vh.TLSOnly || s.Spec().GetTls().GetHttpsRedirect() && (own || bound)
+		if !own && !bound {
+			continue
+		}
+		if serving = append(serving, s); s.Spec().GetTls().GetHttpsRedirect() {
+			lost := lostRedirect(serving, domain)
+			found, vh.TLSOnly = append(found, lost...), vh.TLSOnly || len(lost) == 0
+		}
 	}
 	vh.Kept = vh.TLSOnly
 	all, costly := affordable(domain, all)
 	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
-	f.problems.Set(takenUnit(c, domain), append(costly, f.takenOver(c, domain, vh.Rules)...))
+	found = slices.Concat(found, costly, f.takenOver(c, domain, vh.Rules))
 	if len(all) == 0 && !vh.TLSOnly {
 		f.leave(c, domain)
+		f.problems.Set(takenUnit(c, domain), found)
 		return
 	}
+	f.problems.Set(takenUnit(c, domain), found)
 	if !f.routes.Has(c.Config, domain) {
 		f.misdirect(c, domain)
 	}
 	f.routes.Enter(c.Config, vh)
 	f.decideBlackhole(c)
+}
+
+// lostRedirect returns the problem of the last server of a domain if its httpsRedirect has no effect: the first server
+// is of another namespace and does not redirect. Otherwise any tenant could turn away the requests of others.
+func lostRedirect(servers []gateways.Server, domain string) []input.Problem {
+	first, last := servers[0], servers[len(servers)-1]
+	if first.Spec().GetTls().GetHttpsRedirect() || first.Gateway.Key.Namespace == last.Gateway.Key.Namespace {
+		return nil
+	}
+	return []input.Problem{{Key: last.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].tls.httpsRedirect", last.Index),
+		Code: problem.Duplicate, Analyzer: problem.ConflictingGateways, Severity: problem.Error,
+		Message: fmt.Sprintf("host %s on port %d: %v (spec.servers[%d]) takes precedence and does not redirect; requests are not redirected",
+			domain, last.Bound, first.Gateway.Key, first.Index)}}
 }
 
 // leave removes the virtual host of a domain from a route configuration.
