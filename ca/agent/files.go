@@ -45,8 +45,8 @@ type fileSecret struct {
 
 // want registers a stream's interest in a secret, and reads the files for the first stream. It returns false and
 // registers nothing if one of three bounds is reached: maxNames other secrets are registered, maxOwned secrets of the
-// secret's owner, or maxOther secrets of all owners. So the objects of other namespaces do not use up the secrets of the
-// proxy's own namespace.
+// secret's owner, or maxOther secrets of all owners. So the objects of other namespaces do not use up the secrets of
+// the proxy's own namespace.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,7 +70,7 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 // Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Reasons are a key
 // that is unsupported or does not match, a certificate that may not sign others or is not valid at now, a path length
 // that is too short, a chain that does not reach a root, or name constraints that exclude td. Key and Certificate must
-// not be nil. Errors name the faulty file, unless signing a trial leaf fails.
+// not be nil. Errors name the faulty file, unless a first signature with the key fails.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)

@@ -96,8 +96,8 @@ func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 // goAway is the maximum time between GOAWAY and the end of the connections.
 const goAway = 200 * time.Millisecond
 
-// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text. The
-// error is that of the binding.
+// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text. An
+// error states that the address cannot be bound.
 func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -135,8 +135,7 @@ type Config struct {
 	Fleet func(owners bool) any
 	// Leader describes the leader of the ingesters. Errors are the store's. nil: this process is not a candidate.
 	Leader func(context.Context) (Leader, error)
-	// Clusters returns the clusters that are read: the config cluster first, then the others. The function is nil if
-	// this process does not read a cluster.
+	// Clusters returns the clusters that are read: the config cluster first, then the others. nil: no cluster is read.
 	Clusters func() []Cluster
 	// Removals returns the removals that the leader holds back. nil: the page has an empty list.
 	Removals func() any
@@ -214,8 +213,7 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 }
 
 // Handler returns a handler of the pages below /debug/, except for /debug/pprof/. A page is JSON, and /debug/list is a
-// list of the pages in plain text. An error is answered with its StatusCode and its text. Handler does not check who
-// may see a page.
+// list of the pages in plain text. An error is answered with its StatusCode and its text. Handler authorises nobody.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {

@@ -140,7 +140,8 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep stores a refusal, and returns it with Since set. It drops an earlier refusal of the same version and, beyond maxRefusals, the oldest refusal.
+// keep stores a refusal, and returns it with Since set. It drops an earlier refusal of the same version and, beyond
+// maxRefusals, the oldest refusal.
 func (x *exchange) keep(r Refusal) Refusal {
 	x.nacks.Store(true) // before the set is read, so that trackRefusals misses no later set
 	x.locked(func() {

@@ -104,8 +104,8 @@ UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYT
 // configuration.
 func CheckFormat(text string) error { return checkFormat(text, inSpan) }
 
-// CheckLogFormat does the same as CheckFormat for an access log, and permits REQ_WITHOUT_QUERY, an extension that only
-// access logs declare.
+// CheckLogFormat does the same as CheckFormat for an access log. It permits REQ_WITHOUT_QUERY, an extension that only
+// access logs declare. The error has the same causes as that of CheckFormat.
 func CheckLogFormat(text string) error { return checkFormat(text, inLog) }
 
 // CheckHeaderFormat does the same as CheckFormat for the value of a header. It also refuses CEL and METADATA, which not

@@ -40,7 +40,7 @@ const (
 	KindRequestAuthentication             // Istio RequestAuthentication
 	KindSecret                            // Kubernetes Secret with TLS material or registry credentials; private parts are encrypted
 	KindGateway                           // Istio Gateway; its servers are listeners of the routers that it selects
-	KindSecretReader                      // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
+	KindSecretReader                      // RoleBinding, or ClusterRoleBinding (namespace ""), that lets service accounts list Secrets
 	KindWorkload                          // Kubernetes Pod or Istio WorkloadEntry; selectors select it
 	// KindServiceAccount is a Kubernetes ServiceAccount. Tokens are compared with it, and no plan reads it.
 	KindServiceAccount

@@ -19,7 +19,7 @@ type Recorder struct {
 // NewRecorder returns a Recorder with status 200, without headers and body.
 func NewRecorder() *Recorder { return &Recorder{Code: http.StatusOK, header: http.Header{}} }
 
-// Header implements http.ResponseWriter. It returns the response's headers, not a copy; they may be changed at any time.
+// Header implements http.ResponseWriter. It returns the response's own headers, which may be changed at any time.
 func (r *Recorder) Header() http.Header { return r.header }
 
 // WriteHeader implements http.ResponseWriter. It sets Code, even after Write.

@@ -25,8 +25,8 @@ type RouteConfig struct {
 
 // RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE matches a route
 // configuration. It compares the context, the port and the name. For a gateway it also compares portName and gateway
-// with the parts of a name https.PORT.PORTNAME.GATEWAY.NAMESPACE. A patch that states portName or gateway does not match
-// other names of gateways' route configurations. For patches with another applyTo the result is false
+// with the parts of a name https.PORT.PORTNAME.GATEWAY.NAMESPACE. A patch that states portName or gateway does not
+// match other names of gateways' route configurations. For patches with another applyTo the result is false
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
 func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()

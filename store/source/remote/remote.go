@@ -49,7 +49,9 @@ type Config struct {
 	Namespace  string       // namespace of the Secrets
 	Own        string       // name of the config cluster
 	Allowed    []string     // kubeconfig features allowed beside inline data (apiserver.Options)
-	Source     kube.Config  // settings common to all sources; API, Cluster, Turns and Log are replaced for each source, and Settle if it is set below
+	// Source has the settings common to all sources. API, Cluster, Turns and Log are replaced for each source, and
+	// Settle if it is set below.
+	Source     kube.Config
 	Log        *slog.Logger // nil: nothing is logged
 	Store      Store        // for Clusters.Lead and Servers.Run
 	Sealer     Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
