@@ -45,16 +45,16 @@ const AtOnce = 8
 
 // Config contains the settings of Clusters and Servers.
 type Config struct {
-	Kubeconfig string       // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
-	Namespace  string       // namespace of the Secrets
-	Own        string       // name of the config cluster
-	Allowed    []string     // kubeconfig features allowed beside inline data (apiserver.Options)
+	Kubeconfig string   // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
+	Namespace  string   // namespace of the Secrets
+	Own        string   // name of the config cluster
+	Allowed    []string // kubeconfig features allowed beside inline data (apiserver.Options)
 	// Source has the settings common to all sources. API, Cluster, Turns and Log are replaced for each source, and
 	// Settle if it is set below.
-	Source     kube.Config
-	Log        *slog.Logger // nil: nothing is logged
-	Store      Store        // for Clusters.Lead and Servers.Run
-	Sealer     Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
+	Source kube.Config
+	Log    *slog.Logger // nil: nothing is logged
+	Store  Store        // for Clusters.Lead and Servers.Run
+	Sealer Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
 	// Expect is called by Run with the origins of all named clusters, sorted by name, whenever the Secrets change; it
 	// must not be nil. known is then true. When Run ends, it calls Expect(nil, false). Before each call, Run has
 	// emitted a Forget event for each cluster whose reading ended.
