@@ -102,7 +102,7 @@ func TestAcceptFindsTheLeader(t *testing.T) {
 		t.Errorf("refused: %q", got)
 	}
 	status = http.StatusMisdirectedRequest
-	if got := accept("--server", here); !strings.Contains(got, "no process that was asked leads") {
+	if got := accept("--server", here); !strings.Contains(got, "no process that answered is the leader") {
 		t.Errorf("nobody leads: %q", got)
 	}
 }

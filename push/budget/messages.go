@@ -1,10 +1,8 @@
 package budget
 
-import "fmt"
-
 // ErrMessages is the error with which a connection or stream ends because it has the most bytes of incomplete or
 // waiting messages (Entry.Hold). It matches ErrExhausted.
-var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
+var ErrMessages error = exhausted("the bytes of incomplete or waiting messages exceed their limit")
 
 // Hold counts bytes of kept messages; negative bytes are released. A replica has two ledgers. The ledger of
 // connections counts incomplete messages; the ledger of streams counts messages that wait to be handled. If a

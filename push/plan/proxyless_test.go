@@ -106,7 +106,7 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	if secured() {
 		t.Error("one endpoint takes no mTLS, and the cluster speaks it")
 	}
-	if found := problemsOf(p, "some demand mTLS and others do not"); found != 1 {
+	if found := problemsOf(p, "demand mTLS: clients send plaintext to all"); found != 1 {
 		t.Errorf("%d problems, want one", found)
 	}
 	apply(endpoints("true", "true"), 1)

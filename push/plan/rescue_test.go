@@ -84,7 +84,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		m.reset()
 		src.put(append(batch, vsOf(t, "shop/v", web, "poison.org", ""))...)
 		pass(time.Second)
-		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
+		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stays in effect") || strings.Count(got, "\n") != 0 {
 			t.Fatalf("set aside: %s", got)
 		}
 		if got := ofWeb(); got != before || got == "" {

@@ -42,14 +42,14 @@ func sharedHost(x *examination) {
 func (x *examination) behindService(host string, entry *model.Service) bool {
 	for _, r := range x.with(fact{kind: kubeService, name: host}) {
 		svc := r.(*model.Service)
-		const lost = "the Service counts: the ports, addresses and resolution of this entry do not; endpoints that it states or selects are added"
+		const lost = "the Service has precedence: the ports, addresses and resolution of this entry have no effect; its endpoints are added"
 		switch own := svc.Key.Namespace == entry.Key.Namespace; {
 		case own && overlap(svc.Spec.GetExportTo(), entry.Spec.GetExportTo()):
 			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, svc.Key)
 			return true
 		case !own && elsewhere(svc, entry):
 			x.found("", problem.Duplicate, "spec.hosts",
-				"host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
+				"host %q is that of %v: for proxies outside of namespace %s the Service has precedence, and this entry has no effect",
 				host, svc.Key, entry.Key.Namespace)
 			return true
 		}
@@ -69,7 +69,7 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 		}
 		if !otherProtocols(other, entry) && !x.equal(host, other, entry) {
 			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, with other content: "+
-				"for proxies of other namespaces than %s the older one counts, and this one does not",
+				"for proxies outside of namespace %s the older one has precedence, and this one has no effect",
 				host, other.Key, entry.Key.Namespace)
 		}
 		return

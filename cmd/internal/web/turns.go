@@ -9,7 +9,7 @@ import (
 )
 
 // ErrBusy reports that a caller has too many unfinished answers. A later retry helps.
-var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
+var ErrBusy = errors.New("too many requests at once: try again when they are answered")
 
 // After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 4
 // min. The longest preview (25 s) has a shorter pause, so a tenant gets at most a tenth of a processor with previews.

@@ -59,8 +59,8 @@ func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 		want  string // empty: nothing
 	}{
 		"a provider that is there": {policy("good"), known, ""},
-		"no such provider":         {policy("bad"), known, `spec.provider.name: "bad" cannot be asked: MeshConfig has no valid extensionProviders`},
-		"no service of it":         {policy("gone"), known, `there is no service "gone.shop"; what the policy matches is refused`},
+		"no such provider":         {policy("bad"), known, `spec.provider.name: "bad" cannot be queried: MeshConfig has no valid extensionProviders`},
+		"no service of it":         {policy("gone"), known, `there is no service "gone.shop"; requests that the policy matches are refused`},
 		"services of two":          {policy("twice"), known, `services of 2 namespaces have the host "twice"`},
 		"nothing is known":         {policy("bad"), nil, ""},
 		"an image":                 {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "ghcr.io/a/b:1"}), nil, "spec.url: cannot be loaded by proxies whose agent does not fetch images"},

@@ -56,8 +56,8 @@ func TestProposals(t *testing.T) {
 		{"deleted, with all its records", `{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: out, namespace: shop}, spec: {}}`, true,
 			"-ServiceEntry -Endpoints"},
 		{"absent", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: none, namespace: shop}, spec: {}}`, true, "refused: does not exist"},
-		{"of Kubernetes", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is of no kind"},
-		{"unknown version", `{apiVersion: networking.istio.io/v9, kind: Sidecar, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is of no kind"},
+		{"of Kubernetes", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is not a kind"},
+		{"unknown version", `{apiVersion: networking.istio.io/v9, kind: Sidecar, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is not a kind"},
 		{"against the definition", `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: 7}}`, false, "refused: spec.hosts"},
 		{"invalid", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["no slash"]}]}}`, false, "refused: spec.egress[0].hosts[0]"},
 		{"twice", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["./*"]}]}}
