@@ -87,7 +87,7 @@ func TestHeldRemovalIsAccepted(t *testing.T) {
 		t.Errorf("what is held: %v", err)
 	}
 	out, err := ctl("accept", first)
-	if err != nil || !strings.Contains(out, "4 objects go (EndpointSlice 1, Service 2, VirtualService 1)") {
+	if err != nil || !strings.Contains(out, "4 objects are removed (EndpointSlice 1, Service 2, VirtualService 1)") {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventually(t, patience, withoutWeb(t, d))
