@@ -108,7 +108,7 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is no file", path)
+		return nil, nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	tooLarge := fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	if info.Size() > maxFile {

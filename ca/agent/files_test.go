@@ -184,9 +184,9 @@ func TestFilesThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"file-root:/dev/zero":                              "is no file",
-		"file-root:" + dir:                                 "is no file",
-		"file-root:" + at("pipe"):                          "is no file",
+		"file-root:/dev/zero":                              "is not a regular file",
+		"file-root:" + dir:                                 "is not a regular file",
+		"file-root:" + at("pipe"):                          "is not a regular file",
 		"file-root:" + at("huge"):                          "more than 1048576 bytes",
 		"file-root:" + at("text"):                          `no PEM block "CERTIFICATE"`,
 		"file-root:" + at("empty"):                         `no PEM block "CERTIFICATE"`,

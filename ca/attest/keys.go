@@ -159,10 +159,10 @@ func StaticKeys(text []byte) (*Keys, error) {
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
-		return errors.New("what is given for a URL of keys does not parse") // the error may quote a password
+		return errors.New("the JWKS URL does not parse") // the error may quote a password
 	}
 	if u.Host == "" || u.User != nil {
-		return fmt.Errorf("%q is no URL of keys", u.Redacted())
+		return fmt.Errorf("%q is not a JWKS URL: want a host, and no user", u.Redacted())
 	}
 	host := u.Hostname()
 	ip := net.ParseIP(host)

@@ -261,7 +261,7 @@ func TestDiscovery(t *testing.T) {
 		"good":         {answer(kube, "https://10.0.0.1/openid/v1/jwks"), ""},
 		"other issuer": {answer("https://evil", "https://10.0.0.1/openid/v1/jwks"), `issuer "https://evil"`},
 		"plain text":   {answer(kube, "http://10.0.0.1/openid/v1/jwks"), "must be https"},
-		"no keys":      {answer(kube, ""), "no URL"},
+		"no keys":      {answer(kube, ""), "is not a JWKS URL"},
 		"not JSON":     {map[string]string{"/.well-known/openid-configuration": "<html>"}, "not JSON"},
 		"away":         {nil, "Service Unavailable"},
 	} {
@@ -278,7 +278,7 @@ func TestKeysConfig(t *testing.T) {
 		"none":        {},
 		"two":         {URL: "https://a", File: "/b"},
 		"plain text":  {URL: "http://api/keys"},
-		"no URL":      {URL: "keys"},
+		"is not a JWKS URL":      {URL: "keys"},
 		"credentials": {URL: "https://u:password@api/keys"},
 		"no escape":   {URL: "https://u:password:/@%zz/keys"},
 	} {

@@ -50,11 +50,11 @@ func (a *Authority) readLists(text []byte, now time.Time) error {
 func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	switch {
 	case list.Number == nil:
-		return fmt.Errorf("of %s has no number (RFC 5280, section 5.2.3), which orders the lists of an issuer", list.Issuer)
+		return fmt.Errorf("issuer %s: the list has no number (RFC 5280, section 5.2.3), which orders the lists of an issuer", list.Issuer)
 	case !list.NextUpdate.IsZero() && !now.Before(list.NextUpdate):
-		return fmt.Errorf("of %s ended at %s: proxies would refuse every certificate", list.Issuer, stamp(list.NextUpdate))
+		return fmt.Errorf("issuer %s: the list expired at %s, so proxies would refuse all certificates", list.Issuer, stamp(list.NextUpdate))
 	case slices.ContainsFunc(a.Lists, func(o *x509.RevocationList) bool { return SameIssuer(o, list) }):
-		return fmt.Errorf("is a second one of %s", list.Issuer)
+		return fmt.Errorf("issuer %s: an earlier list has the same issuer", list.Issuer)
 	}
 	var issuers []*x509.Certificate
 	for _, c := range append(a.path(), a.Roots...) {
@@ -63,7 +63,7 @@ func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 		}
 	}
 	if len(issuers) > 0 && !slices.ContainsFunc(issuers, func(c *x509.Certificate) bool { return list.CheckSignatureFrom(c) == nil }) {
-		return fmt.Errorf("of %s is not signed by it", list.Issuer)
+		return fmt.Errorf("issuer %s: the certificates of this name have not signed the list", list.Issuer)
 	}
 	for _, c := range a.path() {
 		if !bytes.Equal(c.RawIssuer, list.RawIssuer) {
@@ -71,7 +71,7 @@ func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 		}
 		if slices.ContainsFunc(list.RevokedCertificateEntries,
 			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
-			return fmt.Errorf("of %s revokes %q, which is in this CA's own chain", list.Issuer, c.Subject)
+			return fmt.Errorf("issuer %s: the list revokes %q, which is in this CA's own chain", list.Issuer, c.Subject)
 		}
 	}
 	return nil

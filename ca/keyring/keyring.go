@@ -311,9 +311,9 @@ func (k *Keyring) logResult(err error) {
 	switch {
 	case text == k.logged:
 	case err != nil:
-		k.log.Warn("keyring: it cannot be read or advanced, trying again", slog.Any(obs.KeyError, err))
+		k.log.Warn("keyring cannot be read or advanced, trying again", slog.Any(obs.KeyError, err))
 	default:
-		k.log.Info("keyring: it can be read and advanced again")
+		k.log.Info("keyring can be read and advanced again")
 	}
 	k.logged = text
 }

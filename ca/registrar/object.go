@@ -138,7 +138,7 @@ func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
 			return nil, fmt.Errorf("read CertificateSigningRequest %s: %w", made.Metadata.Name, err)
 		}
 		if now.Metadata.UID != made.Metadata.UID {
-			return nil, fmt.Errorf("CertificateSigningRequest %s is another one meanwhile", made.Metadata.Name)
+			return nil, fmt.Errorf("CertificateSigningRequest %s was replaced by another object of the same name", made.Metadata.Name)
 		}
 		for _, c := range now.Status.Conditions {
 			if (c.Type == "Denied" || c.Type == "Failed") && c.Status != "False" {

@@ -114,7 +114,7 @@ func TestOutcomes(t *testing.T) {
 			})
 		}, want: issue.ErrForeign, says: "but the caller is", made: 1},
 		"no certificate":   {signs: func(r *request) { r.Status.Certificate = []byte("no") }, want: issue.ErrForeign, says: "not PEM", made: 1},
-		"made again":       {signs: func(r *request) { r.Metadata.UID = "another"; r.Status.Certificate = f.sign(t, *r) }, says: "another one meanwhile", made: 1},
+		"made again":       {signs: func(r *request) { r.Metadata.UID = "another"; r.Status.Certificate = f.sign(t, *r) }, says: "was replaced by another object", made: 1},
 		"changed":          {creates: func(r *request) int { r.Spec.SignerName = "example.com/dear"; return 0 }, says: "it is not approved", made: 1},
 		"not allowed":      {creates: func(*request) int { return http.StatusForbidden }, says: "403", made: 1},
 		"signer unknown":   {signer: "nobodys", want: issue.ErrInvalid, says: "no root of signer"},

@@ -95,7 +95,7 @@ func readKeyFile(path string) (Secret, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&^mayHave(info) != 0 {
-		return nil, fmt.Errorf("%s has mode %04o: others than this process can use it, want 0600, or 0440 of a Secret volume with fsGroup",
+		return nil, fmt.Errorf("%s has mode %04o, and other users can read or write it: want 0600, or 0440 in a Secret volume with fsGroup",
 			path, mode)
 	}
 	if info.Size() != keyBytes {

@@ -71,7 +71,7 @@ func TestKeyInSecretVolume(t *testing.T) {
 
 	for _, mode := range []os.FileMode{0o444, 0o460, 0o644, 0o450, 0o401} {
 		v.put(a, mode)
-		if _, err := seal.NewFile(path); err == nil || !strings.Contains(err.Error(), "others than this process can use it") {
+		if _, err := seal.NewFile(path); err == nil || !strings.Contains(err.Error(), "other users can read or write it") {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 	}

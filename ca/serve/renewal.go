@@ -74,7 +74,7 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 		}
 	}
 	if at.IsZero() {
-		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when its last token was shown", c.ID)
+		return at, status.Errorf(codes.Unauthenticated, "show a token: the time at which %s last showed a token is unknown", c.ID)
 	}
 	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last token at %s, and may renew without one for %s",
 		c.ID, at.UTC().Format(time.RFC3339), most)

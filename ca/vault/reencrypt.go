@@ -59,7 +59,7 @@ func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context
 	fresh, err := v.Sealer.Seal(ctx, plain, about)
 	clear(plain)
 	if err == nil && stale(fresh) {
-		err = fmt.Errorf("%w: the provider reports a rotated key, but still wraps with another one", seal.ErrUnavailable)
+		err = fmt.Errorf("%w: the provider reports a rotated key, but encrypts with a different key", seal.ErrUnavailable)
 	}
 	return fresh, err
 }

@@ -22,7 +22,7 @@ var (
 	resident     = describe("process_resident_memory_bytes", "Resident memory of the agent.")
 	goroutines   = describe("go_goroutines", "Goroutines of the agent.")
 	certExpiry   = describe("cert_expiry_seconds", "Until the workload's certificate ends.", "resource_name")
-	dialFailures = describe("istiod_connection_failures", "Refused connections to the control plane and such as ended.")
+	dialFailures = describe("istiod_connection_failures", "Connections to the control plane that failed or ended.")
 	connects     = describe("istiod_connections", "Streams that reached the control plane.")
 	requests     = describe("xds_proxy_requests", "Requests of Envoy to the control plane.")
 	responses    = describe("xds_proxy_responses", "Responses of the control plane to Envoy.")

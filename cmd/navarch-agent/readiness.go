@@ -82,7 +82,7 @@ func (c condition) missing() []string {
 		out = append(out, fmt.Sprintf("not connected to the control plane at %s yet", c.xds.Address))
 	// the stream was accepted and then closed, for example because the agent has no credential yet
 	case c.xds.LastError != "":
-		out = append(out, fmt.Sprintf("the control plane at %s does not serve it: %s", c.xds.Address, c.xds.LastError))
+		out = append(out, fmt.Sprintf("the control plane at %s closes the stream: %s", c.xds.Address, c.xds.LastError))
 	default:
 		out = append(out, "Envoy has no configuration yet")
 	}

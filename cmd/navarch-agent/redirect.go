@@ -211,7 +211,7 @@ func dnsServers(path string) (out []netip.Addr, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("DNS servers of the Pod: " + path + " names none, and DNS is to be captured")
+		return nil, errors.New("DNS servers of the Pod: " + path + " has no nameserver, and the capture of DNS needs one")
 	}
 	return out, nil
 }

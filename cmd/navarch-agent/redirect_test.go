@@ -81,7 +81,7 @@ func TestRedirectRefuses(t *testing.T) {
 	for why, args := range map[string][]string{
 		"no port":          {"-b", "all"},
 		"want REDIRECT":    {"-m", "NONE"},
-		"names none":       {"--redirect-dns", "--dns-servers-from", empty},
+		"has no nameserver":       {"--redirect-dns", "--dns-servers-from", empty},
 		"DNS servers":      {"--redirect-dns", "--dns-servers-from", "/nowhere"},
 		"unknown flag":     {"--no-such-flag"},
 		"unknown command ": {"sidecar"},

@@ -26,7 +26,7 @@ import (
 const precheck = "precheck"
 
 // errFailed means that a check failed.
-var errFailed = errors.New("something is not as it has to be")
+var errFailed = errors.New("at least one check failed")
 
 // checking contains the options of check.
 type checking struct {

@@ -162,12 +162,12 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	who := "The injector that " + w.of + " names"
 	service := w.hook.ClientConfig.Service
 	if service == nil {
-		return who + " is not in this cluster: what it decides is not known here."
+		return who + " is not in this cluster: its decision is unknown."
 	}
 	name := inject.NameOf("istio-sidecar-injector", w.revision)
 	data, err := configMap(ctx, c.api, service.Namespace, name)
 	if err != nil {
-		return fmt.Sprintf("%s decides by %v: what it decides is not known.", who, err)
+		return fmt.Sprintf("%s has a configuration that cannot be read: %v. Its decision is unknown.", who, err)
 	}
 	config, err := inject.ParseConfig("ConfigMap "+service.Namespace+"/"+name, data["config"], data["values"], os.Getenv)
 	if err != nil {

@@ -253,8 +253,8 @@ func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) 
 }
 
 // errNoBootstrap means that the dump does not begin with the bootstrap.
-var errNoBootstrap = errors.New("it has no section of the bootstrap before the others, which says what proxy it is of: " +
-	"istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy, has it")
+var errNoBootstrap = errors.New("the dump does not begin with the section of the bootstrap, which names the proxy: " +
+	"use istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy")
 
 // workloadName returns namespace/name of the workload that a node states. If the node states no workload, it returns
 // namespace/name of the Pod.

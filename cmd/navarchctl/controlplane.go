@@ -238,7 +238,7 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	if len(elsewhere) > 1 {
 		var no statusError
 		errors.As(elsewhere[0], &no)
-		return nil, fmt.Errorf("%s: %s", strings.Replace(no.said, "this replica", c.where, 1), "navarchctl proxy-status lists those that are")
+		return nil, fmt.Errorf("%s: navarchctl proxy-status lists the connected proxies", strings.Replace(no.said, "this replica", c.where, 1))
 	}
 	return nil, errors.Join(elsewhere...)
 }

@@ -90,7 +90,7 @@ func headline(on awaited, d *fleetapi.Delivery) string {
 	case !d.Planned:
 		return fmt.Sprintf("Revision %d is not planned by all replicas yet.", d.Revision)
 	case c == nil && d.Done && len(d.Refusing) > 0:
-		return fmt.Sprintf("Revision %d has no recent change of %s, and proxies refuse what is made of it.", d.Revision, on)
+		return fmt.Sprintf("Revision %d has no recent change of %s, and proxies refuse its configuration.", d.Revision, on)
 	case c == nil && d.Done:
 		return fmt.Sprintf("Revision %d is acknowledged by all proxies: no recent change of %s affects one.", d.Revision, on)
 	case c == nil && d.PendingCount == 0:

@@ -144,10 +144,10 @@ func played(t *testing.T) (kubeconfig string, answers map[string]any) {
 func TestCheckInject(t *testing.T) {
 	kubeconfig, answers := played(t)
 	for _, c := range []struct{ args, want, not string }{
-		{"web-0", "istio-sidecar-injector/namespace.sidecar-injector.istio.io       default    true    The labels of namespace and Pod select it.", "other.example.com"},
-		{"web-0", "istio-sidecar-injector-canary/rev.namespace.sidecar-injector.istio.io   canary     false   It takes namespaces without the label istio-injection.", ""},
-		{"pod/web-0", "The injector that istio-sidecar-injector names gives it a proxy. The Pod says nothing, and the policy of ConfigMap istio-system/istio-sidecar-injector is enabled.\nIt was given a proxy when it was created: {\"revision\": \"old\"}", ""},
-		{"deploy/web", "It takes Pods without the label sidecar.istio.io/inject: false.", "gives it a"},
+		{"web-0", "istio-sidecar-injector/namespace.sidecar-injector.istio.io       default    true    The labels of the namespace and the Pod match its selectors.", "other.example.com"},
+		{"web-0", "istio-sidecar-injector-canary/rev.namespace.sidecar-injector.istio.io   canary     false   The webhook selects namespaces without the label istio-injection.", ""},
+		{"pod/web-0", "The injector that istio-sidecar-injector names gives it a proxy. The Pod's labels and annotations do not decide, and the policy of ConfigMap istio-system/istio-sidecar-injector is enabled.\nIt was given a proxy when it was created: {\"revision\": \"old\"}", ""},
+		{"deploy/web", "The webhook selects Pods without the label sidecar.istio.io/inject: false.", "gives it a"},
 		{"deploy/web", "No webhook is asked: the Pod gets no proxy.", ""},
 		{"deploy/node", "names gives it no proxy. The Pod has the network of its node", ""},
 	} {
@@ -166,7 +166,7 @@ func TestCheckInject(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	delete(answers, "/api/v1/namespaces/istio-system/configmaps/istio-sidecar-injector")
-	if out, _, err := runCommand(t, "", "check-inject", "--kubeconfig", kubeconfig, "-n", "shop", "web-0"); err != nil || !strings.Contains(out, "what it decides is not known") {
+	if out, _, err := runCommand(t, "", "check-inject", "--kubeconfig", kubeconfig, "-n", "shop", "web-0"); err != nil || !strings.Contains(out, "Its decision is unknown") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -41,12 +41,12 @@ func migrateValuesCommand() *cobra.Command {
 several documents of these. With --cluster it reads the Deployment that runs, and the values that Helm keeps of its release. Without
 such values it reads those of the ConfigMap istio-sidecar-injector. Each setting is
 
-  decide     the chart has it, and you have to decide something first, such as the issuer of certificates: until then Navarch does something else
-  reported   not acted on, and what it brought about is missing: look at these
-  acted on   by a value of Navarch's chart
-  no effect  nobody would miss it
+  decide     the chart has an equivalent that needs your decision first, such as the issuer of certificates; until then Navarch behaves differently
+  reported   the setting is not acted on, and its effect is missing: check these settings
+  acted on   the setting acts by a value of Navarch's chart
+  no effect  Navarch works the same without the setting
 
-With -o yaml the output is a file of values for Navarch's chart, with what is acted on. All other settings are listed on standard error. -o json lists all
+With -o yaml the output is a file of values for Navarch's chart, with the settings that are acted on. All other settings are listed on standard error. -o json lists all
 settings.
 
 deploy/docs/migration.md has the whole table.`,

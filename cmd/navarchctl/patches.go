@@ -18,10 +18,10 @@ func patchesCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "patches",
-		Short: "Say how many resources each patch of the EnvoyFilters changes",
-		Long: `One line for each patch of an EnvoyFilter: CHANGED is how many resources of the connected proxies are other with it than without it (clusters,
-listeners, heads of route configurations, virtual hosts, configurations of filters), each counted once, however many proxies have it. Of several replicas,
-each of which counts for its own proxies, it is the largest count. A patch with 0 has found nothing, or only what was like that before.
+		Short: "List the patches of EnvoyFilters with the number of resources that each changes",
+		Long: `One line for each patch of an EnvoyFilter. CHANGED counts the resources of the connected proxies that the patch changes: clusters, listeners, heads of
+route configurations, virtual hosts and configurations of filters. A resource counts once, however many proxies have it. Each replica counts for its own
+proxies, and CHANGED is the largest count. It is 0 if the patch matches no resource, or if the resources already have the values of the patch.
 Clusters and listeners that a patch removes as a whole are not counted (-).`,
 		Example: `  navarchctl patches
   navarchctl patches -o json`,

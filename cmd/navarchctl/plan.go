@@ -35,7 +35,7 @@ func planCommand() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE|DIR|- [--delete|--prune SELECTOR] [--config-dir DIR --proxy NODE.json...|--nodes FILE]",
-		Short: "Print which proxies would get something else if objects were applied",
+		Short: "Print which proxies would get a different configuration if objects were applied",
 		Long: `Compares the configuration of the proxies now with the configuration that they would get if the objects in FILE were
 applied or, with --delete, deleted. With --prune, the objects in FILE are all that is left of the objects under a selector: of a
 running mesh those of Istio's kinds, which are read from the API server, with --config-dir those of any kind.
@@ -201,7 +201,7 @@ func outcomeOf(r *preview.Report, failOn string) error {
 	case len(r.Partial) > 0:
 		return exitError{exitPartial, "only a part of the fleet answered"}
 	case n > 0:
-		return exitError{exitChanges, "the plan is complete: proxies would get something else (exit code 2)"}
+		return exitError{exitChanges, "the plan is complete: proxies would get a different configuration (exit code 2)"}
 	}
 	return nil
 }

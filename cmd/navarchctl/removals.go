@@ -36,9 +36,9 @@ type heldRemovals struct {
 
 func removalsCommand() *cobra.Command {
 	at := &controlPlane{everyRole: true}
-	cmd := &cobra.Command{Use: "removals", Short: "Removals that are held: what vanished though nobody deleted it",
-		Long: `The leader holds removals that nobody asked for: the definition of a kind is gone, a list of the API server is older than what was seen, most of a
-folder is missing. Held objects stay in effect until they are back, their time is over, or an operator accepts the removal.`,
+	cmd := &cobra.Command{Use: "removals", Short: "List and accept held removals: objects that disappeared without a deletion",
+		Long: `The leader holds a removal without a deletion: the definition of a kind is gone, a list of the API server is older than the state seen before, or most of
+a folder is missing. Held objects stay in effect until they are back, the removal's time ends, or an operator accepts the removal.`,
 		Example: "  navarchctl removals list\n  navarchctl removals accept 3f9a0c1b2d"}
 	at.bind(cmd.PersistentFlags())
 	cmd.AddCommand(listRemovals(at), acceptRemovals(at))
@@ -132,13 +132,13 @@ func (r heldRemovals) write(w io.Writer, wide bool) error {
 
 func acceptRemovals(at *controlPlane) *cobra.Command {
 	var account, tokenFile string
-	cmd := &cobra.Command{Use: "accept ID...", Short: "Let exactly the objects go that an ID of removals list names",
+	cmd := &cobra.Command{Use: "accept ID...", Short: "Remove exactly the objects that removals list shows for an ID",
 		Args:    cobra.MinimumNArgs(1),
 		Example: "  navarchctl removals accept 3f9a0c1b2d",
-		Long: `Asks the leader to remove the objects. It asks the API server who you are, by the token of your kubeconfig, and whether you may: the verb accept of
-removals.navarch.io, in the namespace of the removal, or in all where it is of several. Its log names you and the removal. A kubeconfig with a client
-certificate has no token: then the API server is asked for a token of the service account --service-account, which needs the right, and you need the
-right to create its tokens. Where the configuration comes from files, the command is run on the machine of the leader.`,
+		Long: `accept requests the leader to remove the objects. The leader authenticates the token of your kubeconfig at the API server, and reviews your right:
+the verb accept of removals.navarch.io, in the namespace of the removal, or in all namespaces for a removal from several. The leader logs your name and
+the removal. A kubeconfig with a client certificate has no token: then the command requests a token of the service account --service-account. That
+account needs the right, and you need the right to create its tokens. For a configuration from files, run the command on the machine of the leader.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			defer at.close()
 			account = cmp.Or(account, inject.NameOf(operatorAccount, at.cluster.Revision))
@@ -236,5 +236,5 @@ func (c *controlPlane) accept(ctx context.Context, id, token string) (string, er
 			failed = append(failed, err)
 		}
 	}
-	return "", fmt.Errorf("no process that was asked leads: %w", errors.Join(failed...))
+	return "", fmt.Errorf("no process that answered is the leader: %w", errors.Join(failed...))
 }

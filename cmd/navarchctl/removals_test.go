@@ -77,7 +77,7 @@ func TestAcceptFindsTheLeader(t *testing.T) {
 			http.Error(w, "says the leader", status)
 			return
 		}
-		fmt.Fprintln(w, "5 objects go")
+		fmt.Fprintln(w, "5 objects are removed")
 	}))
 	defer server.Close()
 	accept := func(args ...string) string {
@@ -91,7 +91,7 @@ func TestAcceptFindsTheLeader(t *testing.T) {
 		return out.String()
 	}
 	here := server.Listener.Addr().String()
-	if got := accept("--server", here); got != "5 objects go\n" || len(asked) != 1 || asked[0] != "POST /debug/removals?accept=0a " {
+	if got := accept("--server", here); got != "5 objects are removed\n" || len(asked) != 1 || asked[0] != "POST /debug/removals?accept=0a " {
 		t.Errorf("%q, asked %q", got, asked)
 	}
 	if got := accept("--server", "192.0.2.1:8080", "--kubeconfig", "any"); !strings.Contains(got, "is not on this machine") {
@@ -102,7 +102,7 @@ func TestAcceptFindsTheLeader(t *testing.T) {
 		t.Errorf("refused: %q", got)
 	}
 	status = http.StatusMisdirectedRequest
-	if got := accept("--server", here); !strings.Contains(got, "no process that was asked leads") {
+	if got := accept("--server", here); !strings.Contains(got, "no process that answered is the leader") {
 		t.Errorf("nobody leads: %q", got)
 	}
 }

@@ -322,7 +322,7 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 		for _, r := range p.types[t].Refused {
 			name := r.Name
 			if name == "" {
-				name = "(which one is being found out)"
+				name = "(not identified yet)"
 			}
 			lines := []string{fmt.Sprintf("REFUSED %s %s, version %s; %s", t.Noun(), name, r.Version, has(r.Good))}
 			if !r.Last.IsZero() {

@@ -38,7 +38,7 @@ func tokenCommand() *cobra.Command {
 	f.StringVar(&namespace, "namespace", "", "Namespace of the workload.")
 	f.StringVar(&account, "service-account", "", "Service account of the workload.")
 	f.StringVar(&pod, "pod", "",
-		"Pod, or machine, that the token is for: replicas bound what each may have, and those that share a token of none together.")
+		"Pod or machine of the token. Replicas bound the resources of each Pod; callers whose tokens name no Pod share one bound.")
 	f.StringVar(&audience, "audience", "istio-ca", "Audience of the token.")
 	f.DurationVar(&ttl, "ttl", 12*time.Hour, "How long the token is valid; at most 30 days.")
 	for _, name := range []string{"data-dir", "namespace", "service-account"} {

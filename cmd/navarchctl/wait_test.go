@@ -66,7 +66,7 @@ func leading(t *testing.T) (server string) {
 		case fleetapi.Root + "problems":
 			if q.Get("severity") == "error" && q.Get("object") == "AuthorizationPolicy shop/ext" {
 				fmt.Fprint(w, `{"items": [{"object": "AuthorizationPolicy shop/ext", "field": "spec.provider.name", "severity": "error",
-						"message": "\"nosuch\" cannot be asked"},
+						"message": "\"nosuch\" cannot be queried"},
 					{"object": "AuthorizationPolicy shop/ext", "severity": "error", "message": "refused", "proxies": 1}]}`)
 				return
 			}
@@ -127,15 +127,15 @@ func TestWaitForAnObject(t *testing.T) {
 		{"vs/quiet.shop", "Revision 9 is acknowledged by all proxies: no recent change of VirtualService shop/quiet affects one.\n", ""},
 		{"vs/many.shop", "Revision 9 changed more objects than are recorded, and VirtualService shop/many may be one of them. " +
 			"Revision 9 is acknowledged by 1 of 1 affected proxies (VirtualService shop/many).\n", ""},
-		{"vs/again.shop", "Revision 9 has no recent change of VirtualService shop/again, and proxies refuse what is made of it.\n" +
+		{"vs/again.shop", "Revision 9 has no recent change of VirtualService shop/again, and proxies refuse its configuration.\n" +
 			"  web-0.shop at replica a: it refused routes 80: no (made by VirtualService shop/again spec.http[0])\n",
 			"VirtualService shop/again is refused by proxies"},
 		{"vs/beside.shop", "Revision 8 is acknowledged by 0 of 1 affected proxies (VirtualService shop/beside).\n" +
 			"  web-0.shop at replica a: it refused cluster x: no (made by EnvoyFilter shop/f spec.configPatches[0])\n",
 			"proxies refuse a change of which VirtualService shop/beside is a part"},
 		{"ap/ext.shop", "Revision 6 is acknowledged by 10,000 of 10,000 affected proxies, in 14ms (AuthorizationPolicy shop/ext).\n" +
-			"  error of the object: spec.provider.name: \"nosuch\" cannot be asked\n",
-			"AuthorizationPolicy shop/ext has errors: spec.provider.name: \"nosuch\" cannot be asked"},
+			"  error of the object: spec.provider.name: \"nosuch\" cannot be queried\n",
+			"AuthorizationPolicy shop/ext has errors: spec.provider.name: \"nosuch\" cannot be queried"},
 		{"vs/none", "", "the leader has not read VirtualService default/none; VirtualService shop/none has this name: -n shop"},
 		{"vrtualservice/web", "", `kind "vrtualservice": want a kind of the configuration, as VirtualService`},
 		{"destinationrul/web", "", `kind "destinationrul": want a kind of the configuration, as DestinationRule`},

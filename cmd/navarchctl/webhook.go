@@ -13,9 +13,10 @@ func webhookCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "injection-webhook",
 		Short: "Print the MutatingWebhookConfiguration of a revision, or of a tag for it, with Istio's names and selectors",
-		Long: `injection-webhook prints a MutatingWebhookConfiguration, and writes to no cluster. Its caBundle is empty: the control plane keeps it, since
-it changes with the mesh's root. Where a namespace has the label istio.io/rev that revision, or tag, counts for all of its Pods; where it has
-istio-injection, no revision label does; otherwise the label istio.io/rev of a Pod counts, or sidecar.istio.io/inject: "true" for the default revision.`,
+		Long: `injection-webhook prints a MutatingWebhookConfiguration, and changes no cluster. Its caBundle is empty: the control plane keeps it, since
+it changes with the mesh's root. A namespace label istio.io/rev selects its revision, or tag, for all Pods of the namespace. A namespace label
+istio-injection disables all revision labels. Without either, a Pod's label istio.io/rev selects the revision; sidecar.istio.io/inject: "true" selects
+the default revision.`,
 		Example: `  # Tag prod stands for revision canary from now on.
   navarchctl injection-webhook --revision canary --tag prod | kubectl apply -f -`,
 		Args: cobra.NoArgs,
@@ -32,8 +33,8 @@ istio-injection, no revision label does; otherwise the label istio.io/rev of a P
 	f.StringVarP(&w.Namespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
 	f.StringVarP(&w.Revision, "revision", "r", "", "Revision of the control plane that answers (default: the default one).")
 	f.StringVar(&w.Tag, "tag", "", "Name of a tag that stands for the revision; default: it is the default revision.")
-	f.StringVar(&w.Path, "path", "/inject", "Path at which it answers, as /inject/cluster/west/net/network-2 for another cluster's Pods.")
+	f.StringVar(&w.Path, "path", "/inject", "Path of the webhook, such as /inject/cluster/west/net/network-2 for another cluster's Pods.")
 	f.BoolVar(&w.Everywhere, "everywhere", false,
-		"Pods of namespaces that say nothing are given a proxy, too, if they say nothing themselves.")
+		"Inject Pods without injection labels in namespaces without injection labels, too.")
 	return cmd
 }

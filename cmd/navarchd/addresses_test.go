@@ -245,7 +245,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return oneStream(t.Context(), conn)
 	}
-	if err := stream(greedy); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "4 are open") {
+	if err := stream(greedy); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "4 streams are open") {
 		t.Errorf("one more of the certificate: %v", err)
 	}
 	for _, id := range []string{client, "spiffe://cluster.local/ns/shop/sa/other"} {

@@ -67,7 +67,7 @@ func (c *cutOff) check(ctx context.Context) {
 	}
 	if ended, err := c.elector.Depose(ctx, epoch); err == nil && ended {
 		c.reached, c.ended = 0, c.ended+1
-		c.log.Warn("the leader has heard nothing of the API server for long, and this process reaches it: the leader's term is ended",
+		c.log.Warn("the leader's term was ended: the leader has not reached the API server for long, and this process reaches it",
 			obs.KeyEpoch, epoch.Revision)
 	}
 }

@@ -132,7 +132,8 @@ func awayProblems(why error) []inspect.Problem {
 		return nil
 	}
 	return []inspect.Problem{{Object: "etcd", Location: "etcd",
-		Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
+		Code: problem.Unreadable, Severity: problem.Error,
+		Message: "does not answer; the last state that was read stays in effect: " + why.Error()}}
 }
 
 // spaceProblems returns the entry of /debug/problems about the size of etcd; nil: etcd has space.

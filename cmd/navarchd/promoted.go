@@ -108,9 +108,9 @@ func (w *kubernetesWriter) problems() []object.Problem {
 	}
 	name := w.store.RevisionName()
 	return []object.Problem{{ID: object.ID{Kind: "Revision", Name: name}, Location: "etcd", Code: problem.Pending, Severity: problem.Warning,
-		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may" +
-			" be one that writes without asking. " +
-			"If none of its processes is left: navarchctl store promote " + name}}
+		Message: "this revision does not write to Kubernetes, because no revision is promoted. The default revision has records, and its build" +
+			" may write without a promotion. " +
+			"When all processes of the default revision have ended: navarchctl store promote " + name}}
 }
 
 func (w *kubernetesWriter) set(promoted bool) {

@@ -36,10 +36,10 @@ func nothingSealed(store blobs) seal.First {
 		for _, folder := range []string{"keys/", "sealing/", "clusters/named/"} {
 			found, _, err := store.Blobs(ctx, folder, 0)
 			if err != nil {
-				return fmt.Errorf("nobody knows whether something is sealed in etcd: %w", err)
+				return fmt.Errorf("it is not known whether etcd has sealed values: %w", err)
 			}
 			if len(found) > 0 {
-				return fmt.Errorf("etcd has %s, sealed: put back the file that it was sealed with", found[0].Path)
+				return fmt.Errorf("etcd has %s, which is sealed: put back the key file that sealed it", found[0].Path)
 			}
 		}
 		return nil

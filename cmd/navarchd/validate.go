@@ -31,7 +31,7 @@ func (c *config) validate() error {
 // checkRoles verifies that the roles exist, and that the flags which they need are set.
 func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleCA) && c.kek == "" && !c.env.signers {
-		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
+		refuse("--kek is needed for role ca with --etcd-endpoints: etcd stores the keys of the CA only sealed")
 	}
 	for _, r := range c.roles {
 		switch {

@@ -290,7 +290,7 @@ func each(b []byte, visit func(protowire.Number, []byte) error) error {
 			return err
 		}
 		if n == 0 || n > len(b) {
-			return errors.New("it ends inside of a field")
+			return errors.New("the message ends inside a field")
 		}
 		if kind == protowire.BytesType {
 			if err := visit(number, value); err != nil {

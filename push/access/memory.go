@@ -86,13 +86,13 @@ func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	case r.failures == 0:
 		return Standing{}
 	case !answered:
-		return Standing{Known: true, Why: fmt.Sprintf("nobody can say yet whether it may: %v", r.err)}
+		return Standing{Known: true, Why: fmt.Sprintf("the right is not known yet: %v", r.err)}
 	case !r.answer.Allowed:
 		return Standing{Known: true, Why: r.answer.Why}
 	case age < m.settings.Away:
 		return Standing{Known: true, Allowed: true}
 	}
-	return Standing{Known: true, Why: fmt.Sprintf("nobody can say since %v whether it still may: %v", m.settings.Away, r.err)}
+	return Standing{Known: true, Why: fmt.Sprintf("the right has not been confirmed for %v: %v", m.settings.Away, r.err)}
 }
 
 // validity returns the time after which an answer is queried again.

@@ -91,7 +91,7 @@ func TestAuthoriserAway(t *testing.T) {
 	}
 	c.stands(one, yes)
 	c.stands(two, Standing{Known: true, Why: "it may not"})
-	c.stands(three, Standing{Known: true, Why: "nobody can say yet whether it may: no route"})
+	c.stands(three, Standing{Known: true, Why: "the right is not known yet: no route"})
 	pauses := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}
 	for _, pause := range pauses {
 		c.asks(pause-1, all)
@@ -106,7 +106,7 @@ func TestAuthoriserAway(t *testing.T) {
 	}
 	c.stands(one, yes)
 	c.now = start.Add(DefaultAway)
-	c.stands(one, Standing{Known: true, Why: "nobody can say since 24h0m0s"})
+	c.stands(one, Standing{Known: true, Why: "the right has not been confirmed for 24h0m0s"})
 	c.asks(time.Minute, all, all...)
 	c.m.Answered(one, Answer{Allowed: true}, c.now)
 	c.m.Answered(three, Answer{Allowed: true}, c.now)
@@ -127,7 +127,7 @@ func TestTimeThatAYesStands(t *testing.T) {
 		c.m.Failed(one, errAway, c.now)
 		c.stands(one, yes)
 		c.now = c.now.Add(1)
-		c.stands(one, Standing{Known: true, Why: "nobody can say since " + want.String()})
+		c.stands(one, Standing{Known: true, Why: "the right has not been confirmed for " + want.String()})
 		c.asks(time.Second, nil) // the answer of an identity that is not wanted is then deleted
 		if len(c.m.answers) > 0 {
 			t.Errorf("%v: %v is remembered", stated, c.m.answers)

@@ -70,7 +70,7 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 // fields are ignored. DecodeNames fails if the body is nil, has another type, or does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
-		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())
+		return nil, fmt.Errorf("name table: the type is %.200q, want %s", body.GetTypeUrl(), NameTableURL)
 	}
 	err = fields(body.GetValue(), func(number protowire.Number, value []byte) error {
 		if number != tableEntries {
@@ -129,7 +129,7 @@ func fields(b []byte, f func(number protowire.Number, value []byte) error) error
 		}
 		if b = b[n:]; kind != protowire.BytesType {
 			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-				return errors.New("a field that ends early")
+				return errors.New("a field is incomplete")
 			}
 			b = b[n:]
 			continue

@@ -68,7 +68,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 			greedy = other
 		}
 	}
-	full := fmt.Errorf("%w: %d are open", ErrExhausted, a.streams)
+	full := fmt.Errorf("%w: %d streams are open", ErrExhausted, a.streams)
 	switch {
 	case greedy == nil && !proven && a.unbound >= max(l.most(a), l.cfg.Workload):
 		return nil, full

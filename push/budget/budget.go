@@ -71,13 +71,22 @@ type Holder struct {
 
 // ErrExhausted means that a limit is reached, or that the stream has ended. All errors of this package match it
 // (errors.Is).
-var ErrExhausted = errors.New("as much as this identity may have")
+var ErrExhausted = errors.New("the limit of this identity is reached")
+
+// exhausted is an error that matches ErrExhausted and has its own text.
+type exhausted string
+
+// Error implements error.
+func (e exhausted) Error() string { return string(e) }
+
+// Is reports whether target is ErrExhausted.
+func (e exhausted) Is(target error) bool { return target == ErrExhausted }
 
 // errNewer is the error with which a workload's oldest stream ends when the workload has too many streams.
-var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
+var errNewer error = exhausted("too many streams of one proxy: newer streams replaced this stream")
 
 // errDisplaced is the error with which a stream ends because its credential has the most streams of the identity.
-var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity has open, and others need a place", ErrExhausted)
+var errDisplaced = fmt.Errorf("%w: this stream made room, because its credential has the most streams", ErrExhausted)
 
 // These are the paces of joins and look-ups, and the lives of cached values.
 const (
@@ -271,7 +280,7 @@ func (e *Entry) Join() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.place == nil {
-		return fmt.Errorf("%w: the stream has ended", ErrExhausted)
+		return exhausted("the stream has ended")
 	}
 	c, a := e.credential, e.credential.account
 	if c.joins.allow(now, joinsBurst, joinsEvery) {
@@ -280,7 +289,7 @@ func (e *Entry) Join() error {
 	if most := l.most(a); a.joins.allow(now, most, joinsPeriod/time.Duration(most)) {
 		return nil
 	}
-	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
+	return fmt.Errorf("%w: its proxies join too often", ErrExhausted)
 }
 
 // Ask counts one request of a tool (istioctl) until done is called. It fails if Limits.Asks requests of the identity
@@ -293,7 +302,7 @@ func (e *Entry) Ask() (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.asks >= l.cfg.Asks {
-		return nil, fmt.Errorf("%w: %d of its questions are being answered", ErrExhausted, a.asks)
+		return nil, fmt.Errorf("%w: %d of its requests are in progress", ErrExhausted, a.asks)
 	}
 	a.asks++
 	return sync.OnceFunc(func() {

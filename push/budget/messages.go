@@ -1,10 +1,8 @@
 package budget
 
-import "fmt"
-
-// ErrMessages is the error with which a connection or stream ends because it has the most bytes of messages
-// (Entry.Hold). It matches ErrExhausted.
-var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
+// ErrMessages is the error with which a connection or stream ends because it has the most bytes of incomplete or
+// waiting messages (Entry.Hold). It matches ErrExhausted.
+var ErrMessages error = exhausted("the bytes of incomplete or waiting messages exceed their limit")
 
 // Hold counts bytes of messages that a replica keeps in memory. Negative bytes are released. An Entry of a connection
 // counts incomplete messages, and an Entry of a stream counts requests in progress.

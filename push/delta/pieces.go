@@ -69,7 +69,7 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 }
 
 // errCut is the error for a message whose last field is incomplete.
-var errCut = errors.New("it ends inside of a field")
+var errCut = errors.New("the message ends inside a field")
 
 // bridge returns the pieces with the first field joined into one piece. If the field is not length-delimited or is
 // malformed, it joins all pieces. It returns errCut if the message ends inside of the field.

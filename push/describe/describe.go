@@ -79,8 +79,14 @@ func (q Query) Check() error {
 		return errors.New("host: only for a pod or a workload")
 	case q.From != "" && (q.Noun == Pod || q.Noun == Workload):
 		return errors.New("from: not for a pod or a workload, which is described itself")
-	case max(len(q.Name), len(q.Namespace), len(q.Host)) > maxText || len(q.From) > 2*maxText+1:
-		return fmt.Errorf("a name has at most %d bytes", maxText)
+	case len(q.Name) > maxText:
+		return fmt.Errorf("name: want at most %d bytes", maxText)
+	case len(q.Namespace) > maxText:
+		return fmt.Errorf("namespace: want at most %d bytes", maxText)
+	case len(q.Host) > maxText:
+		return fmt.Errorf("host: want at most %d bytes", maxText)
+	case len(q.From) > 2*maxText+1:
+		return fmt.Errorf("from: want at most %d bytes", 2*maxText+1)
 	case q.Limit < 0 || q.Limit > MaxHosts:
 		return fmt.Errorf("limit: want a number from 0 to %d", MaxHosts)
 	}

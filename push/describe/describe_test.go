@@ -217,7 +217,7 @@ func TestQueries(t *testing.T) {
 		want string
 	}{
 		{Query{Noun: "pods", Namespace: "a", Name: "b"}, "noun"}, {Query{Noun: Pod, Namespace: "a"}, "name"},
-		{Query{Noun: Pod, Name: "b"}, "namespace"}, {Query{Noun: Host, Name: strings.Repeat("x", 254)}, "a name has at most"},
+		{Query{Noun: Pod, Name: "b"}, "namespace"}, {Query{Noun: Host, Name: strings.Repeat("x", 254)}, "name: want at most 253 bytes"},
 		{Query{Noun: Host, Name: "x", Limit: 501}, "limit"}, {Query{Noun: Host, Name: "x"}, ""},
 	} {
 		err := c.q.Check()

@@ -283,13 +283,13 @@ func (d *describer) passedOf(of plan.HostOrigins) Section {
 // index of the claim that determines the routes; negative: no claim determines the routes.
 func whyPassed(claims []host.Claim, won, i int) string {
 	if won < 0 {
-		return "no rule of it is for these clients, or the host has no HTTP port that they import"
+		return "its rules are not for these clients, or the clients import no HTTP port of the host"
 	}
 	winner, c := claims[won], claims[i]
 	name := at(winner.VirtualService.Key, "")
 	switch {
 	case winner.Name != c.Name && won < i:
-		return fmt.Sprintf("it has the host by %s, and %s by the more specific %s", c.Name, name, winner.Name)
+		return fmt.Sprintf("its host %s is less specific than %s of %s", c.Name, winner.Name, name)
 	case winner.Reach != c.Reach && won < i:
 		return name + " is exported to fewer namespaces, and goes first"
 	case won < i && winner.VirtualService.Created != c.VirtualService.Created:
@@ -297,7 +297,7 @@ func whyPassed(claims []host.Claim, won, i int) string {
 	case won < i:
 		return name + " goes first by its name"
 	}
-	return "the Sidecar does not import what it needs at the ports of the host"
+	return "the Sidecar does not import the VirtualService for the ports of the host"
 }
 
 // whyRulePassed returns the reason why a DestinationRule does not apply to a host.
@@ -310,11 +310,11 @@ func whyRulePassed(rule *model.DestinationRule, of plan.HostOrigins) string {
 	case of.Rules[0].Key.Namespace != rule.Key.Namespace:
 		return "rules of namespace " + of.Rules[0].Key.Namespace + " go first"
 	case of.Rules[0].Spec.GetHost() != rule.Spec.GetHost():
-		return fmt.Sprintf("it is for %s, and %s for the more specific %s", rule.Spec.GetHost(), first, of.Rules[0].Spec.GetHost())
+		return fmt.Sprintf("its host %s is less specific than %s of %s", rule.Spec.GetHost(), of.Rules[0].Spec.GetHost(), first)
 	case rule.Spec.GetWorkloadSelector() != nil:
 		return "its workloadSelector does not match, or an older rule's does"
 	}
-	return first + " has all that it states, or may not be merged with it"
+	return first + " states all of its settings, or cannot be merged with it"
 }
 
 // listenersOf lists the filter chains of a gateway, with the servers that made them.

@@ -89,7 +89,7 @@ func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	case scheme == "oci":
 		why = "proxies whose agent does not fetch images"
 	case wasm.GetSha256() == "":
-		why = "proxies whose agent does not fetch modules: their Envoy wants sha256"
+		why = "proxies whose agent does not fetch modules: their Envoy requires sha256"
 	default:
 		return ByEnvoy, ""
 	}

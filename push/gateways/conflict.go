@@ -142,7 +142,7 @@ func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 		r.message = fmt.Sprintf("%s on %s: %s takes precedence and has the name already", list(lost), s.port(), w.where())
 	} else {
 		r.code, r.analyzer = problem.NotSupported, ""
-		r.message = fmt.Sprintf("%s: TLS knows wildcards of whole labels alone (*.example.com)", list(lost))
+		r.message = fmt.Sprintf("%s: TLS supports only wildcards of whole labels (*.example.com)", list(lost))
 	}
 	if whole {
 		r.message += "; this server is not served"
@@ -193,7 +193,7 @@ func undefinedPort(s Server) reason {
 // withoutHTTP3 returns the warning for a server that requests certificates of clients, and so is served over TCP alone.
 func withoutHTTP3(s Server) reason {
 	return reason{field: "tls.mode", code: problem.NotSupported, severity: problem.Warning,
-		message: fmt.Sprintf("mode %v: HTTP/3 asks clients for no certificate, so the server is served over TCP alone",
+		message: fmt.Sprintf("mode %v: HTTP/3 does not support client certificates, so the server is served over TCP only",
 			s.Spec().GetTls().GetMode())}
 }
 

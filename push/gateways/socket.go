@@ -61,7 +61,7 @@ func canonicalPath(file string) (string, error) {
 	case strings.HasPrefix(file, "@"): // an abstract socket has no file
 		return unixPrefix + file, nil
 	case !strings.HasPrefix(file, "/"):
-		return "", fmt.Errorf("%q is no absolute path", file)
+		return "", fmt.Errorf("%q is not an absolute path", file)
 	}
 	file = path.Clean(file)
 	for _, folder := range agentFolders {

@@ -84,9 +84,9 @@ func compare(uid string, missing bool, record func() (uid []byte, there bool)) s
 	is, there := record()
 	switch {
 	case !there && missing:
-		return "is not there any more"
+		return "no longer exists"
 	case there && uid != "" && len(is) > 0 && !bytes.Equal(is, model.UID(uid)):
-		return "was deleted, and another one has its name"
+		return "was deleted, and a new object has its name"
 	}
 	return ""
 }

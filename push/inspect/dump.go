@@ -203,7 +203,7 @@ func (st Stream) failures(t xds.Type) map[string]failure {
 // refusalText returns the error of a proxy, or a text that states that the error is unknown.
 func refusalText(text string) string {
 	if text == "" {
-		return "what the proxy said is not known here"
+		return "the proxy's error text is not known"
 	}
 	return text
 }

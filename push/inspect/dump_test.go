@@ -110,7 +110,7 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 		var page bytes.Buffer
 		err := dumped{st, []xds.Type{kind}}.print(&page)
 		if raw := page.String(); err != nil || strings.Count(raw, `"NACKED"`) != 1 || !strings.Contains(raw, `name": "only"`) ||
-			!strings.Contains(raw, "refused: what the proxy said is not known here") {
+			!strings.Contains(raw, "refused: the proxy's error text is not known") {
 			t.Errorf("%v: %v %s", kind, err, raw)
 		}
 	}

@@ -64,7 +64,7 @@ func TestInputs(t *testing.T) {
 		{"subset", FromPlan, []string{"v2"}},
 		{"traffic policy", FromObject, []string{"DestinationRule shop/web spec.trafficPolicy"}},
 		{"definition of the subset", FromObject, []string{"DestinationRule shop/web spec.subsets[1]"}},
-		{"TLS (as the rule says, else MeshConfig enableAutoMtls)", FromPlan, []string{"mutual, to endpoints that say tlsMode istio"}},
+		{"TLS (as the rule says, else MeshConfig enableAutoMtls)", FromPlan, []string{"mutual, to endpoints with tlsMode istio"}},
 		{"endpoints", FromPlan, []string{"10.0.0.1:8080 (shop/web)"}},
 		{"mesh configuration", FromObject, []string{"MeshConfig connectTimeout"}},
 		{"extensions and certificate", FromProxy, []string{"a certificate of the mesh, istio.alpn"}},

@@ -43,7 +43,7 @@ func withoutCredential(m proto.Message) (proto.Message, error) {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	filter, err := config.GetTypedConfig().UnmarshalNew()
 	if err != nil {
-		return nil, fmt.Errorf("show what is confidential of %T: %w", m, err)
+		return nil, fmt.Errorf("extension %q: its credential cannot be redacted: %w", config.GetName(), err)
 	}
 	var environment map[string]string
 	switch f := filter.(type) {
@@ -52,7 +52,7 @@ func withoutCredential(m proto.Message) (proto.Message, error) {
 	case *networkwasmv3.Wasm:
 		environment = f.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
 	default:
-		return nil, fmt.Errorf("show what is confidential of %T: it is no module's", filter)
+		return nil, fmt.Errorf("extension %q: its credential cannot be redacted: %T is not a filter of WebAssembly", config.GetName(), filter)
 	}
 	if environment[extension.PullSecretVariable] != "" {
 		environment[extension.PullSecretVariable] = redacted

@@ -179,7 +179,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
 	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // a kind of records needs a newer Navarch
-		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
+		return nil, status.Errorf(codes.Unavailable, "this replica admits no proxies of namespace %q: %v", node.Namespace, u)
 	}
 	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
 	if err != nil {

@@ -43,7 +43,7 @@ func claimOf(node view.Node, raw []byte) (claim, error) {
 		network: node.Network, locality: node.Locality}
 	switch {
 	case node.Verified == (view.Identity{}):
-		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: a machine is registered with a proved identity only: by the "+
+		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: a machine needs a proven identity to register: use the "+
 			"secure address, with a token or a certificate of this mesh", groupKey, entryKey)
 	case c.namespace != node.Namespace:
 		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: %s may not register a machine in namespace %q", groupKey,

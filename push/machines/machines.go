@@ -153,7 +153,7 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 	}
 	report.Replica, report.Connected = r.Replica, now
 	if _, err := report.Encode(); err != nil {
-		return nil, ofGroup, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace,
+		return nil, ofGroup, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: the WorkloadEntry cannot be made: %v", c.namespace,
 			c.group, err)
 	}
 	r.mu.Lock()

@@ -112,8 +112,8 @@ func TestRefused(t *testing.T) {
 		"fine":                       {func(*view.Node) {}, codes.OK, ""},
 		"its own endpoint":           {func(n *view.Node) { n.Addresses[0] = "10.0.0.104" }, codes.OK, ""},
 		"its entry":                  {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "theirs"} }, codes.OK, ""},
-		"no proof":                   {func(n *view.Node) { n.Verified = view.Identity{} }, codes.PermissionDenied, "proved identity"},
-		"no proof for an entry":      {func(n *view.Node) { n.Verified, n.Metadata = view.Identity{}, map[string]string{entryKey: "theirs"} }, codes.PermissionDenied, "proved identity"},
+		"no proof":                   {func(n *view.Node) { n.Verified = view.Identity{} }, codes.PermissionDenied, "a proven identity"},
+		"no proof for an entry":      {func(n *view.Node) { n.Verified, n.Metadata = view.Identity{}, map[string]string{entryKey: "theirs"} }, codes.PermissionDenied, "a proven identity"},
 		"a node of another one":      {func(n *view.Node) { n.Namespace = "other" }, codes.PermissionDenied, `"other"`},
 		"another account":            {func(n *view.Node) { n.Verified.Account = "web" }, codes.PermissionDenied, `"vm"`},
 		"a group that is not there":  {func(n *view.Node) { n.Metadata[groupKey] = "vm" }, codes.FailedPrecondition, "shop/vm is not there"},
@@ -224,7 +224,7 @@ func TestStreams(t *testing.T) {
 		return &m
 	}
 	first := open()
-	if c, err := r.Register(node("10.0.0.1"), "another", nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "by another credential") {
+	if c, err := r.Register(node("10.0.0.1"), "another", nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "with another credential") {
 		t.Errorf("another credential takes the entry over: %v, %v", c, err)
 	}
 	second := open()

@@ -241,7 +241,8 @@ func (r Reach) Risks() (all []Risk) {
 			level = High
 		}
 		all = append(all, Risk{Code: ManyProxies, Level: level, Subject: "reach", Objects: cause,
-			Text: fmt.Sprintf("%d of %d proxies get something else (%s)", r.Proxies, r.All, percent(uint64(r.Proxies), uint64(r.All)))})
+			Text: fmt.Sprintf("%d of %d proxies get a different configuration (%s)", r.Proxies, r.All,
+				percent(uint64(r.Proxies), uint64(r.All)))})
 	}
 	if r.Views[0] > 0 && r.Views[1] > 2*r.Views[0] {
 		all = append(all, Risk{Code: ViewsMultiply, Level: Medium, Subject: "reach", Objects: cause,

@@ -49,7 +49,7 @@ func (a *assessment) assessCluster(p Pair) {
 	case b.tls.mode != c.tls.mode:
 		risk(TLSMode, Medium, "TLS %s -> %s", b.tls.mode, c.tls.mode)
 	case b.tls.names != c.tls.names:
-		risk(PeerNames, Medium, "the server's certificate has to have other names: %s -> %s", orNone(b.tls.names), orNone(c.tls.names))
+		risk(PeerNames, Medium, "the accepted names of the server's certificate change: %s -> %s", orNone(b.tls.names), orNone(c.tls.names))
 	case b.tls.sni != c.tls.sni:
 		risk(PeerNames, Medium, "SNI %s -> %s", orNone(b.tls.sni), orNone(c.tls.sni))
 	}

@@ -25,7 +25,7 @@ func unrunnable(workloads []*workload) (found []Problem) {
 			follows = "is refused"
 		}
 		found = append(found, input.Warning(u.Extension.Key, problem.NotSupported, "spec",
-			fmt.Sprintf("cannot be run by %s, as those of %d selected workloads are: the traffic that it matches there %s", u.Proxies, n, follows)))
+			fmt.Sprintf("does not run at %d of the selected workloads (%s): the traffic that it matches there %s", n, u.Proxies, follows)))
 	}
 	return found
 }

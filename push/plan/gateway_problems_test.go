@@ -172,7 +172,7 @@ func TestProblemsOfProviders(t *testing.T) {
 	for _, one := range p.Problems() {
 		all = append(all, one.Error())
 	}
-	if got := strings.Join(all, "\n"); !strings.Contains(got, `AuthorizationPolicy edge/asks: spec.provider.name: "nobody" cannot be asked`) {
+	if got := strings.Join(all, "\n"); !strings.Contains(got, `AuthorizationPolicy edge/asks: spec.provider.name: "nobody" cannot be queried`) {
 		t.Errorf("the policy has no problem of its provider in\n%s", got)
 	}
 }

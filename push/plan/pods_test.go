@@ -67,7 +67,7 @@ func TestClusterThatIsNotProved(t *testing.T) {
 	h := p.Join(n)
 	p.SubscribeSecrets(h, []string{site}, nil)
 	open(p, "key of 1")
-	if cause, why := p.missing(h, site); cause != "cluster not proved" || !strings.Contains(why, "a token of its cluster proves it") || h.View().Secrets != (view.Identity{}) || held(t, h.Set(), site) != "" {
+	if cause, why := p.missing(h, site); cause != "cluster not proved" || !strings.Contains(why, "use a token of the proxy's cluster") || h.View().Secrets != (view.Identity{}) || held(t, h.Set(), site) != "" {
 		t.Errorf("%q, because %s: %s", held(t, h.Set(), site), cause, why)
 	}
 	for who := range p.secrets.Rights() {

@@ -106,7 +106,7 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	if secured() {
 		t.Error("one endpoint takes no mTLS, and the cluster speaks it")
 	}
-	if found := problemsOf(p, "some demand mTLS and others do not"); found != 1 {
+	if found := problemsOf(p, "demand mTLS: clients send plaintext to all"); found != 1 {
 		t.Errorf("%d problems, want one", found)
 	}
 	apply(endpoints("true", "true"), 1)
@@ -175,10 +175,10 @@ func TestProxylessServer(t *testing.T) {
 		{name: "strict without a certificate", peers: "{mtls: {mode: STRICT}}", absent: true, problem: "demands mTLS"},
 		{name: "off", peers: "{mtls: {mode: DISABLE}}", labels: []string{"security.istio.io/tlsMode=istio"}, caps: xds.CapIdentity},
 		{name: "rules", caps: xds.CapIdentity, policy: "{rules: [{to: [{operation: {paths: [/a]}}]}]}", filters: "allow"},
-		{name: "a rule that servers cannot enforce", caps: xds.CapIdentity, policy: "{action: DENY, rules: [{when: [{key: connection.sni, values: [a]}]}]}", filters: "allow nobody", problem: "do not know it"},
-		{name: "a provider of external authorization", caps: xds.CapIdentity, policy: "{action: CUSTOM, provider: {name: a}, rules: [{}]}", filters: "allow nobody", problem: "ask nobody"},
-		{name: "a rule about tokens", caps: xds.CapIdentity, policy: "{rules: [{from: [{source: {requestPrincipals: ['*']}}]}]}", filters: "allow nobody", problem: "verify no tokens"},
-		{name: "tokens", caps: xds.CapIdentity, tokens: "{jwtRules: [{issuer: a, jwks: b}]}", filters: "allow nobody", problem: "verify no tokens"},
+		{name: "a rule that servers cannot enforce", caps: xds.CapIdentity, policy: "{action: DENY, rules: [{when: [{key: connection.sni, values: [a]}]}]}", filters: "allow nobody", problem: "do not support it"},
+		{name: "a provider of external authorization", caps: xds.CapIdentity, policy: "{action: CUSTOM, provider: {name: a}, rules: [{}]}", filters: "allow nobody", problem: "do not support external authorization"},
+		{name: "a rule about tokens", caps: xds.CapIdentity, policy: "{rules: [{from: [{source: {requestPrincipals: ['*']}}]}]}", filters: "allow nobody", problem: "do not verify tokens"},
+		{name: "tokens", caps: xds.CapIdentity, tokens: "{jwtRules: [{issuer: a, jwks: b}]}", filters: "allow nobody", problem: "do not verify tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records := []model.Record{svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC")}

@@ -96,17 +96,17 @@ func (l *Loop) exclude(found []blame) {
 
 // problem returns the problem to report for an excluded record.
 func (b blame) problem() Problem {
-	message := "the plan panics with this version, so it is set aside until it changes; "
+	message := "the plan panics with this version, so the version is set aside until the object changes; "
 	switch {
 	case b.bad == model.Hash{}:
-		message = "the plan panics without it, so its deletion is set aside; the last version stands"
+		message = "the plan panics without the object, so its deletion is set aside; the last version stays in effect"
 	case b.stands == nil:
-		message += "there is no version that could be planned"
+		message += "no earlier version can be planned"
 	default:
 		if p, is := b.stands.(*model.Policy); is && p.Spec.GetClosed() {
-			message += "what it selects is closed"
+			message += "the workloads that it selects are closed"
 		} else {
-			message += "the last good version stands"
+			message += "the last good version stays in effect"
 		}
 	}
 	return Problem{Key: b.key, Code: problem.Internal, Severity: problem.Error, Message: message}

@@ -84,7 +84,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		m.reset()
 		src.put(append(batch, vsOf(t, "shop/v", web, "poison.org", ""))...)
 		pass(time.Second)
-		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
+		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stays in effect") || strings.Count(got, "\n") != 0 {
 			t.Fatalf("set aside: %s", got)
 		}
 		if got := ofWeb(); got != before || got == "" {
@@ -138,7 +138,7 @@ func TestRecordThatPanicsAtTheStart(t *testing.T) {
 	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "poison.org", ""))...)
 		p := joins(t, l, "shop", "a", nil)
-		if p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil || !strings.Contains(excludedText(l), "VirtualService shop/v: ") || !strings.Contains(excludedText(l), "no version") {
+		if p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil || !strings.Contains(excludedText(l), "VirtualService shop/v: ") || !strings.Contains(excludedText(l), "no earlier version") {
 			t.Errorf("set aside: %q", excludedText(l))
 		}
 	})
@@ -156,7 +156,7 @@ func TestPolicyThatPanics(t *testing.T) {
 			if !there || errors.Is(err, ErrUnplannable) == closed {
 				t.Fatalf("%s: what stands is %v; join: %v", text, r, err)
 			}
-			if spec := r.(*model.Policy).Spec; closed && (!spec.GetClosed() || spec.GetSelector()["app"] != "x" || !strings.Contains(excludedText(l), "is closed")) {
+			if spec := r.(*model.Policy).Spec; closed && (!spec.GetClosed() || spec.GetSelector()["app"] != "x" || !strings.Contains(excludedText(l), "are closed")) {
 				t.Errorf("what stands is %v: %s", spec, excludedText(l))
 			}
 		})

@@ -209,7 +209,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 		stranger.Verified.Account = "stranger"
 		never := join(stranger)
 		expect("never asked about", never, "", -1)
-		says("service account shop/stranger may not list Secrets: nobody can say yet whether it may: no route")
+		says("service account shop/stranger may not list Secrets: the right is not known yet: no route")
 		first.Leave()
 		second.Leave()
 		pass(20 * time.Second) // longer than unused views are kept

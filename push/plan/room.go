@@ -182,8 +182,8 @@ func exempt(r model.Record, root string) bool {
 func (r *room) problems() (all []Problem) {
 	for key, record := range r.out {
 		w := weight.Of(record, r.index)
-		message := fmt.Sprintf("left out by this replica: it would take %d MiB, configuration takes %d MiB, and %d MiB are a "+
-			"third of what the process may have (GOMEMLIMIT); an older version that fits stands",
+		message := fmt.Sprintf("left out by this replica: it needs %d MiB, the configuration uses %d MiB, and the bound is %d MiB "+
+			"(a third of GOMEMLIMIT); an older version that fits stays in effect",
 			(w.Exported+w.Own)/1024, r.sum/1024, r.limit/1024)
 		all = append(all, Problem{Key: key, Code: problem.NotAllowed, Severity: problem.Error, Message: message})
 	}

@@ -75,7 +75,7 @@ servers:
 	for who := range p.identities {
 		p.Authorised(who, access.Standing{Known: true, Allowed: true})
 	}
-	const why = " is of namespace other, and gateways of namespace edge get Secrets of their own namespace alone; TLS handshakes with it fail"
+	const why = " belongs to namespace other, and gateways of namespace edge get only Secrets of their own namespace; TLS handshakes with it fail"
 	want := []string{
 		"Gateway edge/front: spec.servers[0].tls.credentialName: other/cred" + why,
 		"Gateway edge/front: spec.servers[1].tls.caCertCredentialName: kubernetes://other/ca" + why,

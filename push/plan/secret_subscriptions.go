@@ -156,7 +156,7 @@ func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 	pause := min(openRetry<<min(before, 10), openPause)
 	l.failed[record.Key] = failure{before + 1, err}
 	obs.SecretErrors.Inc()
-	l.log.Warn("the private key of a Secret cannot be decrypted: proxies that have the Secret keep it, and those that do not wait",
+	l.log.Warn("the private key of a Secret cannot be decrypted: proxies that have the Secret keep it, and other proxies wait for it",
 		obs.KeyObject, record.Key.String(), obs.KeyError, err, "again_in", pause)
 	time.AfterFunc(pause, func() {
 		_ = l.call(context.Background(), func() {

@@ -204,9 +204,9 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 	spoof := gateway("bank", "shop")
 	const (
 		forbidden  = "service account shop/other may not list Secrets: it is told so"
-		anonymous  = "it is not authenticated as of any namespace"
-		ofShop     = "its identity is of namespace shop, not of its own"
-		ofBank     = "its identity is of namespace bank, not of its own"
+		anonymous  = "the proxy is not authenticated as a workload of a namespace"
+		ofShop     = "its identity belongs to namespace shop, the proxy to namespace bank"
+		ofBank     = "its identity belongs to namespace bank, the proxy to namespace shop"
 		notOfShop  = "the name does not lead to a Secret of its namespace shop"
 		notOfBank  = "the name does not lead to a Secret of its namespace bank"
 		incomplete = " with a valid certificate and private key"

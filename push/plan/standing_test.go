@@ -67,6 +67,6 @@ func TestStanding(t *testing.T) {
 		all := []string{first.ID, second.ID, sidecar.ID}
 		check("without the right", join(sidecar, name), name, Standing{Object: at, Asked: true, Why: "may not list Secrets", Wanted: all}, false)
 		check("on plain text", join(gateway("shop", ""), name), name, Standing{Why: "not authenticated"}, false)
-		check("of another namespace", join(gateway("shop", "bank"), name), name, Standing{Why: "of namespace bank"}, false)
+		check("of another namespace", join(gateway("shop", "bank"), name), name, Standing{Why: "belongs to namespace bank"}, false)
 	})
 }

@@ -107,7 +107,7 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 		}
 		m.compared += len(route.GetMatch()) * len(leaf.GetMatch())
 		if m.compared > maxCompared || m.bytes+mostMerged(route, leaf) > maxMerged {
-			m.leftOut(problem.NotAllowed, at, "%v: spec.http[%d] and what is after it are left out: with its delegates "+
+			m.leftOut(problem.NotAllowed, at, "%v: spec.http[%d] and all later routes are left out: with its delegates "+
 				"a VirtualService may have %d bytes of merged routes, and %d pairs of matches to compare",
 				delegate.Key, j, maxMerged, maxCompared)
 			return

@@ -157,7 +157,7 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 		if fault := recover(); fault != nil {
 			err := r.crashes.Caught(crash.Plan, fault)
 			u = &unit{problems: []model.Problem{{Key: key, Code: problem.Internal, Severity: problem.Error,
-				Message: "what it refers to cannot be resolved, and the last that could stands: " + err.Error()}}}
+				Message: "its references cannot be resolved; the last resolved version stays in effect: " + err.Error()}}}
 			if old := r.units[key]; old != nil {
 				u.reads, u.keys, u.result = old.reads, old.keys, old.result
 			}

@@ -53,7 +53,7 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 			continue
 		}
 		if why := leftOut(w, resolution); why != "" {
-			message := fmt.Sprintf("%s is left out: its address %q is no IP address, and %s", objectName(w), e.GetAddress(), why)
+			message := fmt.Sprintf("%s is left out: its address %q is not an IP address, and %s", objectName(w), e.GetAddress(), why)
 			u.addProblem(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid,
 				Severity: problem.Warning, Message: message})
 			continue
@@ -91,9 +91,9 @@ func leftOut(w *model.Workload, resolution model.Resolution) string {
 	case isIP(e.GetAddress()), e.GetAddress() == "" && e.GetNetwork() != "":
 		return ""
 	case resolution == model.Resolution_RESOLUTION_EDS:
-		return "what the host stands for is not resolved"
+		return "a host without DNS resolution needs one"
 	case w.Key.Origin.Cluster() != "":
-		return "one of another cluster than the config cluster needs one"
+		return "a WorkloadEntry outside of the config cluster needs one"
 	}
 	return ""
 }

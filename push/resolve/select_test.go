@@ -121,7 +121,7 @@ func TestSelectedOfClusters(t *testing.T) {
 	for _, p := range r.Problems() {
 		problems = append(problems, p.Key.Name+": "+p.Message)
 	}
-	want := "named: WorkloadEntry a/vm-name in cluster west is left out: its address \"vm.example.com\" is no IP address, and one of another cluster than the config cluster needs one"
+	want := "named: WorkloadEntry a/vm-name in cluster west is left out: its address \"vm.example.com\" is not an IP address, and a WorkloadEntry outside of the config cluster needs one"
 	if !slices.Contains(problems, want) {
 		t.Errorf("problems %q", problems)
 	}

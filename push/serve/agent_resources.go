@@ -159,7 +159,7 @@ func agentType(t xds.Type) (i int, is bool) {
 // reportAgent logs a NACK of a resource of the i-th agent type. Other reports have no effect.
 func (st *stream) reportAgent(i int, r *delta.Report) {
 	if r.Kind == delta.Nacked {
-		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL,
+		st.srv.clients.Warn("agent refused a resource", st.srv.cfg.AgentTypes[i].TypeURL,
 			append(st.about(errors.New(r.Text)), "version", r.Version)...)
 	}
 }

@@ -102,4 +102,4 @@ func (st *stream) leftOut(m delta.Message, names int) {
 }
 
 // errAgain is the status of a stream that ends so that its client requests ignored names again.
-var errAgain = status.Error(codes.Unavailable, "names were left out, of which there may be something now: ask again on another stream")
+var errAgain = status.Error(codes.Unavailable, "names were left out whose resources may exist now: request them again on another stream")

@@ -102,7 +102,7 @@ func (st *stream) mayHaveKeys() bool {
 	if may {
 		return true
 	}
-	st.noKeys(again, "no Secrets beyond those that the stream had")
+	st.noKeys(again, "the stream gets no further Secrets")
 	return false
 }
 
@@ -118,7 +118,7 @@ func (st *stream) credentialAllows() (may, again bool) {
 // noKeys logs that Secrets are withheld because the credential has expired. If again is true, noKeys ends the stream,
 // so that the client reconnects with a newer credential.
 func (st *stream) noKeys(again bool, what string) {
-	err := errors.New("the credential has ended: " + what)
+	err := errors.New("the credential has expired: " + what)
 	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)
 	if again {
 		st.kill(status.Error(codes.Unauthenticated, err.Error()))
@@ -134,7 +134,7 @@ func (st *stream) retryHeldSecrets() {
 	may, again := st.credentialAllows()
 	if !may {
 		st.holdSecrets()
-		st.noKeys(again, "new versions of Secrets wait for a newer one")
+		st.noKeys(again, "new versions of Secrets wait for a newer credential")
 		return
 	}
 	st.mark(fanout.Answers, time.Now())

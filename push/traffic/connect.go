@@ -112,7 +112,7 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && c.Identity:
 		return Mutual, nil
 	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
-		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
+		return closed(problem.Required, "mode", "ISTIO_MUTUAL requires a certificate of the mesh, which the proxy does not have")
 	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
 		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
 	case external(p.TLS.GetCredentialName()) && c.Secrets:
@@ -131,12 +131,13 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:
 		at := Within(p.TLSAt, "credentialName")
 		return Plaintext, &model.Problem{Key: at.Key, Field: at.Field, Code: problem.NoEffect, Severity: problem.Warning,
-			Message: "is for gateways, and for the sidecars of a rule with workloadSelector; sidecars pass on the application's own TLS as it is"}
+			Message: "is for gateways, and for the sidecars of a rule with workloadSelector; other sidecars" +
+				" forward the application's TLS unchanged"}
 	case p.TLS.GetCredentialName() != "":
 		return closed(problem.Required, "credentialName",
 			"is for gateways, and for the sidecars of a rule with workloadSelector, which this rule does not have")
 	case mode == networkingv1.ClientTLSSettings_MUTUAL && (p.TLS.GetClientCertificate() == "" || p.TLS.GetPrivateKey() == ""):
-		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
+		return closed(problem.Required, "", "MUTUAL requires clientCertificate and privateKey")
 	}
 	return Originate, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrToken means that a text is not a JSON Web Token. Only the number of its parts and its second part are checked.
-var ErrToken = errors.New("a token has three parts, and its second part is a JSON object in base64url")
+var ErrToken = errors.New("not a JSON Web Token: want three parts, of which the second is a JSON object in base64url")
 
 // Claims decodes the claims of a token, without verifying its signature. Numbers are float64, as in encoding/json. The
 // only error is ErrToken. The caller owns the map, which is not nil without an error.

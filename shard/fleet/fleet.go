@@ -146,7 +146,7 @@ func New(c Config) (*Fleet, error) {
 		return nil, err
 	}
 	if c.Address == "" && !c.Embedded {
-		c.Log.Info("agents are not told of this replica: --advertise-address is needed, or POD_IP")
+		c.Log.Info("the address of this replica is not published to agents: set --advertise-address or POD_IP")
 	}
 	ramp := c.Ramp
 	if ramp == 0 {

@@ -36,7 +36,7 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 		return ctx.Err()
 	}
 	if len(prewarmed) > 0 {
-		f.log.Info("the namespaces that this replica will own are planned", "namespaces", len(prewarmed), "took", time.Since(began))
+		f.log.Info("the namespaces that this replica will own are planned", "scopes", len(prewarmed), "took", time.Since(began))
 	}
 	f.ready(ctx, heard)
 	select {

@@ -176,7 +176,7 @@ func (l *Lock) applyRead(now time.Time, records [2]record, err error) {
 	l.others = others
 	switch {
 	case why == "" && l.why != "":
-		l.log.Warn("istiod's lock of automatic addresses cannot be read: this process assigns no new addresses",
+		l.log.Warn("istiod's lock of automatic addresses cannot be read: the assignment of new addresses is suspended",
 			obs.KeyName, lockName, obs.KeyError, err)
 	case was != held && held:
 		l.log.Info("istiod holds the lock of automatic addresses: this process only reads them from the status", obs.KeyName, lockName)

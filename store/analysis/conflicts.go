@@ -76,7 +76,7 @@ func ruledHost(x *examination) {
 			return
 		case overlap(older.Spec.GetExportTo(), rule.Spec.GetExportTo()):
 			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too, with another exportTo: "+
-				"proxies that see both have nothing of that", rule.Spec.GetHost(), older.Key)
+				"proxies that see both ignore the older one", rule.Spec.GetHost(), older.Key)
 			return
 		}
 	}

@@ -43,14 +43,14 @@ func sharedHost(x *examination) {
 func (x *examination) behindService(host string, entry *model.Service) bool {
 	for _, r := range x.with(fact{kind: kubeService, name: host}) {
 		svc := r.(*model.Service)
-		const lost = "the Service counts: the ports, addresses and resolution of this entry do not; endpoints that it states or selects are added"
+		const lost = "the Service has precedence: the ports, addresses and resolution of this entry have no effect; its endpoints are added"
 		switch own := svc.Key.Namespace == entry.Key.Namespace; {
 		case own && overlap(svc.Spec.GetExportTo(), entry.Spec.GetExportTo()):
 			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, model.OtherOf(svc))
 			return true
 		case !own && elsewhere(svc, entry):
 			x.found("", problem.Duplicate, "spec.hosts",
-				"host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
+				"host %q is that of %v: for proxies outside of namespace %s the Service has precedence, and this entry has no effect",
 				host, model.OtherOf(svc), entry.Key.Namespace)
 			return true
 		}
@@ -70,7 +70,7 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 		}
 		if !otherProtocols(other, entry) && !x.equal(host, other, entry) {
 			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by %v too, with other content: "+
-				"for proxies of other namespaces than %s the older one counts, and this one does not",
+				"for proxies outside of namespace %s the older one has precedence, and this one has no effect",
 				host, model.OlderOf(other), entry.Key.Namespace)
 		}
 		return

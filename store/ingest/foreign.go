@@ -153,12 +153,12 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 		}
 		missed := func(cause error) bool { return errors.Is(err, cause) }
 		if slices.ContainsFunc([]error{errAltered, kv.ErrCompacted, kv.ErrRegressed, kv.ErrClusterChanged}, missed) {
-			l.changes.Warn("changes that others made to stored records may have been missed: comparing everything again", "",
+			l.changes.Warn("changes of stored records by other writers may have been missed: comparing all records again", "",
 				obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 			send(ctx, results, Altered{epoch})
 			return
 		}
-		l.changes.Warn("the watch on the stored records failed; trying again. Until then, changes that others make to them are not put back", "",
+		l.changes.Warn("the watch on the stored records failed, trying again: until then changes by other writers are not reverted", "",
 			obs.KeyError, err)
 		_ = loop.Pause(ctx, l.Retry)
 	}

@@ -147,7 +147,8 @@ func (w *inventory) broken(e object.Event) {
 	n.Entry.spoiled = true
 	if w.closeUnread(e.ID, e.Location, n) {
 		w.faults.Set(e.ID, []object.Problem{{ID: e.ID, Location: e.Location, Code: problem.Unreadable, Severity: problem.Error,
-			Message: "cannot be read, and no good version is known: all workloads of its namespace (root namespace: of the mesh) are closed"}})
+			Message: "cannot be read, and no good version is known: all workloads of its namespace (of the mesh, for the root namespace)" +
+				" are closed"}})
 	}
 }
 

@@ -30,7 +30,7 @@ func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 		if fault := recover(); fault != nil {
 			err := g.crashes.Caught(crash.Normalise, fault, obs.KeyObject, o.ID.String())
 			problems = []object.Problem{{ID: o.ID, Location: o.Location, Code: problem.Internal, Severity: problem.Error,
-				Message: "a fault of this build: the object cannot be read, and its last good version stays in effect: " + err.Error()}}
+				Message: "internal error: the object cannot be read; its last good version stays in effect: " + err.Error()}}
 		}
 	}()
 	if g.fault != nil {

@@ -36,7 +36,7 @@ var errNoSealer = errors.New("this process has no key encryption key (--kek)")
 
 // errNotTried is the error of the Secrets that follow a Secret whose private key could not be sealed. It does not
 // repeat the error of the first Secret, which may belong to another tenant.
-var errNotTried = errors.New("not tried, because the private key of an earlier Secret could not be sealed; both are tried again")
+var errNotTried = errors.New("not tried, because the private key of an earlier Secret could not be sealed; both Secrets are tried again")
 
 // UnsealedRecord is a Secret whose private key is not sealed yet. The private key is passed to a Sealer only.
 type UnsealedRecord struct {

@@ -39,8 +39,8 @@ var resource = [resources]struct {
 }{
 	{1, "objects", "--tenant-max-objects"},
 	{1, "bytes of configuration", "--tenant-max-bytes"},
-	{1024, "MiB of each replica for what it exports", "--tenant-max-exported"},
-	{1024, "MiB of each replica for what only its own proxies get", "--tenant-max-own"},
+	{1024, "MiB of each replica for exported objects", "--tenant-max-exported"},
+	{1024, "MiB of each replica for objects that only its own proxies get", "--tenant-max-own"},
 }
 
 // limits returns the limit of each resource; 0: no bound.

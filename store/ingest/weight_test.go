@@ -47,7 +47,7 @@ func TestBudgetOfWeight(t *testing.T) {
 	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
 	d.want(Objects{put(t, serviceEntry("a", 256, 256)), put(t, serviceEntry("b", 256, 256))})
 	d.refused("a", "b")
-	if got := d.problems("would have 2100 MiB of each replica for what it exports, and 512 are allowed (--tenant-max-exported)"); len(got) != 2 {
+	if got := d.problems("would have 2100 MiB of each replica for exported objects, and 512 are allowed (--tenant-max-exported)"); len(got) != 2 {
 		t.Errorf("told %q", d.s.Problems())
 	}
 	d.want(Objects{put(t, serviceEntry("honest", 256, 256))})

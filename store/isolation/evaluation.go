@@ -129,7 +129,7 @@ func (j *evaluation) host(field, host string) bool {
 	}
 	if j.inDomain(host) {
 		if of, named := j.namespaceOf(host); !named {
-			j.report(field, "%q stands for hosts below the cluster's domain that are no single namespace's", host)
+			j.report(field, "%q covers hosts below the cluster's domain, and does not name a single namespace", host)
 		} else if !j.own(of) {
 			j.reportUnsure(field, "%q is below the cluster's domain, and namespace %s's", host, of)
 		}

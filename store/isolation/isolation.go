@@ -92,8 +92,8 @@ func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
 	}
 	for _, port := range entry.Spec.GetPorts() {
 		if p := port.GetProtocol(); !model.NamesServer(p) && p != model.Protocol_PROTOCOL_UDP { // UDP is not proxied
-			if j.report("spec.addresses", "without one, proxies whose agents answer no DNS take all connections to port %d for this host's",
-				port.GetNumber()) {
+			if j.report("spec.addresses", "without an address, proxies whose agents do not answer DNS treat all connections to port "+
+				"%d as connections to this host", port.GetNumber()) {
 				j.breaches[len(j.breaches)-1].Listens = true
 			}
 		}

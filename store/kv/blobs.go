@@ -12,7 +12,7 @@ import (
 
 // ErrConflict means that a condition of a change does not hold, because another process wrote first. Nothing was
 // written. The caller must read the blobs again.
-var ErrConflict = errors.New("another wrote first")
+var ErrConflict = errors.New("the condition of the write does not hold: another process wrote first")
 
 // Blob is one stored value that this package does not decode.
 type Blob struct {

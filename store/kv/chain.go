@@ -65,17 +65,17 @@ func (p Place) String() string { return fmt.Sprintf("%016x.%d.%d", p.Chain, p.Te
 func ParsePlace(s string) (Place, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
-		return Place{}, fmt.Errorf("%q is no place of a head: want CHAIN.TERM.BATCH", s)
+		return Place{}, fmt.Errorf("place %q of a head: want CHAIN.TERM.BATCH", s)
 	}
 	chain, err := strconv.ParseUint(parts[0], 16, 64)
 	term, err2 := strconv.ParseUint(parts[1], 10, 64)
 	seq, err3 := strconv.ParseUint(parts[2], 10, 64)
 	if err := errors.Join(err, err2, err3); err != nil {
-		return Place{}, fmt.Errorf("%q is no place of a head: %w", s, err)
+		return Place{}, fmt.Errorf("place %q of a head: %w", s, err)
 	}
 	p := placeOf(&model.PlaceValue{Chain: chain, Term: term, Seq: seq})
 	if !p.Known() {
-		return Place{}, fmt.Errorf("%q is no place of a head: the chain is 0, or the term too large", s)
+		return Place{}, fmt.Errorf("place %q of a head: the chain is 0, or the term is too large", s)
 	}
 	return p, nil
 }

@@ -76,7 +76,7 @@ func (s *Store) path(key string) string {
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
 	if err != nil {
-		return "", fmt.Errorf("read which revision is promoted: %w", err)
+		return "", fmt.Errorf("read the promoted revision: %w", err)
 	}
 	if len(resp.Kvs) == 0 {
 		return "", nil
@@ -89,7 +89,7 @@ func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 func (s *Store) Led(ctx context.Context) (bool, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithCountOnly())
 	if err != nil {
-		return false, fmt.Errorf("read whether revision %s has records: %w", s.RevisionName(), err)
+		return false, fmt.Errorf("read the head of revision %s: %w", s.RevisionName(), err)
 	}
 	return resp.Count > 0, nil
 }

@@ -112,7 +112,8 @@ func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Held returns the text that refuses a machine whose WorkloadEntry another identity holds. by is that identity.
 func Held(name Name, by Holder) string {
-	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
+	return fmt.Sprintf("WorkloadEntry %s belongs to a machine of service account %q that is connected with another credential",
+		name, by.Account)
 }
 
 // Encode returns the form in etcd. An error means that the report exceeds MaxReport, or that its Spec does not encode.

@@ -114,8 +114,8 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
 		if m := machines[name]; m.Taken != "" {
 			lost[name] = true
-			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: it has no WorkloadEntry as long as "+
-				"that is so", m.Spec.GetAddress(), m.Taken)})
+			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s now belongs to %s: the machine has no WorkloadEntry "+
+				"until the address is free", m.Spec.GetAddress(), m.Taken)})
 			delete(machines, name)
 		}
 	}

@@ -150,7 +150,7 @@ func TestCredentialKeepsItsEntry(t *testing.T) {
 		if got := say(all); got != c.want || len(problems) != c.problems {
 			t.Errorf("%d: %q, want %q; problems %v", i, got, c.want, problems)
 		}
-		if len(problems) > 0 && !strings.Contains(problems[0].Message, "by another credential") {
+		if len(problems) > 0 && !strings.Contains(problems[0].Message, "with another credential") {
 			t.Errorf("%d: %v", i, problems)
 		}
 	}
@@ -263,7 +263,7 @@ func TestTakenAddress(t *testing.T) {
 		if got := say(all); got != c.want {
 			t.Errorf("%d: %q, want %q", i, got, c.want)
 		}
-		if named := len(problems) == 1 && problems[0].Name == "one" && strings.Contains(problems[0].Message, "its address 10.0.0.1 has become that of Pod shop/web-0"); named != c.named || len(problems) > 1 {
+		if named := len(problems) == 1 && problems[0].Name == "one" && strings.Contains(problems[0].Message, "its address 10.0.0.1 now belongs to Pod shop/web-0"); named != c.named || len(problems) > 1 {
 			t.Errorf("%d: problems %v", i, problems)
 		}
 	}

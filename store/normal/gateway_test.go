@@ -51,7 +51,7 @@ func TestGatewayErrors(t *testing.T) {
 		{oneServer("port: {number: 80, name: a, protocol: HTTPS}"), "spec.servers[0].tls: must be stated"},
 		{oneServer("port: {number: 80, name: a, protocol: tls}"), "spec.servers[0].tls: must be stated"},
 		{oneServer("bind: a.com"), `spec.servers[0].bind: "a.com" is neither`},
-		{oneServer("port: {number: 0, name: a, protocol: HTTP}, bind: 'unix://a'"), `spec.servers[0].bind: "a" is no absolute path`},
+		{oneServer("port: {number: 0, name: a, protocol: HTTP}, bind: 'unix://a'"), `spec.servers[0].bind: "a" is not an absolute path`},
 		{oneServer("port: {number: 0, name: a, protocol: HTTP}, bind: 'unix:///a/'"), `spec.servers[0].bind: "unix:///a/" is a folder`},
 		{oneServer("bind: 'unix:///a'"), "spec.servers[0].port.number: must be 0"},
 		{oneTLS("mode: SIMPEL"), "spec.servers[0].tls.mode"},

@@ -249,7 +249,7 @@ egress:
 		"{ingress: [{port: {number: 1}, defaultEndpoint: '127.0.0.1:0'}]}":   `spec.ingress[0].defaultEndpoint: "0" is no port`,
 		"{ingress: [{port: {number: 1}, defaultEndpoint: '0.0.0.0:65536'}]}": `spec.ingress[0].defaultEndpoint: "65536" is no port`,
 		"{ingress: [{port: {number: 1}, defaultEndpoint: '[::]:1x'}]}":       `spec.ingress[0].defaultEndpoint: "1x" is no port`,
-		"{ingress: [{port: {number: 1}, defaultEndpoint: 'unix://tmp'}]}":    `spec.ingress[0].defaultEndpoint: "tmp" is no absolute path`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: 'unix://tmp'}]}":    `spec.ingress[0].defaultEndpoint: "tmp" is not an absolute path`,
 	} {
 		wantProblems(t, testNormal.Object(read(t, istio("Sidecar", spec)), &fake{}).Problems, want)
 	}

@@ -60,7 +60,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	case isUnix && len(entry.Ports) > 0:
 		r.errorf("spec.ports", "a Unix socket has no ports")
 	case isUnix && !isSocketPath(path):
-		r.errorf("spec.address", "%q is no absolute path", entry.Address)
+		r.errorf("spec.address", "%q is not an absolute path", entry.Address)
 	case isUnix:
 	case plainHost(entry.Address) != "":
 		r.errorf("spec.address", "%q %s", entry.Address, plainHost(entry.Address))

@@ -88,7 +88,7 @@ func TestWorkloadEntry(t *testing.T) {
 	for spec, want := range map[string]string{
 		"":                                    "spec.address: must not be empty",
 		"address: 'a b'":                      `spec.address: "a b" is no valid host name`,
-		"address: 'unix://x'":                 `spec.address: "unix://x" is no absolute path`,
+		"address: 'unix://x'":                 `spec.address: "unix://x" is not an absolute path`,
 		"address: 'unix:///x', ports: {a: 1}": "spec.ports: a Unix socket has no ports",
 		"address: 192.0.2.1, ports: {http: 70000}": "spec.ports[http]: port 70000",
 		"address: 192.0.2.1, labels: {'a b': x}":   "spec.labels: label key",

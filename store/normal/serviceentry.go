@@ -260,7 +260,7 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !isSocketPath(path):
-		r.errorf(at+".address", "%q is no absolute path", path)
+		r.errorf(at+".address", "%q is not an absolute path", path)
 	case isUnix && ports != 1:
 		r.refusef(problem.Invalid, at+".address", "a Unix socket goes with one port in spec.ports, not %d", ports)
 	case isUnix:

@@ -165,7 +165,7 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 	}
 	if path, ok := strings.CutPrefix(endpoint, "unix://"); ok {
 		if !isSocketPath(path) {
-			r.errorf(at, "%q is no absolute path", path)
+			r.errorf(at, "%q is not an absolute path", path)
 		}
 		return
 	}
@@ -218,7 +218,7 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 func checkBind(r *report, at, bind string, mode networkingv1.CaptureMode) {
 	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
 		if !isSocketPath(path) {
-			r.errorf(at+".bind", "%q is no absolute path", path)
+			r.errorf(at+".bind", "%q is not an absolute path", path)
 		}
 	} else if bind != "" && !isIP(bind) {
 		r.errorf(at+".bind", "%q is neither an IP address nor unix://path", bind)

@@ -72,7 +72,7 @@ type reviewStatus struct {
 // and allowed is false. why is empty if the right is granted, and with an error.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
-		return false, "", fmt.Errorf("subject access review: too many are asked for: %w", err)
+		return false, "", fmt.Errorf("subject access review: not sent before the rate limits allow it: %w", err)
 	}
 	asked := review{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview", Spec: reviewSpec{
 		User:       "system:serviceaccount:" + namespace + ":" + account,

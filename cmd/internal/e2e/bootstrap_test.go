@@ -61,7 +61,7 @@ func TestBootstrapOverAStream(t *testing.T) {
 	}
 	eventually(t, patience, func() error {
 		text, err := get(d.http, "/debug/problems")
-		if err == nil && !strings.Contains(text, "selects proxies whose agents do not ask for it") {
+		if err == nil && !strings.Contains(text, "has no effect on selected proxies whose agents do not request it") {
 			err = fmt.Errorf("problems: %s", text)
 		}
 		return err

@@ -49,14 +49,14 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, before, after)
-	second.hasProblem(t, "etcd", "it does not answer, and what was read of it stands")
+	second.hasProblem(t, "etcd", "does not answer; the last state that was read stays in effect")
 
 	etcd.Restart(etcd.Dir())
 	write(t, dir, "routes.yaml", routes(2))
 	eventually(t, patience, serves(t, second, 2))
 	eventually(t, patience, func() error {
 		all, err := second.problems()
-		if strings.Contains(fmt.Sprint(all), "it does not answer") {
+		if strings.Contains(fmt.Sprint(all), "does not answer; the last state") {
 			return fmt.Errorf("%v", all)
 		}
 		return err

@@ -136,7 +136,7 @@ func TestFaultReplicaWithAFastClock(t *testing.T) {
 	operate("rotate")
 	fast := startProgram(t, clockBinary(t), append(slices.Clone(s.env), aheadBy+"=25h"), s.flags...) // by it every certificate has ended
 	fast.said(t, 1, "this process signs nothing", "the clock of this machine is 25h", "ahead of the median")
-	fast.said(t, 1, "keyring: it cannot be read or advanced", "the keyring cannot be changed by this replica")
+	fast.said(t, 1, "keyring cannot be read or advanced", "the keyring cannot be changed by this replica")
 	if _, err := s.sign(fast); err == nil {
 		t.Error("it has signed")
 	}

@@ -75,23 +75,23 @@ func TestHeldRemovalIsAccepted(t *testing.T) {
 			t.Errorf("%s: %v %s", why, err, out)
 		}
 	}
-	refused("0123456789", "no removal has the ID")
+	refused("0123456789", "no held removal has the ID")
 	vanish(t, dir)
 	first := heldID(t, ctl, "Service shop/web", "VirtualService shop/web", "when it is accepted")
 	d.hasProblem(t, "navarchctl removals accept "+first)
 	if err := d.metric(`navarch_removals_held{kind="Service"} 2`); err != nil {
 		t.Error(err)
 	}
-	refused("0123456789", "no removal has the ID")
+	refused("0123456789", "no held removal has the ID")
 	if err := has(t, d, webCluster, dbCluster)(); err != nil {
 		t.Errorf("what is held: %v", err)
 	}
 	out, err := ctl("accept", first)
-	if err != nil || !strings.Contains(out, "4 objects go (EndpointSlice 1, Service 2, VirtualService 1)") {
+	if err != nil || !strings.Contains(out, "4 objects are removed (EndpointSlice 1, Service 2, VirtualService 1)") {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventually(t, patience, withoutWeb(t, d))
-	refused(first, "no removal has the ID")
+	refused(first, "no held removal has the ID")
 	d.said(t, 1, "level=WARN", "a held removal was accepted", "removal="+first, `user="this machine"`, "objects=4")
 
 	write(t, dir, "services.yaml", services)

@@ -102,7 +102,7 @@ func TestKubeDeletedPods(t *testing.T) {
 			for _, what := range []string{"pod/web-1", "serviceaccount/web", "namespace/shop"} {
 				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))
 			}
-			if err := ask(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "another one has its name") {
+			if err := ask(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "a new object has its name") {
 				return fmt.Errorf("the deleted Pod: %v", err)
 			}
 			return nil

@@ -180,7 +180,7 @@ func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
 				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))
 			}
 		}
-		if _, err := with("west", first); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "another one has its name") {
+		if _, err := with("west", first); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "a new object has its name") {
 			return fmt.Errorf("the token of a Pod of west that was deleted and made again: %v", err)
 		}
 		return nil

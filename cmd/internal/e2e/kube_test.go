@@ -254,7 +254,7 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	if err := has(t, d, webCluster, entry)(); err != nil {
 		t.Errorf("what nobody accepted who may: %v", err)
 	}
-	if out, err := ctl("accept", id, "--kubeconfig", may); err != nil || !strings.Contains(out, "6 objects go (ServiceEntry 6)") {
+	if out, err := ctl("accept", id, "--kubeconfig", may); err != nil || !strings.Contains(out, "6 objects are removed (ServiceEntry 6)") {
 		t.Errorf("%v: %s", err, out)
 	}
 	d.said(t, 1, "a held removal was accepted", "removal="+id, "system:serviceaccount:shop:may ")

@@ -42,7 +42,7 @@ func (f following) Read(b []byte) (int, error) {
 	}
 	if f.of.messages.Compressed() {
 		obs.Bounded.WithLabelValues("messages").Inc()
-		f.of.of.clients.Warn("a connection was closed because a message on it is compressed: no compressed messages are taken",
+		f.of.of.clients.Warn("a connection was closed: compressed messages are not accepted",
 			"compressed", obs.KeyPeer,
 			f.of.Conn.RemoteAddr().String())
 		_ = f.of.Close() // the client sees the end

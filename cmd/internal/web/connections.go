@@ -47,7 +47,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	lost, _ := b.ledger.Enter(c.entry) // always ok: no connection is busy
 	if old, is := lost.(*conn); is {
 		if b.clients != nil {
-			b.clients.Warn("too many HTTP connections: the oldest of the source that has most was closed", "connections",
+			b.clients.Warn("too many HTTP connections: the oldest connection of one source was closed", "connections",
 				obs.KeyListener, b.Addr().String(), obs.KeyPeer, old.RemoteAddr().String())
 		}
 		_ = old.Close() // the client sees the end

@@ -10,7 +10,7 @@ import (
 
 // ErrBusy reports that a caller has too many unfinished answers. Turns.Take wraps it. A retry may succeed after one of
 // these answers is finished.
-var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
+var ErrBusy = errors.New("too many requests at once: try again when they are answered")
 
 // After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 4
 // min. Even after the longest preview (25 s) the pause is below 4 min. So previews use at most a tenth of the time of a

@@ -73,7 +73,7 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("log format %q: want text or json", format)
 	}
-	warnUnknown(log, "there is one level for all log lines: levels of other scopes than default have no effect", scopes)
+	warnUnknown(log, "all log lines have one level: the levels of these scopes have no effect", scopes)
 	return log, nil
 }
 

@@ -64,7 +64,7 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 		}
 	}
 	if len(f.servers) == 0 {
-		return nil, errors.New("none is known")
+		return nil, errors.New("no nameserver is known")
 	}
 	var errs []error
 	order, due := f.resting.order(f.servers, stream, time.Now())

@@ -186,7 +186,7 @@ func (s *Server) fetch(ctx context.Context, url, formats string, from http.Heade
 	case resp.StatusCode != http.StatusOK:
 		p.err = fmt.Errorf("status %d", resp.StatusCode)
 	case resp.Header.Get("Content-Encoding") != "":
-		p.err = errors.New("it is compressed, which was not asked for")
+		p.err = fmt.Errorf("a page with Content-Encoding %q cannot be merged", resp.Header.Get("Content-Encoding"))
 	case media == openMedia:
 		p.open, p.kind = true, openMedia+"; version=0.0.1; charset=utf-8"
 		if params["version"] == "1.0.0" {

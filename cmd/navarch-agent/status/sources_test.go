@@ -59,7 +59,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	if code := asks(t, s, "127.0.0.9", "/healthz/ready"); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness: %d", code)
 	}
-	if !strings.Contains(log.String(), "the oldest of the source that has most was closed") {
+	if !strings.Contains(log.String(), "the oldest connection of one source was closed") {
 		t.Errorf("none had to go: %s", log)
 	}
 }

@@ -48,7 +48,7 @@ func (i issuer) failurePolicy() string {
 	if i == ownCA {
 		return "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing"
 	}
-	return "nobody sets Fail where the certificate is not the mesh's: do it once wrong objects are refused, or leave it"
+	return "the control plane sets Fail only for a certificate of the mesh's CA: set it once invalid objects are refused, or keep Ignore"
 }
 
 // bundle returns the advice if API servers do not trust a webhook by its caBundle.
@@ -56,7 +56,7 @@ func (i issuer) bundle() string {
 	if i == ownCA {
 		return "the leader writes the mesh's roots into caBundle: see the leader's log, and --write-webhook-configurations"
 	}
-	return "caBundle is yours where the certificate is not the mesh's: the chart's issuer.servingRoots"
+	return "the control plane writes caBundle only for a certificate of the mesh's CA: set the chart's issuer.servingRoots"
 }
 
 // roots returns the status and the advice if the control plane's namespace has no root certificates for workloads. With

@@ -159,7 +159,7 @@ func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	case codes.InvalidArgument:
 		return nil
 	case codes.OK:
-		return errors.New("the CA has signed what is no certificate signing request")
+		return errors.New("the CA signed a text that is not a certificate signing request")
 	}
 	return err
 }

@@ -158,8 +158,8 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 	for _, h := range all {
 		if revision := h.of.Revision(); len(pods[revision]) == 0 {
-			k.add(NameWebhooks.of(h.String()), Failure, "it is of revision "+revision+
-				", which has no Pods here: what it is to be asked about is refused, or passes unseen",
+			k.add(NameWebhooks.of(h.String()), Failure, "belongs to revision "+revision+
+				", which has no Pods here: by its failurePolicy, API servers refuse matching requests, or accept them unchecked",
 				"install that revision, or remove what it left: navarchctl uninstall --revision "+revision)
 		}
 	}

@@ -31,7 +31,7 @@ func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	var given authenticationv1.TokenRequest
 	path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/serviceaccounts/" + url.PathEscape(account) + "/token"
 	if err := c.API.Do(ctx, http.MethodPost, path, asked, &given); err != nil {
-		return "", fmt.Errorf("%s has no token but a client certificate, and one of service account %s/%s cannot be had: %w",
+		return "", fmt.Errorf("%s has no bearer token, and the request for a token of service account %s/%s failed: %w",
 			c, c.Namespace, account, err)
 	}
 	return given.Status.Token, nil

@@ -232,7 +232,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: %q, want %q", key, s.Here, want)
 		}
 	}
-	if s := classify(Setting{Sort: Environment, Key: "PILOT_JWT_ENABLE_OTHER"}); !strings.Contains(s.Here, "the leader fetches keys") {
+	if s := classify(Setting{Sort: Environment, Key: "PILOT_JWT_ENABLE_OTHER"}); !strings.Contains(s.Here, "the leader fetches the keys") {
 		t.Errorf("%+v", s)
 	}
 }

@@ -125,9 +125,9 @@ func (c Change) headline() string {
 	case len(c.Refused) > 0 && c.Summary.Views == 0:
 		return text + " Nothing was planned, because objects are refused."
 	case c.Summary.Views == 0:
-		return text + " No proxy gets something else."
+		return text + " Every proxy keeps its configuration."
 	}
-	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
+	return fmt.Sprintf("%s %s%s of %s get a different configuration (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
 		Plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views),
 		Plural(c.AllViews, "view"))
 }

@@ -49,7 +49,7 @@ func TestChangeText(t *testing.T) {
 	if err := aChange().Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `Plan at revision 48213: 2 objects changed, 1 object new, 1 object refused. At least 412 of 10,240 proxies get something else (4.0 %), in at least 7 of 61 views.
+	want := `Plan at revision 48213: 2 objects changed, 1 object new, 1 object refused. At least 412 of 10,240 proxies get a different configuration (4.0 %), in at least 7 of 61 views.
  REFUSED   VirtualService shop/broken                                                                                       spec.http[0].route: no destination
  HIGH      NP210 api.shop:80: requests for /v2* have no route any more: 404  (3 of 7 views, 90 proxies, such as web-0.shop)   VirtualService shop/api
  MED       NP114 cluster api.shop:80|v2: the subset selects no endpoint                                                       DestinationRule shop/api
@@ -71,7 +71,7 @@ func TestChangeText(t *testing.T) {
 	if err := (Change{Revision: 7, AllProxies: 5}).Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	want = "Plan at revision 7: no object differs. No proxy gets something else.\n" +
+	want = "Plan at revision 7: no object differs. Every proxy keeps its configuration.\n" +
 		" no change in routes, clusters, endpoints, inbound ports, policies, listeners, Secrets, extensions.  Problems: 0 new, 0 gone.\n"
 	if b.String() != want {
 		t.Errorf("nothing changes: %q", b.String())

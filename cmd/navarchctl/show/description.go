@@ -62,7 +62,7 @@ func Description(w io.Writer, d *Described, wide bool) error {
 		rows = append(rows, describe.Fact{Subject: string(p.Severity), Text: text, By: by})
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(w, "problems: none of these objects has one")
+		fmt.Fprintln(w, "problems: these objects have no problems")
 	} else if err := facts("problems", "", rows); err != nil {
 		return err
 	}

@@ -139,10 +139,10 @@ func (c Config) decided(namespace string) string {
 		switch {
 		case s.Selects:
 		case s.Namespace == namespace:
-			return "Sidecar " + s.Namespace + "/" + s.Name + " says already what it imports"
+			return "Sidecar " + s.Namespace + "/" + s.Name + " already states the imports"
 		case s.Namespace == c.Root:
-			return "Sidecar " + s.Namespace + "/" + s.Name + " of the root namespace holds for it, and a Sidecar of its own would end all" +
-				" of its settings"
+			return "Sidecar " + s.Namespace + "/" + s.Name + " of the root namespace applies, and a Sidecar of the namespace would" +
+				" replace all of its settings"
 		}
 	}
 	return ""

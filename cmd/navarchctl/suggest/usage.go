@@ -24,11 +24,11 @@ func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error 
 
 // answers is Answers with another limit than MaxAnswer.
 func answers(r io.Reader, most int64, each func(node json.RawMessage, u Usage) error) error {
-	limited := &io.LimitedReader{R: r, N: most}
+	limited := &io.LimitedReader{R: r, N: most + 1}
 	in := json.NewDecoder(limited)
 	failed := func(what string, err error) error {
 		if limited.N <= 0 {
-			return fmt.Errorf("it has more than %d MiB", most>>20)
+			return fmt.Errorf("the input has more than %d MiB", most>>20)
 		}
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -72,7 +72,7 @@ func (e *endpoint) asked(a *API, q url.Values) url.Values {
 
 func reportPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
 	if a.Report == nil {
-		return nil, statusError{http.StatusNotImplemented, "no report is made of a report"}
+		return nil, statusError{http.StatusNotImplemented, "a report cannot be made from another report"}
 	}
 	want, err := contentsOf(q)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestPlanPageRefuses(t *testing.T) {
 		{"too many", "", strings.Repeat(route("shop")+"\n---\n", maxPlanObjects+1), http.StatusBadRequest, "at most 500"},
 		{"too many documents", "", strings.Repeat("---\na: 1\n", maxDocuments+2), http.StatusBadRequest, "at most 500"},
 		{"absent", "?delete=true", route("shop"), http.StatusOK, `"act":"refused"`},
-		{"of Kubernetes", "", shopService, http.StatusOK, "no kind and version of Istio"},
+		{"of Kubernetes", "", shopService, http.StatusOK, "not a kind and version of Istio"},
 	} {
 		status, text, _ := postPlan(p, authz.Caller{}, one.query, strings.NewReader(one.body))
 		if status != one.status || !strings.Contains(text, one.want) {

@@ -194,7 +194,7 @@ func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	}
 	if s.Unchecked != "" {
 		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable,
-			Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
+			Severity: problem.Warning, Message: "changes of the store by processes other than the leader are not detected: " + s.Unchecked})
 	}
 	return all
 }

@@ -185,7 +185,7 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 		d.Status, d.Reason, d.Message = "False", string(problems[0].Code), textOf(problems)
 	case isRefused:
 		d.Status, d.Reason, d.Message = "False", string(problem.Refused),
-			cut("proxies refuse what is made of it, and keep what they had: "+refused)
+			cut("proxies refuse its configuration and keep the previous one: "+refused)
 	case e.settled:
 		d.Status, d.Reason, d.Message = "True", "Acknowledged", textOf(problems)
 		if workload(id) {
@@ -197,7 +197,7 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 		return r
 	default:
 		d.Status, d.Reason, d.Message = "Unknown", "NotAcknowledged",
-			"not all replicas have said that their proxies have it; /debug/syncz of each shows them"
+			"some replicas have not reported that their proxies have it; /debug/syncz of each replica shows the proxies"
 		d.Only = status.WhereUnsaid
 	}
 	if e.status != d.Status {

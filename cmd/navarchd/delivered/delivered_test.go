@@ -64,7 +64,7 @@ func TestGenerationSettles(t *testing.T) {
 	if due := o.Due(); !due.Equal(begin.Add(30 * time.Second)) {
 		t.Errorf("due at %v", due)
 	}
-	const unknown = "not all replicas have said that their proxies have it; /debug/syncz of each shows them"
+	const unknown = "some replicas have not reported that their proxies have it; /debug/syncz of each replica shows the proxies"
 	check(30*time.Second, Facts{Acknowledged: 6}, "1 Unknown NotAcknowledged: "+unknown+" unsaid")
 	check(31*time.Second, Facts{Acknowledged: 7}, "1 True Acknowledged")
 	if o.Awaited() != 0 {
@@ -92,7 +92,7 @@ func TestGenerationSettles(t *testing.T) {
 	check(40*time.Second+keep-1, Facts{}, "1 False Invalid: spec.tls: is bad [error Invalid]")
 	check(40*time.Second+keep, Facts{}, "1 True Acknowledged")
 	refused := Facts{Refused: []acknowledged.Refusal{{Object: key, Text: "no such filter"}}}
-	const refusal = "1 False Refused: proxies refuse what is made of it, and keep what they had: no such filter [error Refused]"
+	const refusal = "1 False Refused: proxies refuse its configuration and keep the previous one: no such filter [error Refused]"
 	check(5*time.Minute, refused, refusal)
 	check(5*time.Minute+keep-1, Facts{}, refusal)
 	if due := o.Due(); !due.Equal(begin.Add(5*time.Minute + keep)) {

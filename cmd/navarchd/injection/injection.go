@@ -143,7 +143,7 @@ func (s seen) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
 	source := "ConfigMap " + i.Namespace + "/" + i.Name()
 	if f.Object == nil {
-		i.refuse(source + " is not there: Pods are injected by the last one that was, if there was one")
+		i.refuse(source + " does not exist: the last valid configuration stays in effect, if there was one")
 		return
 	}
 	i.mu.Lock()
@@ -154,7 +154,7 @@ func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
 	}
 	config, err := inject.ParseConfig(source, f.Object.Data["config"], f.Object.Data["values"], os.Getenv)
 	if err != nil {
-		i.refuse(fmt.Sprintf("Pods are injected by the configuration before, if there was one: %v", err))
+		i.refuse(fmt.Sprintf("the last valid configuration stays in effect, if there was one: %v", err))
 		return
 	}
 	i.Handler.Use(&inject.Settings{Config: config, Revision: i.Revision, Namespace: i.Namespace})

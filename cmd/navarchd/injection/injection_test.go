@@ -65,7 +65,7 @@ func TestLastGoodConfigurationStands(t *testing.T) {
 	}
 	check("no injection configuration", "")
 	s.Replace(nil)
-	check("no injection configuration", "ConfigMap istio-system/istio-sidecar-injector is not there")
+	check("no injection configuration", "ConfigMap istio-system/istio-sidecar-injector does not exist")
 	s.Replace(map[status.Key]status.Found[corev1.ConfigMap]{key: configMap(1)})
 	check("navarch-agent:dev", "")
 	s.Observe(key, configMap(2, "tag: dev", "tag: '2'"))
@@ -77,7 +77,7 @@ func TestLastGoodConfigurationStands(t *testing.T) {
 	s.Observe(key, configMap(5, "{{- $hold := and", "{{ unheardOf }}{{- $hold := and"))
 	check("navarch-agent:2", `function "unheardOf" not defined`)
 	s.Observe(key, status.Found[corev1.ConfigMap]{Version: 6})
-	check("navarch-agent:2", "is not there")
+	check("navarch-agent:2", "does not exist")
 	i.failed(errors.New("forbidden"))
 	check("navarch-agent:2", "forbidden")
 	i.failed(nil)

@@ -94,7 +94,7 @@ func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *u
 	}
 	read, err := f.read(k, u)
 	if err != nil {
-		f.log.Warn("a ProxyConfig is not valid: Pods are injected as it was before, if it was",
+		f.log.Warn("a ProxyConfig is not valid: its last valid version stays in effect, if there was one",
 			obs.KeyObject, k.Namespace+"/"+k.Name, obs.KeyError, err)
 		read = before
 	}

@@ -51,7 +51,7 @@ func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	provider := m.GetProvider().GetName()
 	refuses := func(format string, args ...any) []error {
 		return []error{input.NotFound(p.Key, "spec.provider.name",
-			fmt.Sprintf("%q cannot be asked: ", provider)+fmt.Sprintf(format, args...)+"; what the policy matches is refused")}
+			fmt.Sprintf("%q cannot be queried: ", provider)+fmt.Sprintf(format, args...)+"; requests that the policy matches are refused")}
 	}
 	service, _, ok := extauthz.Service(known.Mesh().Spec, provider)
 	if !ok {
@@ -83,5 +83,6 @@ func unloadable(e *model.TrafficExtension) []error {
 		field = "spec.wasm.url"
 	}
 	return []error{input.Warning(e.Key, problem.NotSupported, field,
-		fmt.Sprintf("cannot be loaded by %s (navarch-agent does not, Istio's agent does): the traffic that it matches there %s", why, follows))}
+		fmt.Sprintf("does not load with navarch-agent (%s), only with Istio's agent: with navarch-agent the traffic that it matches %s",
+			why, follows))}
 }

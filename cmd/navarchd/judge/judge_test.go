@@ -59,15 +59,15 @@ func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 		want  string // empty: nothing
 	}{
 		"a provider that is there": {policy("good"), known, ""},
-		"no such provider":         {policy("bad"), known, `spec.provider.name: "bad" cannot be asked: MeshConfig has no valid extensionProviders`},
-		"no service of it":         {policy("gone"), known, `there is no service "gone.shop"; what the policy matches is refused`},
+		"no such provider":         {policy("bad"), known, `spec.provider.name: "bad" cannot be queried: MeshConfig has no valid extensionProviders`},
+		"no service of it":         {policy("gone"), known, `there is no service "gone.shop"; requests that the policy matches are refused`},
 		"services of two":          {policy("twice"), known, `services of 2 namespaces have the host "twice"`},
 		"nothing is known":         {policy("bad"), nil, ""},
-		"an image":                 {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "ghcr.io/a/b:1"}), nil, "spec.url: cannot be loaded by proxies whose agent does not fetch images"},
+		"an image":                 {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "ghcr.io/a/b:1"}), nil, "spec.url: does not load with navarch-agent (proxies whose agent does not fetch images)"},
 		"an image that may be missing": {module(model.KindTrafficExtension, &extensionsv1.WasmConfig{Url: "oci://ghcr.io/a/b:1", FailStrategy: extensionsv1.FailStrategy_FAIL_OPEN}), nil,
 			"passes without it"},
 		"a module with its sum":    {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm", Sha256: strings.Repeat("0", 64)}), nil, ""},
-		"a module without its sum": {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm"}), nil, "the traffic that it matches there is refused"},
+		"a module without its sum": {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm"}), nil, "the traffic that it matches is refused"},
 	} {
 		refused, warned := Record(c.r, c.known)
 		said := ""

@@ -64,7 +64,7 @@ func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.R
 		http.Error(w, err.Error(), status)
 		return
 	}
-	fmt.Fprintf(w, "%d objects go (%s)\n", hold.Count, hold.KindCounts())
+	fmt.Fprintf(w, "%d objects are removed (%s)\n", hold.Count, hold.KindCounts())
 }
 
 // accept returns the accepted removal, or the status and the reason of a refusal.
@@ -76,7 +76,7 @@ func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Req
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()
 	case <-ctx.Done():
-		return removal.Hold{}, http.StatusTooManyRequests, errors.New("somebody else accepts a removal: try again")
+		return removal.Hold{}, http.StatusTooManyRequests, errors.New("another removal is being accepted: try again")
 	}
 	id := r.URL.Query().Get("accept")
 	user, status, err := a.authorise(ctx, who, all, id, r.Header.Get("Authorization"))
@@ -98,7 +98,7 @@ func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Req
 }
 
 func notHeld(id string) error {
-	return fmt.Errorf("no removal has the ID %.40q (any more): navarchctl removals list has those that are held", id)
+	return fmt.Errorf("no held removal has the ID %.40q: navarchctl removals list shows the held removals", id)
 }
 
 // authorise returns the user's name for the log. If the user may not accept the removal, or the removal is not held, it

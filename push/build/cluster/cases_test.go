@@ -227,9 +227,9 @@ func security(t testing.TB) map[string]testCase {
 				` + versions + `, tls_certificate_sds_secret_configs: [` + byAgent("file-cert:/c.pem~/k.pem") + `],
 				combined_validation_context: {default_validation_context: {}, validation_context_sds_secret_config: ` + byAgent("file-root:/ca.pem~/crl.pem") + `}}}}}`},
 		"mutual without certificates": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem}}`), want: `{type: STATIC}`, absent: closed,
-			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls: MUTUAL wants"},
+			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls: MUTUAL requires"},
 		"the mesh's own": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), want: `{type: STATIC, lb_policy: LEAST_REQUEST}`, absent: closed,
-			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls.mode: ISTIO_MUTUAL wants a certificate"},
+			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls.mode: ISTIO_MUTUAL requires a certificate"},
 		"the mesh's own with an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), func(s *Outbound) {
 			s.Caps, s.Accounts = xds.CapIdentity, strs.List("shop/a", "shop/b")
 			s.Mesh = mesh(t, "{trustDomain: td, trustDomainAliases: [old]}")

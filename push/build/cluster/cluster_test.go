@@ -271,7 +271,7 @@ func TestNothingToBuild(t *testing.T) {
 	}{
 		{with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Port = 81 }), "Service shop/reviews has no port 81"},
 		{Inbound{Port: 80, Target: "localhost:80", Mesh: model.DefaultMesh()}, `target "localhost:80": want ip:port or unix://path`},
-		{Static{Name: "no", Mesh: model.DefaultMesh()}, "cluster no: is no static cluster"},
+		{Static{Name: "no", Mesh: model.DefaultMesh()}, "cluster no: not a static cluster"},
 		{Added{Patch: filters(t, `[{applyTo: CLUSTER, patch: {operation: ADD, value: {nome: a}}}]`).All()[0]}, `EnvoyFilter shop/f: spec.configPatches[0].patch.value: unknown field "nome"`},
 	} {
 		if r, err := c.spec.Build(); err == nil || r != nil || !strings.Contains(err.Error(), c.want) {

@@ -150,7 +150,7 @@ func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 	case traffic.Originate, traffic.Closed:
 		message := p.TLS.GetMode().String() + " is not supported: a client's certificates come from its bootstrap"
 		if p.TLS.GetMode() == networkingv1.ClientTLSSettings_ISTIO_MUTUAL {
-			message = "ISTIO_MUTUAL wants a certificate of the mesh, and the application has no certificate provider"
+			message = "ISTIO_MUTUAL requires a certificate of the mesh, and the application has no certificate provider"
 		}
 		d.closeCluster(notForGRPC(traffic.Within(p.TLSAt, "mode"), message+"; the cluster is closed"))
 	}
@@ -180,10 +180,10 @@ func (s Proxyless) reportIgnored(d *builder, p traffic.Policy) {
 		at      model.Place
 		message string
 	}{
-		{p.Outlier != nil, p.OutlierAt, "is not supported: clients count no errors in a row"},
+		{p.Outlier != nil, p.OutlierAt, "is not supported: clients do not count consecutive errors"},
 		{p.Pool.GetTcp() != nil, traffic.Within(p.PoolAt, "tcp"), "is not supported"},
 		{p.Pool.GetHttp() != nil && !onlyRequests(p.Pool.GetHttp()), traffic.Within(p.PoolAt, "http"),
-			"of these http2MaxRequests alone is supported"},
+			"only http2MaxRequests is supported"},
 		{p.Balancer.GetWarmup() != nil || p.Balancer.GetWarmupDurationSecs() != nil, traffic.Within(p.BalancerAt, "warmup"),
 			"is not supported"},
 		{p.ProxyProtocol != nil, p.ProxyProtocolAt, "is not supported"},

@@ -43,7 +43,7 @@ func TestProxylessClusters(t *testing.T) {
 		{"mTLS by a rule, of accounts that are not known", with(own(grpc("{tls: {mode: ISTIO_MUTUAL}}")), func(s *Outbound) { s.Accounts = strs.List() }),
 			eds + ", " + unlimited + ", " + socket("{prefix: 'spiffe://cluster.local/'}"), nil},
 		{"mTLS to names of the rule", own(grpc("{tls: {mode: ISTIO_MUTUAL, subjectAltNames: [spiffe://a/b]}}")), eds + ", " + unlimited + ", " + socket("{exact: spiffe://a/b}"), nil},
-		{"mTLS that cannot be had", grpc("{tls: {mode: ISTIO_MUTUAL}}"), closed, []string{"spec.trafficPolicy.tls.mode: ISTIO_MUTUAL wants"}},
+		{"mTLS that cannot be had", grpc("{tls: {mode: ISTIO_MUTUAL}}"), closed, []string{"spec.trafficPolicy.tls.mode: ISTIO_MUTUAL requires"}},
 		{"TLS of others", own(grpc("{tls: {mode: SIMPLE}}")), closed, []string{"tls.mode: SIMPLE is not supported"}},
 		{"in the clear", with(own(grpc("{tls: {mode: DISABLE}}")), func(s *Outbound) { s.TLS = traffic.AutoAll }), eds + ", " + unlimited, nil},
 		{"of no known address", outbound(t, "PROTOCOL_GRPC", ", resolution: RESOLUTION_NONE", ""), closed + ", " + unlimited, []string{"spec.resolution: NONE"}},

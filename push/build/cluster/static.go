@@ -60,7 +60,7 @@ func (s Static) build(t *patch.Trace) (*xds.Resource, []error, error) {
 			d.useDynamicForwardProxy(s.Unknown.Cache(s.Families))
 		}
 	default:
-		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)
+		return nil, nil, fmt.Errorf("cluster %s: not a static cluster", s.Name)
 	}
 	r, err := d.patchAndEncode(s.Patches.All(), t)
 	return r, d.problems, err

@@ -59,7 +59,7 @@ func (s ServerChain) build() (*listenerv3.FilterChain, error) {
 		return nil, errors.New("the proxy has no TLS inspector, which finds the name that a client asks for")
 	}
 	if s.QUIC && !s.TLS.OverQUIC() {
-		return nil, fmt.Errorf("mode %v: HTTP/3 needs a certificate, and asks clients for none", s.TLS.Mode)
+		return nil, fmt.Errorf("mode %v: HTTP/3 needs a server certificate, and does not support client certificates", s.TLS.Mode)
 	}
 	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout}
 	if s.Names.Len()+s.Protocols.Len() > 0 {

@@ -30,19 +30,19 @@ var agentClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
 // behaviour anyway.
 func validateBootstrap(p model.Patch, b *bootstrapv3.Bootstrap) error {
 	own := func(field, what string) error {
-		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+": the agent's own, which patches leave as it is"))
+		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+" is set by the agent, and patches do not change it"))
 	}
 	switch {
 	case b.GetNode() != nil:
-		return own("node", "who the proxy is")
+		return own("node", "the identity of the proxy")
 	case b.GetAdmin().GetAddress() != nil:
-		return own("admin.address", "where the admin interface listens")
+		return own("admin.address", "the address of the admin interface")
 	case b.GetDynamicResources() != nil:
-		return own("dynamic_resources", "where configuration comes from")
+		return own("dynamic_resources", "the source of configuration")
 	}
 	for i, c := range b.GetStaticResources().GetClusters() {
 		if slices.Contains(agentClusters, c.GetName()) {
-			return own(fmt.Sprintf("static_resources.clusters[%d].name", i), c.GetName())
+			return own(fmt.Sprintf("static_resources.clusters[%d].name", i), "cluster "+c.GetName())
 		}
 	}
 	return nil

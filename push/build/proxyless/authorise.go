@@ -30,11 +30,11 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {
 			out = append(out, model.Problem{Key: p.Key, Field: field, Code: problem.NotSupported, Severity: problem.Error,
-				Message: fmt.Sprintf(format, args...) + " (proxyless gRPC); nobody may call servers that the policy selects"})
+				Message: fmt.Sprintf(format, args...) + " (proxyless gRPC); servers that the policy selects refuse all calls"})
 		}
 		m := model.Authorization(p)
 		if m.GetAction() == securityv1.AuthorizationPolicy_CUSTOM {
-			add("spec.action", "CUSTOM: servers ask nobody")
+			add("spec.action", "CUSTOM: servers do not support external authorization")
 		}
 		for i, rule := range m.GetRules() {
 			for j, from := range rule.GetFrom() {
@@ -49,10 +49,10 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 			for j, to := range rule.GetTo() {
 				o, of := to.GetOperation(), fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, j)
 				if slices.ContainsFunc(o.GetPaths(), model.IsPathTemplate) {
-					add(of+"paths", "servers know no templates")
+					add(of+"paths", "servers do not support path templates")
 				}
 				if slices.ContainsFunc(o.GetNotPaths(), model.IsPathTemplate) {
-					add(of+"notPaths", "servers know no templates")
+					add(of+"notPaths", "servers do not support path templates")
 				}
 			}
 			for j, when := range rule.GetWhen() {
@@ -66,18 +66,18 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 }
 
 // noTokens is the reason why fields about tokens cannot be enforced.
-const noTokens = "servers verify no tokens"
+const noTokens = "servers do not verify tokens"
 
 // unenforceable returns the reason why a gRPC server cannot enforce a key of `when`, or "" if it can.
 func unenforceable(key string) string {
 	if key == "connection.sni" {
-		return "servers do not know it"
+		return "servers do not support it"
 	}
 	if strings.HasPrefix(key, "request.auth.") {
 		return noTokens
 	}
 	if strings.HasPrefix(key, "experimental.") {
-		return "servers have no filters of Envoy's"
+		return "servers do not run filters of Envoy"
 	}
 	header, _, is := model.ConditionHeader(key)
 	header = strings.ToLower(header)
@@ -87,7 +87,7 @@ func unenforceable(key string) string {
 	case header == ":scheme", strings.HasPrefix(header, "grpc-"):
 		return "servers refuse rules about it"
 	case header == "te", header == "content-length", header == "connection", header == "host":
-		return "servers do not see it as it came"
+		return "servers do not keep the header as the client sent it"
 	}
 	return ""
 }

@@ -115,7 +115,7 @@ func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.Ro
 	out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()} // empty: the same path
 	if in.GetUri() == "" && in.GetPrefixRewrite() != "" {
 		if _, ok := match.GetPathSpecifier().(*routev3.RouteMatch_Prefix); !ok {
-			return nil, problem.Atf("redirect.prefixRewrite", "the match is no prefix")
+			return nil, problem.Atf("redirect.prefixRewrite", "the match is not a prefix")
 		}
 		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: in.GetPrefixRewrite()}
 	}

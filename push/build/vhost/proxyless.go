@@ -102,7 +102,7 @@ func unsupportedFields(rule *networkingv1.HTTPRoute) (out []unsupportedField) {
 			out = append(out, unsupportedField{field, message})
 		}
 	}
-	const ignored, fails = "is not supported; clients go without it", "is not supported; clients fail the requests that it takes"
+	const ignored, fails = "is not supported; clients ignore it", "is not supported; clients fail the requests that match the rule"
 	add(rule.GetRedirect() != nil, "redirect", fails)
 	add(rule.GetDirectResponse() != nil, "directResponse", fails)
 	add(rule.GetRewrite() != nil, "rewrite", ignored)
@@ -115,22 +115,22 @@ func unsupportedFields(rule *networkingv1.HTTPRoute) (out []unsupportedField) {
 	}
 	add(headers, "headers", ignored)
 	for j, m := range rule.GetMatch() {
-		add(len(m.GetQueryParams()) > 0, fmt.Sprintf("match[%d].queryParams", j), "is not supported; it matches nothing")
+		add(len(m.GetQueryParams()) > 0, fmt.Sprintf("match[%d].queryParams", j), "is not supported; the match never applies")
 		for _, pseudo := range []struct {
 			field string
 			in    *networkingv1.StringMatch
 		}{{"method", m.GetMethod()}, {"authority", m.GetAuthority()}, {"scheme", m.GetScheme()}} {
 			add(pseudo.in != nil, fmt.Sprintf("match[%d].%s", j, pseudo.field),
-				"is not supported: clients look at the headers that the application sets; it matches nothing")
+				"is not supported: clients compare only headers that the application sets; the match never applies")
 		}
 		for _, without := range m.GetWithoutHeaders() {
 			add(!matchesPresence(without), fmt.Sprintf("match[%d].withoutHeaders", j),
-				"a value is not supported: where the header is missing, it matches nothing")
+				"a value is not supported: the match does not apply to requests without the header")
 		}
 	}
 	if r := rule.GetRetries(); r != nil {
 		read := &networkingv1.HTTPRetry{Attempts: r.GetAttempts(), RetryOn: r.GetRetryOn(), Backoff: r.GetBackoff()}
-		add(!proto.Equal(r, read), "retries", "of these attempts, retryOn and backoff alone are supported")
+		add(!proto.Equal(r, read), "retries", "only attempts, retryOn and backoff are supported")
 	}
 	return out
 }

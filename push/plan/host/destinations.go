@@ -195,7 +195,7 @@ func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, fo
 			if !t.Below(to, name) {
 				*found = append(*found, input.Problem{Key: r.VirtualService.Key, Field: fmt.Sprintf("spec.http[%d]", r.Index),
 					Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf(
-						"gateways connect to names below %s alone by it, and requests to host %s would lead elsewhere: "+
+						"by this route gateways connect only to names below %s, and requests to host %s would go elsewhere: "+
 							"they are answered 503; %s",
 						to.Name, name, allowed)})
 				return true

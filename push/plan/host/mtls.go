@@ -33,8 +33,8 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 			spec.TLS = traffic.AutoAll
 		} else if c.demand.some {
 			name := xds.OutboundCluster(q.Port, q.Subset, q.Host)
-			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports", "of the endpoints of "+name+
-				" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
+			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports", "only some endpoints of "+name+
+				" demand mTLS: clients send plaintext to all of these endpoints (proxyless gRPC)"))
 		}
 	case traffic.Headless(q.Service):
 		q.Any = true // terminating endpoints count too, since there may still be connections to them

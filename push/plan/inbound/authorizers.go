@@ -33,12 +33,12 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 			out, missing = append(out, one), append(missing, cluster)
 		}
 		if cluster := missing[at]; cluster != "" {
-			message := fmt.Sprintf("%q cannot be asked: workloads of namespace %s have no cluster %s, unless a VirtualService sends there; "+
-				"what the policy matches is refused, or admitted where the provider has failOpen", provider, wl.key.Namespace, cluster)
+			message := fmt.Sprintf("%q cannot be queried: workloads of namespace %s have no cluster %s, unless a VirtualService routes to it"+
+				"; requests that the policy matches are refused, or admitted if the provider has failOpen", provider, wl.key.Namespace, cluster)
 			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", message))
 		}
 		if wrong := out[at].Wrong; wrong != "" {
-			message := fmt.Sprintf("%q cannot be asked: %s; what the policy matches is refused, by workloads of namespace %s",
+			message := fmt.Sprintf("%q cannot be queried: %s; workloads of namespace %s refuse the requests that the policy matches",
 				provider, wrong, wl.key.Namespace)
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound,
 				Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error, Message: message})

@@ -23,8 +23,8 @@ func (wl *Workload) planBootstrap() {
 		for _, p := range own.All() {
 			wl.found = append(wl.found, input.Warning(p.Filter.Key, problem.NotSupported,
 				fmt.Sprintf("spec.configPatches[%d].applyTo", p.Index),
-				"BOOTSTRAP: selects proxies whose agents do not ask for it, and are not affected by it; "+
-					"navarch-agent does with BOOTSTRAP_XDS_AGENT, Istio's agents are not served"))
+				"BOOTSTRAP: has no effect on selected proxies whose agents do not request it; "+
+					"navarch-agent requests it with BOOTSTRAP_XDS_AGENT, Istio's agents are not supported"))
 		}
 		return
 	}

@@ -49,14 +49,14 @@ func (wl *Workload) demandsTokens() (demands bool) {
 		if len(model.Authentication(p).GetJwtRules()) > 0 {
 			demands = true
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.jwtRules", Code: problem.NotSupported, Severity: problem.Error,
-				Message: "servers verify no tokens (proxyless gRPC); nobody may call servers that the policy selects"})
+				Message: "servers do not verify tokens (proxyless gRPC); servers that the policy selects refuse all calls"})
 		}
 	}
 	for _, p := range wl.policies.All() {
 		if p.Spec.GetDryRun() != model.DryRun_DRY_RUN_NONE {
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "metadata.annotations[istio.io/dry-run]",
 				Code: problem.NoEffect, Severity: problem.Warning,
-				Message: "servers count nothing of what would be refused (proxyless gRPC)"})
+				Message: "servers do not count the calls of a dry run (proxyless gRPC)"})
 		}
 	}
 	return demands

@@ -16,12 +16,13 @@ import (
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
-		return "not authenticated", "it is not authenticated as of any namespace"
+		return "not authenticated", "the proxy is not authenticated as a workload of a namespace"
 	case subs == nil && n.Verified.Namespace == n.Namespace:
-		return "cluster not proved", "its certificate does not say of which of several clusters it is, " +
-			"and Secrets are a cluster's own: a token of its cluster proves it"
+		return "cluster not proved", "its certificate does not prove its cluster, " +
+			"and a Secret is for proxies of its own cluster: use a token of the proxy's cluster"
 	case subs == nil:
-		return "identity of another namespace", "its identity is of namespace " + n.Verified.Namespace + ", not of its own"
+		return "identity of another namespace",
+			"its identity belongs to namespace " + n.Verified.Namespace + ", the proxy to namespace " + n.Namespace
 	}
 	if keys, _ := candidates(subs.who.Namespace, resource); keys == nil {
 		return "Secret of another namespace", "the name does not lead to a Secret of its namespace " + subs.who.Namespace

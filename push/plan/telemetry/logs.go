@@ -140,7 +140,7 @@ func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	}
 	if name != build.MeshLog && p == nil || !logs {
 		if p != nil && p.GetPrometheus() == nil {
-			d.warn(w.at, problem.NotSupported, "provider %s: it is for no access logs that this version sends", name)
+			d.warn(w.at, problem.NotSupported, "provider %s: this version sends no access logs to this kind of provider", name)
 		}
 		return build.Log{}, false // store/normal reports unknown names
 	}

@@ -92,7 +92,7 @@ func (d *decision) counts(name string, at place) bool {
 	switch {
 	case p == nil: // store/normal reports it
 	case p.GetPrometheus() == nil:
-		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
+		d.warn(at, problem.NotSupported, "provider %s: this version sends no metrics to this kind of provider", name)
 	case !d.Caps.Has(xds.CapIstioStats) && !d.Caps.Has(xds.CapStatsLog):
 		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats "+
 			"access logger of Envoy 1.39: they count no requests by workload", d.Namespace)
@@ -153,7 +153,7 @@ func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags ma
 		return nil
 	}
 	if metrics := metricsOf(o.GetMatch()); len(metrics) == 1 && !build.Counted(metrics[0]) && !o.GetDisabled().GetValue() {
-		d.logCannot(at, "metric %s is not there", metrics[0])
+		d.logCannot(at, "metric %s is not supported", metrics[0])
 	}
 	for _, tag := range slices.Sorted(maps.Keys(o.GetTagOverrides())) {
 		of := o.GetTagOverrides()[tag]
@@ -165,9 +165,9 @@ func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags ma
 			tags = map[string]bool{}
 		}
 		tags[tag] = true
-		d.logCannot(place{at.key, at.field + ".tagOverrides[" + tag + "]"}, "the tag stays what it is without this: "+
-			"values can be a text, or one attribute that Envoy has itself, and others are computed of reporter, "+
-			"source_principal and grpc_response_status")
+		d.logCannot(place{at.key, at.field + ".tagOverrides[" + tag + "]"}, "the override of the tag has no effect: "+
+			"a value must be a text, or one attribute that Envoy has itself; reporter, source_principal and "+
+			"grpc_response_status cannot change, because other tags depend on these")
 	}
 	return tags
 }

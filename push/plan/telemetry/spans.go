@@ -64,7 +64,7 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	found := traces && d.Caps.Has(caps)
 	switch {
 	case !traces:
-		d.warn(s.at, problem.NotSupported, "provider %s: it is for no spans that this version sends", s.provider)
+		d.warn(s.at, problem.NotSupported, "provider %s: this version sends no spans to this kind of provider", s.provider)
 	case !found:
 		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans",
 			s.provider, d.Namespace)

@@ -149,7 +149,7 @@ func TestReports(t *testing.T) {
 		"no port":                         {"", []string{"accessLogging: [{providers: [{name: closed}]}]"}, `root spec.accessLogging[0]: provider closed: proxies of namespace shop have no cluster of a service with host "logs.obs.svc.cluster.local" and port 1: nothing is sent to it`, "="},
 		"a host of two namespaces":        {"", []string{"accessLogging: [{providers: [{name: twice}]}]"}, `root spec.accessLogging[0]: provider twice: several namespaces have host "twice.example.com": write NAMESPACE/HOST; nothing is sent to it`, "="},
 		"that of one of them":             {"", []string{"accessLogging: [{providers: [{name: one}]}]"}, "one>outbound|9000||twice.example.com", "="},
-		"no logs":                         {"", []string{"accessLogging: [{providers: [{name: spans}]}]"}, "root spec.accessLogging[0]: provider spans: it is for no access logs that this version sends", "="},
+		"no logs":                         {"", []string{"accessLogging: [{providers: [{name: spans}]}]"}, "root spec.accessLogging[0]: provider spans: this version sends no access logs to this kind of provider", "="},
 		"by direction":                    {"", []string{"accessLogging: [{providers: [{name: text}], match: {mode: CLIENT}}, {providers: [{name: envoy}], match: {mode: SERVER}}]"}, "text", "envoy"},
 		"a filter":                        {"", []string{"accessLogging: [{providers: [{name: text}], filter: {expression: a}}]"}, "text if a", "="},
 		"the nearest names providers":     {"", []string{"accessLogging: [{providers: [{name: text}]}]", "accessLogging: [{providers: [{name: envoy}]}]"}, "envoy", "="},
@@ -176,14 +176,14 @@ func TestReports(t *testing.T) {
 		"setting by setting":                           {"", []string{"tracing: [{providers: [{name: spans}], customTags: {a: {literal: {value: x}}}}]", "tracing: [{enableIstioTags: false}]", "tracing: [{randomSamplingPercentage: 5}]"}, "spans to spans 5% [a=x] max 9", "="},
 		"none of servers":                              {"defaultProviders: {tracing: [spans]}", []string{"", "tracing: [{match: {mode: SERVER}, disableSpanReporting: true}]"}, "spans to spans 1% " + self + " max 9", ""},
 		"a sampler decides":                            {"defaultConfig: {tracing: {sampling: 7, maxPathTagLength: 4}}", []string{"tracing: [{providers: [{name: sampled}], randomSamplingPercentage: 3}]"}, "spans to sampled 100% " + self + " max 4", "="},
-		"no spans":                                     {"", []string{"tracing: [{providers: [{name: text}]}]"}, "root spec.tracing[0].providers[0]: provider text: it is for no spans that this version sends", "="},
+		"no spans":                                     {"", []string{"tracing: [{providers: [{name: text}]}]"}, "root spec.tracing[0].providers[0]: provider text: this version sends no spans to this kind of provider", "="},
 		"the tracer of the bootstrap":                  {"enableTracing: true\ndefaultConfig: {tracing: {sampling: 7, enableIstioTags: false, customTags: {a: {header: {name: x}}}}}", nil, "spans to  7% [a=x] max 0", "="},
 
 		"metrics":               {"", []string{"metrics: [{providers: [{name: numbers}], overrides: [{match: {metric: REQUEST_COUNT, mode: CLIENT}, tagOverrides: {a: {value: b}, c: {operation: REMOVE}}}]}]"}, "metrics off=false [{requests_total false  } {requests_total false a b} {requests_total false c }]", "metrics off=false []"},
 		"metrics, all disabled": {"defaultProviders: {metrics: [numbers]}", []string{"metrics: [{overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]"}, "metrics off=true []", "="},
 		"metrics, enabled here": {"defaultProviders: {metrics: [numbers]}", []string{"metrics: [{overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]", "metrics: [{overrides: [{match: {customMetric: x}, disabled: true}]}]"}, "metrics off=false [{x true  }]", "="},
 		"metrics of nobody":     {"", []string{"metrics: [{reportingInterval: 5s}]"}, "metrics off=true []; root spec.metrics[0]: names no provider, and neither a Telemetry above it does nor meshConfig.defaultProviders.metrics: it has no effect", "="},
-		"no metrics":            {"", []string{"metrics: [{providers: [{name: spans}]}]"}, "metrics off=true []; root spec.metrics[0]: provider spans: it is for no metrics that this version counts", "="},
+		"no metrics":            {"", []string{"metrics: [{providers: [{name: spans}]}]"}, "metrics off=true []; root spec.metrics[0]: provider spans: this version sends no metrics to this kind of provider", "="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.server == "=" {

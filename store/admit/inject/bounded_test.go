@@ -43,13 +43,13 @@ func TestTemplatesAreBounded(t *testing.T) {
 		{"nindent", "{{ nindent 1000000000 \"a\" }}", "its result is too large"},
 		{"panic", "{{ repeat -1 \"x\" }}", "templates.sidecar"},
 		{"JSON", "{{ fromJSON \"{\" }}", "\"{\" is not JSON"},
-		{"no YAML", "metadata:\n  labels: {a: b}\n bad: [", "what it gives is not YAML: error converting YAML to JSON: yaml: line"},
+		{"no YAML", "metadata:\n  labels: {a: b}\n bad: [", "its output is not YAML: error converting YAML to JSON: yaml: line"},
 		{"quotes the line", "metadata:\n  labels: {a: b}\n  - c", "(\"labels: {a: b}\", \"- c\")"},
-		{"no Pod", "spec: {containers: 5}", "what it gives is no part of a Pod"},
+		{"no Pod", "spec: {containers: 5}", "its output is not a part of a Pod"},
 		{"not mergeable", "spec: {containers: [{name: a, $patch: unheardOf}]}", "templates.sidecar: what it gives cannot be merged onto the Pod"},
 		{"wrong type", "spec: {hostPID: \"text\"}", "templates and Pod together are no Pod"},
 		{"nameless", "spec: {containers: [{image: x}]}", "without a name"},
-		{"scalar", "just text", "what it gives is not YAML"},
+		{"scalar", "just text", "its output is not YAML"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := templated(t, c.text).Inject(t.Context(), Request{Pod: podOf(t, simplePod), Namespace: "shop"})

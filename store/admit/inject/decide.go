@@ -54,8 +54,8 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if i := matching(s.Config.always, pod.Labels); i >= 0 {
 		return Decision{Inject: true, Reason: fmt.Sprintf("alwaysInjectSelector[%d] of %s matches the Pod's labels.", i, s.Config.Source)}
 	}
-	return Decision{Inject: s.Config.Policy == policyEnabled, Reason: fmt.Sprintf("The Pod says nothing, and the policy of %s is %s.",
-		s.Config.Source, s.Config.Policy)}
+	return Decision{Inject: s.Config.Policy == policyEnabled,
+		Reason: fmt.Sprintf("The Pod's labels and annotations do not decide, and the policy of %s is %s.", s.Config.Source, s.Config.Policy)}
 }
 
 // injectOf returns the value of sidecar.istio.io/inject, and whether it is a label or an annotation. The label takes

@@ -79,7 +79,7 @@ func expected(host bool, namespace, label, annotation, selectors, policy string)
 	case selectors == "always":
 		return true, "alwaysInjectSelector[1]"
 	default:
-		return policy == policyEnabled, "says nothing, and the policy"
+		return policy == policyEnabled, "labels and annotations do not decide, and the policy"
 	}
 }
 

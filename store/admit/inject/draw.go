@@ -220,7 +220,7 @@ func (n *names) add(overlay map[string]any) error {
 func as[T any](value any, what, want string) (out T, err error) {
 	out, is := value.(T)
 	if !is && value != nil {
-		return out, fmt.Errorf("what it gives is no part of a Pod: %s is not %s", what, want)
+		return out, fmt.Errorf("its output is not a part of a Pod: %s is not %s", what, want)
 	}
 	return out, nil
 }

@@ -2,7 +2,6 @@ package inject
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"istio.io/api/annotation"
@@ -48,8 +47,12 @@ type pairs map[string]string
 // UnmarshalJSON implements json.Unmarshaler. Errors: the text has more than maxDecided JSON values, including the
 // object itself; or the text is nested too deeply, or neither an object of strings nor null.
 func (p *pairs) UnmarshalJSON(text []byte) error {
-	if n, err := scan.Values(text); err != nil || n > maxDecided {
-		return errors.Join(err, fmt.Errorf("more than %d labels, or annotations", maxDecided))
+	n, err := scan.Values(text)
+	if err != nil {
+		return fmt.Errorf("labels or annotations: %w", err)
+	}
+	if n > maxDecided {
+		return fmt.Errorf("more than %d labels or annotations", maxDecided)
 	}
 	return json.Unmarshal(text, (*map[string]string)(p))
 }

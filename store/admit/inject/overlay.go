@@ -40,12 +40,12 @@ func (o *overlays) parse(text string) (map[string]any, error) {
 	}
 	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may expand to more than the text's bound
 		if err := scan.YAML([]byte(text), maxElements); err != nil {
-			return nil, fmt.Errorf("what it gives is not YAML, or too much: %w%s", err, lineOf(text, err))
+			return nil, fmt.Errorf("its output is not YAML, or has more than %d values: %w%s", maxElements, err, lineOf(text, err))
 		}
 	}
 	var out map[string]any
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
-		return nil, fmt.Errorf("what it gives is not YAML: %w%s", err, lineOf(text, err))
+		return nil, fmt.Errorf("its output is not YAML: %w%s", err, lineOf(text, err))
 	}
 	if out == nil {
 		out = map[string]any{}

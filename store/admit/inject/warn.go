@@ -23,7 +23,7 @@ var doubtful = map[string]func(string) error{
 // the proxy. before is the Pod as the request has it, after is the result of Inject. Neither is modified.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
-		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name,
+		all = append(all, fmt.Sprintf("%s %s: %.100q is ignored: want true or false", kind, annotation.SidecarInject.Name,
 			value))
 	}
 	for _, name := range sorted(before.Annotations) {

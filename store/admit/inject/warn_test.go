@@ -48,7 +48,7 @@ func TestWarnings(t *testing.T) {
 		"of components":          {"metadata: {name: p, annotations: {sidecar.istio.io/componentLogLevel: 'rbac:loud'}}" + apart, `annotation sidecar.istio.io/componentLogLevel: "rbac:loud"`},
 		"unknown field":          {"metadata: {name: p, annotations: {proxy.istio.io/config: 'holdApplicationUntilProxyStart: true'}}" + apart, "metadata.annotations[proxy.istio.io/config].holdApplicationUntilProxyStart: unknown field"},
 		"no port of metrics":     {"metadata: {name: p, annotations: {prometheus.io/port: http}}" + apart, `annotation prometheus.io/port: "http" is no port`},
-		"neither true nor false": {"metadata: {name: p, labels: {sidecar.istio.io/inject: 'False'}, annotations: {sidecar.istio.io/inject: 'true'}}" + apart, `label sidecar.istio.io/inject: "False" is neither true nor false, and counts for nothing`},
+		"neither true nor false": {"metadata: {name: p, labels: {sidecar.istio.io/inject: 'False'}, annotations: {sidecar.istio.io/inject: 'true'}}" + apart, `label sidecar.istio.io/inject: "False" is ignored: want true or false`},
 		"an empty label":         {"metadata: {name: p, labels: {sidecar.istio.io/inject: ''}, annotations: {sidecar.istio.io/inject: 'no'}}" + apart, ""},
 		"unknown value":          {"metadata: {name: p, annotations: {proxy.istio.io/config: 'interceptionMode: ALL'}}" + apart, `metadata.annotations[proxy.istio.io/config].interceptionMode: unknown value "ALL"`},
 		"unknown name":           {"metadata: {name: p, annotations: {sidecar.istio.io/proxyCpu: 1m}}" + apart, "metadata.annotations[sidecar.istio.io/proxyCpu]: Istio has no annotation of this name [IST0108]"},

@@ -132,11 +132,11 @@ func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[stri
 		requirements, _ := s.Requirements()
 		for _, r := range requirements {
 			if !r.Matches(labels.Set(of.set)) {
-				return false, fmt.Sprintf("It takes %ss %s.", of.what, wanted(r))
+				return false, fmt.Sprintf("The webhook selects %ss %s.", of.what, wanted(r))
 			}
 		}
 	}
-	return true, "The labels of namespace and Pod select it."
+	return true, "The labels of the namespace and the Pod match its selectors."
 }
 
 // wanted describes the labels that a requirement matches.

@@ -54,8 +54,8 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 	case reason != "":
 		d.refuse(unread, problem.NotSupported, reason)
 	case schema.Of(o.ID.Group, o.Version, o.ID.Kind) == nil:
-		d.refuse("apiVersion", problem.NotSupported, "is of no kind and version of Istio: what depends on the object is known "+
-			"only where its configuration is read from files (--config-dir)")
+		d.refuse("apiVersion", problem.NotSupported, "is not a kind and version of Istio: its effects on other objects are known "+
+			"only for a configuration from files (--config-dir)")
 	case gone && len(d.Was) == 0:
 		d.refuse("", problem.NotFound, "does not exist")
 	case gone:

@@ -56,7 +56,7 @@ func TestProposals(t *testing.T) {
 		{"deleted, with all its records", `{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: out, namespace: shop}, spec: {}}`, true,
 			"-ServiceEntry -Endpoints"},
 		{"absent", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: none, namespace: shop}, spec: {}}`, true, "refused: does not exist"},
-		{"of Kubernetes", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is of no kind"},
+		{"of Kubernetes", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is not a kind"},
 		{"unknown version", `{apiVersion: networking.istio.io/v9, kind: Sidecar, metadata: {name: web, namespace: shop}, spec: {}}`, false,
 			`refused: apiVersion: version "v9" is not served: want one of v1, v1beta1, v1alpha3`},
 		{"misspelt kind", `{apiVersion: networking.istio.io/v1, kind: Sidcar, metadata: {name: web, namespace: shop}, spec: {}}`, false,

@@ -37,7 +37,7 @@ func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	shared := m.Shared.Data["mesh"]
 	m.Wrong = ""
 	if _, err := normal.MergeMesh(shared, ""); err != nil {
-		m.Wrong = "data.mesh: " + brief(err) + "; what was good of it before stands"
+		m.Wrong = "data.mesh: " + brief(err) + "; the last valid value stays in effect"
 		shared = m.good
 	}
 	m.good = shared

@@ -57,7 +57,7 @@ func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
 func (c *chaining) lose(name string, by, older owner) {
 	key, field, what := by.server.Gateway.Key, fmt.Sprintf("spec.servers[%d]", by.server.Index), "connections with SNI "+name
 	if name == "" {
-		what = "connections that no SNI leads elsewhere"
+		what = "connections without SNI, or with any other SNI"
 	}
 	if by.vs != nil {
 		key, field = by.vs.Key, "spec.tls"

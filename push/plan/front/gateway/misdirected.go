@@ -48,8 +48,8 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 func manyElsewhere(l gateways.Listener, left int) input.Problem {
 	last := l.TLS[len(l.TLS)-1]
 	return input.Warning(last.Gateway.Key, problem.NotSupported, fmt.Sprintf("spec.servers[%d].hosts", last.Index),
-		fmt.Sprintf("port %d has %d hosts of other servers, and %d at most are known to each: misdirected requests are answered 404 "+
-			"instead of 421", l.Port, left, gateways.MaxElsewhere))
+		fmt.Sprintf("port %d has %d hosts of other servers, and a route configuration lists at most %d: misdirected requests are "+
+			"answered 404 instead of 421", l.Port, left, gateways.MaxElsewhere))
 }
 
 // misdirect marks a route configuration after a domain has appeared in it or disappeared from it, if that may change

@@ -90,8 +90,8 @@ func foreignSecrets(of gateways.Server, namespace string) (found []input.Problem
 			return
 		}
 		found = append(found, input.Problem{Key: of.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].tls.%s", of.Index, field),
-			Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("%s is of namespace %s, and gateways of namespace %s "+
-				"get Secrets of their own namespace alone; TLS handshakes with it fail", name, ref.Namespace, namespace)})
+			Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("%s belongs to namespace %s, and gateways of namespace "+
+				"%s get only Secrets of their own namespace; TLS handshakes with it fail", name, ref.Namespace, namespace)})
 	}
 	tls := of.Spec().GetTls()
 	note("credentialName", tls.GetCredentialName())

@@ -76,7 +76,7 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 	}
 	if input.IsWildcard(name) {
 		return nil, []input.Problem{input.Warning(h.Service.Key, problem.NotSupported, "spec.hosts",
-			name+": clients ask for whole names; they cannot call it (proxyless gRPC)")}, false
+			name+": clients request whole host names, so they cannot call a wildcard (proxyless gRPC)")}, false
 	}
 	names := append([]string{name}, slices.DeleteFunc(host.ShortNames(name, f.key.Namespace, f.key.Domain), f.isHost)...)
 	c = &called{host: name}
