@@ -275,12 +275,12 @@ func TestDiscovery(t *testing.T) {
 
 func TestKeysConfig(t *testing.T) {
 	for name, cfg := range map[string]KeysConfig{
-		"none":        {},
-		"two":         {URL: "https://a", File: "/b"},
-		"plain text":  {URL: "http://api/keys"},
-		"is not a JWKS URL":      {URL: "keys"},
-		"credentials": {URL: "https://u:password@api/keys"},
-		"no escape":   {URL: "https://u:password:/@%zz/keys"},
+		"none":              {},
+		"two":               {URL: "https://a", File: "/b"},
+		"plain text":        {URL: "http://api/keys"},
+		"is not a JWKS URL": {URL: "keys"},
+		"credentials":       {URL: "https://u:password@api/keys"},
+		"no escape":         {URL: "https://u:password:/@%zz/keys"},
 	} {
 		if _, err := NewKeys(cfg); err == nil || strings.Contains(err.Error(), "password") {
 			t.Errorf("%s: %v", name, err)

@@ -79,12 +79,12 @@ func TestRedirectRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for why, args := range map[string][]string{
-		"no port":          {"-b", "all"},
-		"want REDIRECT":    {"-m", "NONE"},
-		"has no nameserver":       {"--redirect-dns", "--dns-servers-from", empty},
-		"DNS servers":      {"--redirect-dns", "--dns-servers-from", "/nowhere"},
-		"unknown flag":     {"--no-such-flag"},
-		"unknown command ": {"sidecar"},
+		"no port":           {"-b", "all"},
+		"want REDIRECT":     {"-m", "NONE"},
+		"has no nameserver": {"--redirect-dns", "--dns-servers-from", empty},
+		"DNS servers":       {"--redirect-dns", "--dns-servers-from", "/nowhere"},
+		"unknown flag":      {"--no-such-flag"},
+		"unknown command ":  {"sidecar"},
 	} {
 		if out, _, err := redirectWith(t, nil, append([]string{"redirect"}, args...)...); err == nil || !strings.Contains(err.Error(), why) || out != "" {
 			t.Errorf("%v: %v, want %q; printed %q", args, err, why, out)
