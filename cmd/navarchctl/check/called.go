@@ -94,7 +94,7 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	gateways := "/apis/networking.istio.io/v1beta1/namespaces/" + url.PathEscape(k.Namespace) + "/gateways"
 	refused, err := k.attempt(ctx, gateways, validate.RefusedGateway(k.Namespace, configure.Selected(of)), nil, configure.Names(of))
 	if err == nil && !refused {
-		err = &notCalled{"the API server accepted an object that the webhook would refuse, so it did not call the webhook"}
+		err = &notCalled{"the API server accepted an object that the webhook would refuse, so the webhook was not called"}
 	}
 	return "the webhook refused a dry run, as it should", err
 }

@@ -217,8 +217,8 @@ var faults = map[string]struct {
 	"somebody else refuses the Gateway": {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
 	"Pod security refuses what was injected": {func(w *world) {
 		w.answers[dryRunOfPod] = errors.New(`violates PodSecurity "restricted": container "istio-init" must set securityContext`)
-	}, calledInjector, OK, "was given a proxy"},
-	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
+	}, calledInjector, OK, "added a proxy"},
+	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "added no proxy"},
 	"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "belongs to revision old, which has no Pods"},
 	"more proxies than the size is for":            {sized("6"), "proxies", Warning, "7 are connected, and the installed size is for 6"},
 	"as many as the size is for":                   {sized("7"), "proxies", OK, "7 are connected, of 7 that"},
