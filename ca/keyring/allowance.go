@@ -86,7 +86,7 @@ func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time)
 	case s.RevokedSerial(i.Previous):
 		return fmt.Errorf("%w: certificate %s", ErrRevoked, i.Previous)
 	case i.Previous == "" || !now.Before(shownEnds):
-		return no("first certificates wait for etcd; only an unexpired certificate is renewed")
+		return no("without etcd only unexpired certificates are renewed, and first certificates are not issued")
 	case a.Until.IsZero():
 		return no("no allowance was recorded for this replica")
 	case s.Alarm != nil:

@@ -20,7 +20,7 @@ type CASource interface {
 }
 
 // ErrNotRead is the error of a CASource before the end of its first read; it may be wrapped.
-var ErrNotRead = errors.New("it was not read yet")
+var ErrNotRead = errors.New("the CA has not been read yet")
 
 // UserCA is the content of a CASource.
 type UserCA struct {
@@ -91,7 +91,7 @@ func (dir Folder) Read() (UserCA, error) {
 }
 
 // errOwnCA refuses a rotation in a mesh with the user's own CA.
-var errOwnCA = errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
+var errOwnCA = errors.New("this mesh uses the user's own CA: to rotate, put a new CA into cacerts")
 
 // refusesRotation returns the reason why this process may not publish a self-made root; nil: it may. The record is
 // checked too, since navarchctl and some replicas have no Config.CACerts.
@@ -101,7 +101,7 @@ func (k *Keyring) refusesRotation(r *record) error {
 	}
 	u, err := k.userCA()
 	if err != nil {
-		return fmt.Errorf("it is unknown whether this mesh has a CA of its own: %w", err)
+		return fmt.Errorf("it is unknown whether this mesh uses the user's own CA: %w", err)
 	}
 	if !u.None && !u.FirstOnly {
 		return errOwnCA

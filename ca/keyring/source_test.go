@@ -71,7 +71,7 @@ func TestIstiodsRoot(t *testing.T) {
 			t.Fatalf("the keyring is another one: %+v", now.Epochs)
 		}
 	}
-	if err := r.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "unknown whether this mesh has a CA of its own: away") {
+	if err := r.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "unknown whether this mesh uses the user's own CA: away") {
 		t.Errorf("rotated while it is not known whether there is a CA of the user's: %v", err)
 	}
 	source.say(selfSigned(t, other, true), nil)

@@ -120,8 +120,8 @@ func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certifica
 		return nil, errors.New("the certificate is for another key")
 	}
 	if _, err := out.Leaf.Verify(x509.VerifyOptions{Roots: b.Roots, Intermediates: between, DNSName: b.ServerName}); err != nil {
-		return nil, fmt.Errorf("the certificate of %v, serial %s, cannot serve as this process's (is the token the control plane's?): %w",
-			out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
+		return nil, fmt.Errorf("the certificate of %v, serial %s, is not usable as this process's serving certificate "+
+			"(is the token one of the control plane?): %w", out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
 	}
 	return out, nil
 }

@@ -173,7 +173,7 @@ func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 		if t.credential != "" && t.ready.After(q.rates.earliest(t.whole(), now)) {
 			who, rate = "one Pod or token of "+who, rate/share
 		}
-		reason := fmt.Sprintf("%s asks for more than %g certificates a second: it may have the next in %s",
+		reason := fmt.Sprintf("%s requests more than %g certificates per second: the next certificate is possible in %s",
 			who, rate, held.Round(time.Millisecond))
 		return &refuse{t, codes.ResourceExhausted, reason}
 	}

@@ -130,7 +130,7 @@ func TestRateOfACredential(t *testing.T) {
 		if got := names(es); got != want {
 			t.Errorf("request %d: %s, want %s", i, got, want)
 		}
-		if i == 3 && !strings.Contains(es[0].(refuse).why, "one Pod or token of web asks for more than 2.5 certificates a second: it may have the next in 800ms") {
+		if i == 3 && !strings.Contains(es[0].(refuse).why, "one Pod or token of web requests more than 2.5 certificates per second: the next certificate is possible in 800ms") {
 			t.Errorf("%+v", es)
 		}
 	}
@@ -356,7 +356,7 @@ func TestTheReasonIsTheRate(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 1, 1 })
 	q.Step(epoch, arrive{ask("x", true, time.Second/2)})
 	es := q.Step(epoch, arrive{ask("x", true, time.Second/2)})
-	if len(es) != 1 || !strings.Contains(es[0].(refuse).why, "x asks for more than 1 certificates a second: it may have the next in 1s") {
+	if len(es) != 1 || !strings.Contains(es[0].(refuse).why, "x requests more than 1 certificates per second: the next certificate is possible in 1s") {
 		t.Errorf("%+v", es)
 	}
 }

@@ -39,7 +39,7 @@ func (a *agent) patchBootstrap(ctx context.Context) {
 	defer cancel()
 	patches, err := a.askBootstrap(ctx)
 	if err != nil {
-		a.log.Warn("Envoy starts without patches of its bootstrap: the control plane has not said whether there are any",
+		a.log.Warn("Envoy starts without patches of its bootstrap: the control plane has not sent them",
 			"waited", a.cfg.bootstrapWait, "error", err)
 		return
 	}
@@ -128,7 +128,7 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 				return ctx.Err()
 			}
 			if err != nil {
-				a.log.Error("a patch of the bootstrap is left out: Envoy refuses what it makes", "patch", p.From, "error", err)
+				a.log.Error("a patch of the bootstrap is left out: Envoy refuses the patched bootstrap", "patch", p.From, "error", err)
 				continue
 			}
 			good = next

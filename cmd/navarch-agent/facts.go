@@ -21,7 +21,7 @@ var (
 	startedAt    = describe("process_start_time_seconds", "When the agent started, in seconds since 1970.")
 	resident     = describe("process_resident_memory_bytes", "Resident memory of the agent.")
 	goroutines   = describe("go_goroutines", "Goroutines of the agent.")
-	certExpiry   = describe("cert_expiry_seconds", "Until the workload's certificate ends.", "resource_name")
+	certExpiry   = describe("cert_expiry_seconds", "Seconds until the workload's certificate expires.", "resource_name")
 	dialFailures = describe("istiod_connection_failures", "Connections to the control plane that failed or ended.")
 	connects     = describe("istiod_connections", "Streams that reached the control plane.")
 	requests     = describe("xds_proxy_requests", "Requests of Envoy to the control plane.")

@@ -68,7 +68,7 @@ type gatewayDrain struct {
 // run runs both phases. It returns when await returns, or when ctx ends.
 func (d *gatewayDrain) run(ctx context.Context) {
 	end := time.Now().Add(d.wait)
-	d.log.Info("gateway serves on while load balancers learn that it is not ready", "for", d.least)
+	d.log.Info("gateway keeps serving while load balancers notice that it is not ready", "for", d.least)
 	pause(ctx, d.least)
 	if err := d.drainListeners(ctx, d.drainPath()); err != nil && ctx.Err() == nil {
 		d.log.Warn("cannot drain Envoy: connections end when it is stopped", "error", err)
@@ -93,7 +93,7 @@ func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 		active, accepted, err := d.connections(ctx)
 		now := time.Now()
 		if err != nil && !warned && ctx.Err() == nil {
-			d.log.Warn("cannot read how many connections Envoy has: it is asked again until the drain ends", "error", err)
+			d.log.Warn("cannot read the number of Envoy's connections: the agent tries again until the drain ends", "error", err)
 			warned = true
 		}
 		if err != nil || active > 0 || accepted != last {

@@ -18,7 +18,7 @@ import (
 func waitCommand(o *options) *cobra.Command {
 	timeout := time.Minute
 	cmd := &cobra.Command{
-		Use: "wait", Short: "Wait until the agent of this Pod is ready, as /healthz/ready says", Args: cobra.NoArgs,
+		Use: "wait", Short: "Wait until /healthz/ready of this Pod's agent reports ready", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -49,7 +49,7 @@ func waitReady(ctx context.Context, address string) error {
 func drainCommand() *cobra.Command {
 	port := 15020
 	cmd := &cobra.Command{
-		Use: "drain", Short: "Have the Envoy of this Pod send its clients away; it goes on", Args: cobra.NoArgs,
+		Use: "drain", Short: "Start a graceful drain of this Pod's Envoy; Envoy keeps running", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port == 0 {
 				return nil // the agent does not answer for the Pod

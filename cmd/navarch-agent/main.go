@@ -83,10 +83,10 @@ func (o *options) bind(f *pflag.FlagSet) {
 		"DNS domain of the proxy: namespace, svc, and the domain of the cluster's Services (default that of cluster.local).")
 	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
 	f.StringVar(&o.meshConfig, "mesh-config", "./etc/istio/config/mesh",
-		"Mesh configuration whose defaultConfig comes before PROXY_CONFIG; may be absent.")
+		"File with the mesh configuration, whose defaultConfig PROXY_CONFIG overrides; may be absent.")
 	f.StringArrayVar(&o.envFiles, "env-file", nil,
-		"Rows KEY=value that the environment lacks, as Istio's cluster.env; may be repeated (default those in "+
-			"/var/lib/istio/envoy, if there are any).")
+		"File with rows KEY=value for variables that the environment lacks, such as Istio's cluster.env; may be repeated "+
+			"(default: such files in /var/lib/istio/envoy, if there are any).")
 	f.StringVar(&o.discovery, "discovery-address", "",
 		"Control plane, host:port (default PROXY_CONFIG's discoveryAddress, else "+defaultDiscovery+").")
 	f.BoolVar(&o.plaintext, "xds-plaintext", false,
@@ -122,7 +122,7 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 	f.StringVar(&o.dnsAddr, "dns-addr", "localhost:15053",
 		"Where DNS of the Pod is answered, host:port (DNS_PROXY_ADDR), if ISTIO_META_DNS_CAPTURE is true; localhost means 127.0.0.1 and ::1.")
 	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf",
-		"The DNS servers that names outside of the mesh are asked of, and the search domain.")
+		"File with the DNS servers for names outside of the mesh, and with the search domains.")
 	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
 	f.DurationVar(&o.drain, "drain-duration", 0,
 		"How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
@@ -130,17 +130,18 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 		"How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, "+
 			"else 5s, of a router at most 25s).")
 	f.StringVar(&o.logLevel, "log-level", "info",
-		"Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of "+
-			"default counts (default:info,ads:debug).")
+		"Minimum level of log lines: debug, info, warn, error, none. Istio's form scope:level is accepted too, but only the "+
+			"scope default has an effect (default:info,ads:debug).")
 	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
 	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning",
-		"Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
+		"Minimum level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
 	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error",
 		"Levels of single components of Envoy; the default hides its warnings of deprecated fields.")
 	f.BoolVar(&o.bootstrapPatches, "bootstrap-patches", false,
-		"Ask the control plane for what EnvoyFilters with applyTo BOOTSTRAP change of Envoy's bootstrap, before Envoy "+
-			"starts for the first time (BOOTSTRAP_XDS_AGENT).")
-	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second, "How long Envoy's first start waits for these; then it starts without.")
+		"Request the patches of EnvoyFilters with applyTo BOOTSTRAP from the control plane before Envoy's first start "+
+			"(BOOTSTRAP_XDS_AGENT).")
+	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second,
+		"Longest wait of Envoy's first start for these patches; then Envoy starts without them.")
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 }
 

@@ -37,7 +37,7 @@ func TestAgentAnswersDNS(t *testing.T) {
 	at := loopback.For(t)
 	p := startAgent(t, addr, "--xds-plaintext", "--dns-addr", at, "--resolv-conf", conf)
 	p.until("not ready without names", func(d debugPage) bool {
-		return d.NotReady == "no names for the DNS of the Pod from the control plane yet"
+		return d.NotReady == "the control plane has not sent the names for the Pod's DNS yet"
 	})
 	ask := func(name string) string {
 		m := new(resolver.Msg)

@@ -50,7 +50,7 @@ func (c condition) missing() []string {
 		out = append(out, text)
 	}
 	if c.noNames {
-		out = append(out, "no names for the DNS of the Pod from the control plane yet")
+		out = append(out, "the control plane has not sent the names for the Pod's DNS yet")
 	}
 	if c.envoy != nil {
 		out = append(out, c.envoy.Error())

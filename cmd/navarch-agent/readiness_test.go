@@ -37,7 +37,7 @@ func TestMissing(t *testing.T) {
 		"ready, istiod away":    {condition{configured: true, xds: away}, ""},
 		"draining":              {condition{draining: true, updates: both}, "draining"},
 		"no certificate":        {condition{mustHave: true, updates: both, noCertificate: errors.New("no token")}, "no certificate of the mesh yet: no token"},
-		"no names":              {condition{noNames: true, updates: both}, "no names for the DNS of the Pod from the control plane yet"},
+		"no names":              {condition{noNames: true, updates: both}, "the control plane has not sent the names for the Pod's DNS yet"},
 		"Envoy away":            {condition{configured: true, envoy: errors.New("Envoy does not answer")}, "Envoy does not answer"},
 		"refused configuration": {condition{updates: map[string]int{cds: 1, bad: 1}}, "Envoy refused"},
 		"refused listener": {condition{updates: both, refused: []relay.Refused{{Type: "x", Names: []string{"c"}, Total: 1}, {Type: ldsType, Names: []string{"a", "b"}, Total: 3, Error: "cannot bind"}}},
@@ -150,9 +150,9 @@ func TestListenerThatCannotBindIsNotReady(t *testing.T) {
 	taken.Close()
 	ads.afterRefusal <- ads.resources[ldsType]
 	p.until("ready", func(d debugPage) bool { // the log comes a moment after the page
-		return d.Ready && len(d.XDS.Rejected) == 0 && strings.Contains(p.out.String(), "Envoy has accepted what it had refused")
+		return d.Ready && len(d.XDS.Rejected) == 0 && strings.Contains(p.out.String(), "Envoy no longer refuses resources of a type")
 	})
-	for _, line := range []string{"Envoy refused resources", "Envoy has accepted what it had refused"} {
+	for _, line := range []string{"Envoy refused resources", "Envoy no longer refuses resources of a type"} {
 		if n := strings.Count(p.out.String(), line); n != 1 {
 			t.Errorf("the log says %q %d times", line, n)
 		}

@@ -60,8 +60,8 @@ func redirectCommand() *cobra.Command {
 		Use: "redirect", Aliases: []string{"istio-iptables"}, Args: cobra.NoArgs,
 		Short: "Has the kernel hand the Pod's traffic to Envoy, and its DNS to the agent",
 		Long: `Replaces the rules by which the kernel hands the traffic of this network namespace to Envoy, in one transaction; an
-init container runs it, with the capability NET_ADMIN. Flags and environment are those of istio-iptables. Rules are never
-removed but by --clean: what the application sends while Envoy is away is refused, and does not pass in clear.`,
+init container runs it, with the capability NET_ADMIN. Flags and environment are those of istio-iptables. Only --clean
+removes the rules. While Envoy is away, the application's traffic is refused and never sent in clear.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -73,9 +73,10 @@ removed but by --clean: what the application sends while Envoy is away is refuse
 	f.StringVarP(&o.text.Mode, "istio-inbound-interception-mode", "m", "",
 		"How inbound connections reach Envoy: REDIRECT or TPROXY (default REDIRECT).")
 	f.StringVarP(&o.text.Mark, "istio-inbound-tproxy-mark", "t", "", "Mark of packets for a transparent socket (default 1337).")
-	f.StringVarP(&o.text.RouteTable, "istio-inbound-tproxy-route-table", "r", "", "Route table that delivers them (default 133).")
+	f.StringVarP(&o.text.RouteTable, "istio-inbound-tproxy-route-table", "r", "",
+		"Route table that delivers packets with this mark (default 133).")
 	f.StringVarP(&o.text.Inbound, "istio-inbound-ports", "b", "", "Inbound ports to redirect; * is all, empty none.")
-	f.StringVarP(&o.text.InboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports not to redirect, where all are.")
+	f.StringVarP(&o.text.InboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports not to redirect, if all others are.")
 	f.StringVarP(&o.text.Outbound, "istio-service-cidr", "i", "", "Destinations (CIDR) to redirect; * is all, empty none.")
 	f.StringVarP(&o.text.OutboundExclude, "istio-service-exclude-cidr", "x", "", "Destinations (CIDR) not to redirect.")
 	f.StringVarP(&o.text.OutboundPorts, "istio-outbound-ports", "q", "",

@@ -101,7 +101,7 @@ func (a *admin) drain(ctx context.Context, f shutdown, log *slog.Logger) {
 		n, err := a.active(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			log.Warn("cannot read how many connections Envoy has; it is stopped", "error", err)
+			log.Warn("cannot read the number of Envoy's connections: Envoy is stopped", "error", err)
 			return
 		case err == nil && n == 0:
 			log.Info("drained, no connection is left")

@@ -39,10 +39,10 @@ func (o *options) makeSockets() (group *uint32, err error) {
 func refusedAt(log *obs.Sampled, name string) func(socket.Peer) {
 	return func(p socket.Peer) {
 		if p.Err != nil {
-			log.Warn("a connection to a socket of the agent was refused: nothing is known of its process", name, obs.KeyError, p.Err)
+			log.Warn("a connection to a socket of the agent was refused: the client's process is unknown", name, obs.KeyError, p.Err)
 			return
 		}
-		log.Warn("a connection to a socket of the agent was refused: its process runs as another user than Envoy", name,
+		log.Warn("a connection to a socket of the agent was refused: the client's process does not run as Envoy's user", name,
 			obs.KeyUser, p.User(), obs.KeyPID, p.PID)
 	}
 }

@@ -78,7 +78,7 @@ func TestSocketsAreEnvoysAlone(t *testing.T) {
 	connectAs(t, 1234, xds)
 	connectAs(t, 1234, xds)
 	p.until("who was refused is logged, once", func(debugPage) bool {
-		return strings.Count(p.out.String(), `runs as another user than Envoy" user="uid 1234" pid=`) == 1
+		return strings.Count(p.out.String(), `does not run as Envoy's user" user="uid 1234" pid=`) == 1
 	})
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func (o *options) applyStockVariables(id *identity, given func(flag string) bool
 	apply("ENVOY_PROMETHEUS_PORT", port("envoy-metrics-addr", &o.metricsAddr))
 	apply("SECRET_TTL", func(v string) (err error) {
 		if o.certTTL, err = time.ParseDuration(v); err == nil && o.certTTL < time.Second {
-			err = errors.New("want a second or more")
+			err = errors.New("want at least one second")
 		}
 		return err
 	})

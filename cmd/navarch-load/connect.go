@@ -39,8 +39,8 @@ func connectCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&address, "address", "", "host:port of xDS in plain text.")
 	flags.StringVar(&namespace, "namespace", "default", "Namespace that the proxies say they are in.")
-	flags.IntVar(&count, "proxies", 100, "How many.")
-	flags.Float64Var(&rate, "rate", 50, "How many connect in a second.")
+	flags.IntVar(&count, "proxies", 100, "Number of proxies.")
+	flags.Float64Var(&rate, "rate", 50, "Number of proxies that connect per second.")
 	_ = cmd.MarkFlagRequired("address") // the flag exists
 	return cmd
 }

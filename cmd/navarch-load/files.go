@@ -62,7 +62,7 @@ func meshCommand() *cobra.Command {
 			return w.Write(args[1])
 		},
 	}
-	write.Flags().Float64Var(&scale, "scale", 1, "Factor on its size.")
+	write.Flags().Float64Var(&scale, "scale", 1, "Factor for the size of the mesh.")
 	write.Flags().Uint64Var(&seed, "seed", 0, "Seed (default: the settings').")
 	write.Flags().StringVar(&form, "form", string(mesh.Kubernetes), "Form of the services: kubernetes or istio.")
 	cmd.AddCommand(write)
@@ -105,7 +105,7 @@ func compareCommand() *cobra.Command {
 	var with []string
 	var html string
 	cmd := &cobra.Command{
-		Use: "compare BEFORE.json... --with AFTER.json...", Short: "Compare the medians of runs that took turns", Args: cobra.MinimumNArgs(1),
+		Use: "compare BEFORE.json... --with AFTER.json...", Short: "Compare the medians of interleaved runs", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, err := results(args)
 			if err != nil {

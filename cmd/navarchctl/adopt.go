@@ -141,10 +141,10 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	case !state.Said.Known() || len(kinds) > 0:
 		err = writeDiffering(w, state, kinds)
 	case a.over.Known():
-		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, written at %v\n",
+		_, err = fmt.Fprintf(w, "the stored records (%d) match the head, which was written at %v\n",
 			len(state.Values), state.Head.Time.UTC().Format(time.RFC3339))
 	default:
-		_, err = fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
+		_, err = fmt.Fprintln(w, "the stored records match the head: there is nothing to adopt")
 		a.yes = false
 	}
 	if last, is, _ := lastRecord(ctx, store); err == nil && is { // a record that cannot be read is omitted

@@ -97,7 +97,7 @@ func TestAdoptAfterARestore(t *testing.T) {
 		"of the chain of another etcd":                     {Chain: before.Chain + 1, Term: 5, Seq: 7},
 	} {
 		_, was, _ := run(adoption{})
-		if out, now, err := run(adoption{over: over}); err != nil || now != was || !strings.Contains(out, "the stored records (0) are what the head says") {
+		if out, now, err := run(adoption{over: over}); err != nil || now != was || !strings.Contains(out, "the stored records (0) match the head") {
 			t.Errorf("%s, without --yes: %q, %v, %v", name, out, now, err)
 		}
 		if out, now, err := run(adoption{yes: true, over: over}); err != nil || !over.Before(now) || !strings.Contains(out, "adopted: ") {

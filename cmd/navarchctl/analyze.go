@@ -63,7 +63,7 @@ func analyzeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "analyze [FILE|DIR|-]...",
 		Aliases: []string{"analyse"},
-		Short:   "Find what is wrong with configuration, in files or in a cluster, with istioctl's codes",
+		Short:   "Find the problems of configuration, in files or in a cluster, with istioctl's codes",
 		Long: `Analyzes files (-f, or arguments), a cluster (--live; without files that is the default), or both: then an object of a file
 replaces the one of the cluster, and --new reports the findings that the files add. Folders are read with all folders below. Workloads in
 files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user. The control plane

@@ -105,7 +105,7 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 // that is not there.
 func TestAnalyzeCluster(t *testing.T) {
 	out, notes, err := runAnalyze("--kubeconfig", clusterOf(t))
-	want := `Error [IST0101] (Gateway edge/edge) spec.servers[0].tls.credentialName: Secret edge/cert is not there: the server closes its connections
+	want := `Error [IST0101] (Gateway edge/edge) spec.servers[0].tls.credentialName: Secret edge/cert does not exist: the server closes its connections
 Warning [IST0103] (Pod shop/web-1) spec.containers: has no proxy, though a Pod with its labels gets one now: restart the workload
 Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: service "web.shop.svc.cluster.local" has no ready endpoint: requests to it are answered 503
 Info [IST0102] (Namespace edge) metadata.labels: Pods get no proxy: label it istio-injection=enabled, or istio-injection=disabled where that is meant

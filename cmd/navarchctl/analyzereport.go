@@ -15,7 +15,7 @@ import (
 // that cannot be read.
 func (a *analysis) ofReport(cmd *cobra.Command) (all []analyze.Finding, err error) {
 	if len(a.paths) > 0 || a.live || a.only {
-		return nil, errors.New("--snapshot excludes --file, --live and --new: files are analysed over objects, and a report has records")
+		return nil, errors.New("--snapshot excludes --file, --live and --new: a report has no objects over which files could be analysed")
 	}
 	at := controlPlane{everyRole: true}
 	answers, err := gather[[]inspect.Problem](cmd.Context(), &at, "/debug/problems", cmd.ErrOrStderr())

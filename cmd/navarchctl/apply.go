@@ -108,7 +108,7 @@ func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	var failed []error
 	for _, on := range objects {
 		if !on.kind.configures() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is not waited for: no proxy's configuration is made of its kind\n", show.Printable(on.String()))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is not waited for: objects of this kind do not configure proxies\n", show.Printable(on.String()))
 			continue
 		}
 		failed = append(failed, w.wait(ctx, cmd, on))

@@ -56,7 +56,7 @@ does: it shows the CA a token of the namespace's service account default, and as
   --for-upgrade  besides, whether the control plane can be replaced by another version now: which versions run, whether each
                  role has a second replica, and whether proxies are in sync
 
-A line is ok, unknown (you may not see it), warning, or failure. -o wide adds the limit of each check, its figure, and the
+A line is ok, unknown (you lack the right to read the object), warning, or failure. -o wide adds the limit of each check, its figure, and the
 anchor of its remedy in deploy/docs/checks.md.`,
 		Example: `  navarchctl check
   navarchctl check --pre --context west

@@ -186,7 +186,7 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {
-		return errors.New("it is not there")
+		return errors.New("it does not exist")
 	}
 	return err
 }

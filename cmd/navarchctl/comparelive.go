@@ -107,7 +107,7 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 			}
 		}
 		if len(chosen) == 0 {
-			return nil, fmt.Errorf("no ready Pod with a container %s: --namespace and --context say where they are", inject.ProxyContainer)
+			return nil, fmt.Errorf("no ready Pod with a container %s: select others with --namespace and --context", inject.ProxyContainer)
 		}
 		return chosen, nil
 	}

@@ -154,9 +154,9 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 }
 
 // secretNote states what a wait for a Secret does not prove.
-const secretNote = "note: a Secret has no generation: the version that the leader has read last is stored and sealed. Each replica " +
-	"opens a private key after that, which is not waited for: navarchctl proxy-config secret NAME.NAMESPACE has the certificate " +
-	"that a gateway holds"
+const secretNote = "note: a Secret has no generation. The version that the leader read last is stored and sealed. This command does " +
+	"not wait until each replica has opened the private key: navarchctl proxy-config secret NAME.NAMESPACE prints the certificate " +
+	"that a gateway has"
 
 // isAre returns "One proxy has" or "N proxies have".
 func isAre(n int) string {

@@ -128,7 +128,8 @@ func (d *description) run(cmd *cobra.Command, noun, name string) error {
 	case d.offline.configDir != "":
 		err = d.planned(q, out)
 	case d.offline.proxy != "":
-		err = errors.New("--proxy is the file of a node beside --config-dir; --from limits the clients, and describe pod NAME describes one")
+		err = errors.New("--proxy needs --config-dir, and names the file of a node: use --from to select a client, or describe pod NAME " +
+			"to describe one proxy")
 	default:
 		err = d.asked(cmd, q, out)
 	}

@@ -72,7 +72,7 @@ func TestDescribeRefuses(t *testing.T) {
 		"host catalog.shop --from no.shop" + offline:     `the proxy "no.shop" is not connected, or does not have the host "catalog.shop"`,
 		"host x --config-dir ../../deploy/demo/shop":     "--proxy has to name",
 		"host x --limit 501" + offline:                   "limit",
-		"host x --proxy ../../deploy/demo/node.json":     "--proxy is the file of a node beside --config-dir",
+		"host x --proxy ../../deploy/demo/node.json":     "--proxy needs --config-dir",
 		"host x --server 1.2.3.4:1" + offline:            "none of the others can be",
 		"route reviews.backend extra --server 1.2.3.4:1": "accepts 2 arg(s)",
 	} {

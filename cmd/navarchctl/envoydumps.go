@@ -58,7 +58,8 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 	ill := illOf(r)
 	list = make([]report.Envoy, len(ill))
 	var in *cluster.Cluster
-	why := "its admin interface listens on its own loopback, and no kubeconfig leads there: navarchctl proxy-config all --envoy ADDRESS"
+	why := "Envoy's admin interface listens on the Pod's loopback address, and no kubeconfig is given to reach it: " +
+		"use navarchctl proxy-config all --envoy ADDRESS"
 	if len(ill) > 0 && c.at.server == "" && c.at.cluster.Given() {
 		var err error
 		if in, err = c.at.cluster.Open(); err != nil {

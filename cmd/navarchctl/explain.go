@@ -73,7 +73,7 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 	case at.stated() && from.configDir != "":
 		return nil, errors.New("--config-dir excludes --server, --kubeconfig and --context")
 	case from.configDir == "" && strings.HasSuffix(from.proxy, ".json"):
-		return nil, fmt.Errorf("--proxy %s is a file: --config-dir has to name the configuration that is planned for it", from.proxy)
+		return nil, fmt.Errorf("--proxy %s is a file: --config-dir must name the folder of the configuration", from.proxy)
 	case from.configDir == "":
 		defer at.close()
 		proxy, err := at.resolve(cmd.Context(), from.proxy)

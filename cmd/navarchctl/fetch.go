@@ -104,7 +104,7 @@ func (p page) within(ctx context.Context, patience time.Duration, method, path, 
 		switch res.StatusCode {
 		case http.StatusNotFound, http.StatusBadRequest:
 		case http.StatusUnauthorized:
-			text += ": ask from the machine that navarchd runs on (kubectl port-forward does)"
+			text += ": send the request from the machine on which navarchd runs (for example with kubectl port-forward)"
 		default:
 			text = res.Status + ": " + text
 		}

@@ -67,7 +67,7 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 			return nil, fmt.Errorf("--where %s: want KEY=VALUE, KEY one of %s", pair, strings.Join(wheres, ", "))
 		}
 		if q.Has(key) {
-			return nil, fmt.Errorf("--where: %s is there twice", key)
+			return nil, fmt.Errorf("--where: %s is listed twice", key)
 		}
 		if key == "state" {
 			value = strings.ReplaceAll(value, "-", " ") // in-sync

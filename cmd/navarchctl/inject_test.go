@@ -156,7 +156,7 @@ func TestCheckInject(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nwant %s", c.args, err, out, c.want)
 		}
 	}
-	for args, want := range map[string]string{"absent": "Pod shop/absent: it is not there", "deploy/absent": "Deployment shop/absent: it is not there", "sts/web": "want a Pod, or deploy/NAME"} {
+	for args, want := range map[string]string{"absent": "Pod shop/absent: it does not exist", "deploy/absent": "Deployment shop/absent: it does not exist", "sts/web": "want a Pod, or deploy/NAME"} {
 		if _, _, err := runCommand(t, "", "check-inject", "--kubeconfig", kubeconfig, "-n", "shop", args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}

@@ -20,10 +20,10 @@ func leaderCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "leader",
-		Short: "Say which process leads the ingesters of each revision, and how far it is",
-		Long: `The leader of a revision reads the cluster and writes its configuration to etcd. STORED says whether all that it has read is stored. CONFIRMED says how
-long ago the API server confirmed that nothing was missing; up to two minutes are usual where little changes. WRITES says whether this leader also writes to
-Kubernetes; that is true of the leader of the promoted revision, and of no other.`,
+		Short: "Show the leader of each revision, and its progress",
+		Long: `The leader of a revision reads the cluster and writes its configuration to etcd. STORED: whether the leader has
+stored all that it has read. CONFIRMED: the time since the API server last confirmed that the leader has seen all changes; up to two minutes are usual if
+little changes. WRITES: whether the leader also writes to Kubernetes; only the leader of the promoted revision does.`,
 		Example: `  navarchctl leader
   navarchctl leader --revision canary -o json`,
 		Args: cobra.NoArgs,
@@ -46,7 +46,8 @@ Kubernetes; that is true of the leader of the promoted revision, and of no other
 			}
 			err = format.write(cmd, r)
 			if err == nil && len(leaders) == 0 {
-				err = errors.New("no process leads: changes of the configuration reach no proxy; the logs of the processes with role ingest say why")
+				err = errors.New("no process leads: changes of the configuration reach no proxy; " +
+					"the reason is in the logs of the processes with role ingest")
 			}
 			return err
 		},

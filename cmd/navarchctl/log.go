@@ -43,7 +43,7 @@ func logCommand() *cobra.Command {
 		Short: "Show or change the levels of navarchd's log lines while it runs",
 		Long: `Shows the least level of log lines of each scope, at every process of the control plane, or at a Pod or the Pods of a Deployment alone. With --level or
 --reset it changes the levels first. A change lasts until the process ends. It is made at a loopback address of the Pod (--ctrlz-addr of navarchd), so it
-needs the right to forward ports to Pods of the control plane. --server is that address where there is no cluster. istioctl admin log works as well.`,
+needs the right to forward ports to Pods of the control plane. Without a cluster, pass this address as --server. istioctl admin log works as well.`,
 		Example: `  navarchctl log
   navarchctl log --level ads:debug,ca:debug
   navarchctl log deploy/istiod-ingest --level debug
@@ -143,7 +143,7 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 		"--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
 	if len(c.pods) == 0 {
 		if len(args) > 0 {
-			return nil, fmt.Errorf("%s: --server names the processes, so nothing else does", args[0])
+			return nil, fmt.Errorf("%s: a Pod or workload cannot be named together with --server", args[0])
 		}
 		for _, p := range found {
 			pages = append(pages, page{address: p.address, by: p.by, what: what, help: help})
@@ -179,7 +179,7 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	}
 	pods := slices.DeleteFunc(slices.Clone(c.pods), func(p *cluster.Pod) bool { return !slices.Contains(names, p.Name) })
 	if len(pods) == 0 {
-		return nil, fmt.Errorf("%s in namespace %s: it has no Pod that is ready and of the control plane%s",
+		return nil, fmt.Errorf("%s in namespace %s: no ready Pod of the control plane belongs to it%s",
 			object, c.cluster.Namespace, c.unasked(names))
 	}
 	return pods, nil

@@ -28,7 +28,7 @@ func TestLog(t *testing.T) {
 		{"--level none", "none none none none none none", ""},
 		{"--level all:debug,ads:warn", "debug warn debug debug debug debug", ""},
 		{"--reset --level debug", "debug warn debug debug debug debug", "none of the others can be"},
-		{"istiod-0 --level error", "debug warn debug debug debug debug", "--server names the processes"},
+		{"istiod-0 --level error", "debug warn debug debug debug debug", "cannot be named together with --server"},
 		{"--reset", "info info warn info info info", ""},
 	} {
 		var out bytes.Buffer

@@ -27,11 +27,12 @@ func root() *cobra.Command {
 		Short: "See what a proxy gets from Navarch, and why",
 		Long: `navarchctl asks navarchd's debug pages, the admin interface of an Envoy (--envoy), a saved dump (--file), or no server at all
 (--config-dir). The replicas of a control plane in Kubernetes are found by the kubeconfig (--kubeconfig, --context), in the namespace
---istio-namespace, by the labels app=istiod and istio.io/rev (--revision), and asked through the API server, as by kubectl port-forward. --server
-is the address of one instead; without a kubeconfig it is that of the environment variable NAVARCH_SERVER, else 127.0.0.1:8080.
+--istio-namespace, by the labels app=istiod and istio.io/rev (--revision), and asked through the API server, as by kubectl port-forward. With
+--server, the replica at this address is asked instead. Without a kubeconfig, the address is that of the environment variable NAVARCH_SERVER,
+or else 127.0.0.1:8080.
 --snapshot FILE is a report of a control plane (bug-report, snapshot save), on which the reading commands work as on the control plane.
 
-Examples run in the top folder of a clone against the mesh of HOLD=1 make demo, but for those that need a cluster.`,
+The examples are for the top folder of a clone, with the mesh that HOLD=1 make demo starts; some need a cluster.`,
 		Example: `  # Who is in sync, who refused what, what is withheld.
   navarchctl ps
 

@@ -37,13 +37,14 @@ func planCommand() *cobra.Command {
 		Use:   "plan -f FILE|DIR|- [--delete|--prune SELECTOR] [--config-dir DIR --proxy NODE.json...|--nodes FILE]",
 		Short: "Print which proxies would get a different configuration if objects were applied",
 		Long: `Compares the configuration of the proxies now with the configuration that they would get if the objects in FILE were
-applied or, with --delete, deleted. With --prune, the objects in FILE are all that is left of the objects under a selector: of a
-running mesh those of Istio's kinds, which are read from the API server, with --config-dir those of any kind.
+applied or, with --delete, deleted. With --prune, the plan also deletes all objects that the selector selects and that are not in FILE:
+in a running mesh objects of Istio's kinds, read from the API server; with --config-dir objects of any kind.
 
 Nothing is applied. The replicas of the control plane plan for their own proxies. With --config-dir no server is asked: the folder is the
 configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of many YAML documents).
 
-Of a running mesh, objects of Istio alone can be planned. Private keys are not opened: a proxy is sent a changed Secret later.`,
+For a running mesh, only objects of Istio's kinds can be planned. Private keys are not decrypted for the
+plan; after a change, proxies receive a Secret once its key is decrypted.`,
 		Example: `  # What a changed route does, before it is applied.
   navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete --config-dir deploy/demo/shop --proxy deploy/demo/node.json
 

@@ -24,7 +24,7 @@ func problemsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "problems",
-		Short: "List what is wrong with objects, files and their combination",
+		Short: "List the problems of objects, of files and of their combination",
 		Long: `One line for each problem that a process of the control plane knows, errors first. An error means that the object, or the part of it that FIELD
 names, does not apply; a warning, that it applies all the same. A problem that several processes report is listed once.`,
 		Example: `  navarchctl problems

@@ -15,7 +15,7 @@ import (
 
 func (e *etcd) promote() *cobra.Command {
 	return &cobra.Command{Use: "promote REVISION",
-		Short: "Have the leader of a revision write to Kubernetes, instead of the one that does now", Args: cobra.ExactArgs(1),
+		Short: "Let the leader of another revision write to Kubernetes", Args: cobra.ExactArgs(1),
 		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses are the mesh's, so one revision of" +
 			" the control plane writes\n" +
 			"them. A revision whose control plane has never led, so that it has no records, is refused.",

@@ -19,7 +19,7 @@ import (
 // control plane lacks the API, no replica answers, or the output fails.
 func (t *target) recordedStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
 	if t.namespace != "" {
-		return 0, errors.New("--recorded: sums are of all namespaces; leave --namespace out")
+		return 0, errors.New("--recorded: the sums cover all namespaces: omit --namespace")
 	}
 	for {
 		a, err := askAny[fleetapi.RecordedSums](cmd.Context(), &t.controlPlane, "sums", url.Values{})

@@ -23,7 +23,7 @@ var storeRoles = []struct {
 }
 
 func (e *etcd) roles() *cobra.Command {
-	return &cobra.Command{Use: "roles", Short: "The roles that etcd's authentication wants, as commands of etcdctl (asks no etcd)",
+	return &cobra.Command{Use: "roles", Short: "Print the etcd roles of a mesh as commands of etcdctl (without a connection to etcd)",
 		Args: cobra.NoArgs,
 		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process" +
 			" with several\n" +

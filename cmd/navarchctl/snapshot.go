@@ -85,7 +85,7 @@ func isReader(name string) bool {
 func readsReports(cmd *cobra.Command) error {
 	name := commandName(cmd)
 	if !isReader(name) {
-		return fmt.Errorf("--%s: %s does not read a report, but a running control plane, a cluster or files; these commands read one: %s",
+		return fmt.Errorf("--%s: %s does not read reports: it reads a running control plane, a cluster or files. These commands read reports: %s",
 			snapshotFlag, name, strings.Join(reportReaders, ", "))
 	}
 	for _, other := range []string{"server", "kubeconfig", "context", "envoy", "config-dir"} {

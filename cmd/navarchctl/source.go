@@ -43,7 +43,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types
 	case local && openedOf(ctx) != nil:
 		return nil, errors.New("--snapshot excludes --envoy and --file")
 	case local && len(args) > 0:
-		return nil, errors.New("a NAME is for --server: --envoy and --file are of one proxy")
+		return nil, errors.New("--envoy and --file select one proxy already: omit NAME")
 	case !local && len(args) == 0:
 		return nil, errors.New("which proxy? NAME.NAMESPACE of a server, --envoy ADDR, or --file FILE")
 	}

@@ -116,7 +116,7 @@ func (u *uninstall) keeps(ctx context.Context) error {
 		}
 	}
 	if !u.purge {
-		return u.list("Kept when the chart is uninstalled (--purge deletes it, but for definitions):", slices.Concat(kept, definitions))
+		return u.list("Kept when the chart is uninstalled (--purge deletes these objects, except definitions):", slices.Concat(kept, definitions))
 	}
 	running, err := u.found.Running(ctx)
 	if err != nil {

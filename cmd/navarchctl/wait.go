@@ -277,7 +277,7 @@ func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err
 var (
 	errSeveral = errors.New("there are several control planes: choose one with --control-plane-revision")
 	errUnread  = errors.New("the leader has not read")
-	errLeader  = errors.New("no process that answers leads the ingesters: --server takes several addresses, and navarchctl leader names it")
+	errLeader  = errors.New("no process that answered is the leader: give several addresses with --server (see navarchctl leader)")
 )
 
 // leaders sends a request to all processes concurrently, and returns the answer of the leader. The other processes

@@ -75,7 +75,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	}
 	d, err := from.read(cmd.Context(), cmd.InOrStdin(), names, types)
 	if err != nil && from.file != "" && !q.local() {
-		return nil, fmt.Errorf("%w; for a proxy's node, --config-dir has to name the configuration that is planned for it", err)
+		return nil, fmt.Errorf("%w; if the file is a proxy's node, --config-dir must name the folder of the configuration", err)
 	}
 	if err != nil {
 		return nil, err

@@ -85,11 +85,11 @@ weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, 
 func (q *question) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case q.flags != "" && len(args) > 0:
-		return errors.New("--flags explains flags alone: a URL is followed without it")
+		return errors.New("--flags only explains flags: omit it to follow a URL")
 	case q.flags != "":
 		return printFlags(cmd.OutOrStdout(), strings.Split(q.flags, ","))
 	case q.log != "" && len(args) > 0:
-		return errors.New("--log has the request: a URL is not wanted beside it")
+		return errors.New("--log contains the request: omit the URL")
 	case q.log != "":
 		return q.explainLog(cmd)
 	case len(args) == 0:
@@ -137,7 +137,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 // between follows the request from the proxy of the client to that of the server, and prints the result.
 func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	if q.local() {
-		return errors.New("--from and --to together name two proxies: --envoy and --file are of one")
+		return errors.New("--from and --to name two proxies, but --envoy and --file name only one")
 	}
 	from, err := q.proxy(cmd, q.from)
 	if err != nil {

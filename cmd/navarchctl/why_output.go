@@ -130,10 +130,10 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 		return nil
 	}
 	if e.Method == "" {
-		return fmt.Errorf("--log: the line is of a connection that is no HTTP: navarchctl why %s tcp://HOST:PORT follows one", q.from+q.to)
+		return fmt.Errorf("--log: the line describes a connection without HTTP: use navarchctl why %s tcp://HOST:PORT", q.from+q.to)
 	}
 	if e.Inbound() && q.from != "" {
-		return errors.New("--log: the line is of a request that the workload has received: its proxy is --to")
+		return errors.New("--log: the line describes a request that the workload received: name its proxy with --to instead of --from")
 	}
 	request, err := requestOf([]string{e.Method, "http://" + e.Authority + e.Path}, e.Local)
 	if err != nil {

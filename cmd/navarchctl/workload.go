@@ -64,7 +64,7 @@ func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 // podsOf lists the names of a workload's Pods, sorted.
 func (c *controlPlane) podsOf(ctx context.Context, resource, namespace, name string) (pods []string, err error) {
 	if !c.cluster.Given() {
-		return nil, fmt.Errorf("it is looked up in a cluster, so a kubeconfig is needed (--kubeconfig)")
+		return nil, fmt.Errorf("a workload is looked up in a cluster: a kubeconfig is needed (--kubeconfig)")
 	}
 	in, err := c.cluster.Open()
 	if err != nil {

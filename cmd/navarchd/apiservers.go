@@ -44,7 +44,7 @@ func (a *apiServers) run(ctx context.Context) error {
 	for {
 		err := a.read(ctx)
 		if err != nil && !failed && ctx.Err() == nil {
-			a.log.Warn("the API servers' addresses cannot be read: their reviews have no place before those of others", obs.KeyError, err)
+			a.log.Warn("the API servers' addresses cannot be read: admission reviews from new addresses have no priority", obs.KeyError, err)
 		}
 		failed = err != nil
 		if loop.Pause(ctx, apiServersEvery) != nil {

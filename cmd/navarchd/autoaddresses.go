@@ -97,7 +97,7 @@ func (a *automatic) problems() (all []object.Problem) {
 func (s *addressStatus) problems() (all []object.Problem) {
 	if why := s.lock.Unknown(); why != "" {
 		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces",
-			"no new automatic addresses are given: whether istiod gives them cannot be read: "+why))
+			"no new automatic addresses are assigned, because it cannot be read whether istiod assigns them: "+why))
 	}
 	for _, p := range s.writer.Problems() {
 		all = append(all, problemOfAddresses(s.origin, p.Key.Namespace, p.Key.Name, p.Message))

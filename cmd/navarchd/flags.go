@@ -133,7 +133,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 		"Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with"+
 			" --kubeconfig, else none).")
 	f.BoolVar(&c.allowNone, "allow-empty", false,
-		"Remove objects whatever makes them go, instead of holding removals that nobody asked for until navarchctl removals accept.")
+		"Apply every removal at once. Without this flag, removals without a deletion are held (see navarchctl removals).")
 	f.DurationVar(&c.heldFor, "held-removals-end-after", 10*time.Minute,
 		"How long removals are held before they apply by themselves, unless everything of a kind is gone, or it is a policy; 0: until"+
 			" navarchctl removals accept. On every process with role ingest, alike.")
@@ -183,7 +183,7 @@ func (c *config) bindFleet(f *pflag.FlagSet) {
 			" retry that fails doubles it, up to eight minutes.")
 	f.DurationVar(&c.rightsAway, "secret-rights-max-age", access.DefaultAway,
 		"Time for which a service account that was last found to be allowed to list the Secrets of its namespace is still sent private"+
-			" keys, while whoever says that is away.")
+			" keys, while the API server does not answer.")
 }
 
 // bindAddresses adds the flags of the addresses.
@@ -238,7 +238,7 @@ func (c *config) bindTrust(f *pflag.FlagSet) {
 // bindLog adds the flags of the log.
 func (c *config) bindLog(f *pflag.FlagSet) {
 	f.StringVar(&c.logLevel, "log-level", "info",
-		"Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes (default:info,ads:debug); the"+
+		"Minimum level of log lines: debug, info, warn, error, none; Istio's form scope:level is accepted too (default:info,ads:debug); the"+
 			" scopes are ads, admit, ca, default, etcd and ingest.")
 	f.StringVar(&c.ctrlzAddr, "ctrlz-addr", "127.0.0.1:9876",
 		"Loopback address at which the levels of log lines are changed (navarchctl log, istioctl admin log); empty: nowhere.")

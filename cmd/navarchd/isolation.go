@@ -18,8 +18,8 @@ type isolated struct {
 
 func (i *isolated) bind(f *pflag.FlagSet) {
 	f.BoolVar(&i.settings.On, "tenant-isolation", false,
-		"Refuse, and leave out, what a namespace exports that names hosts or addresses of other tenants, short names, or no "+
-			"address for a port of TCP; without it these are warnings.")
+		"Refuse and leave out exports that name hosts or addresses of other tenants, short names, or no address for a port of "+
+			"TCP; without this flag such exports cause warnings.")
 	f.StringSliceVar(&i.given, "tenant-hosts", nil,
 		"Hosts and wildcards that one tenant alone may export, HOST=TENANT; a tenant is a namespace, or "+isolation.TenantLabel+"=VALUE.")
 	f.StringSliceVar(&i.ranges, "cluster-ranges", nil,
@@ -39,7 +39,7 @@ func (i *isolated) read() (err error) {
 		case !ok || host == "" || tenant == "":
 			return fmt.Errorf("--tenant-hosts: %q; want HOST=TENANT", one)
 		case i.settings.Given[host] != "":
-			return fmt.Errorf("--tenant-hosts: %s is there twice", host)
+			return fmt.Errorf("--tenant-hosts: %s is listed twice", host)
 		}
 		i.settings.Given[host] = tenant
 	}

@@ -15,7 +15,7 @@ func TestIsolationFlags(t *testing.T) {
 		"pay.example.com":             "--tenant-hosts: \"pay.example.com\"; want HOST=TENANT",
 		"=pay":                        "want HOST=TENANT",
 		"pay.example.com=":            "want HOST=TENANT",
-		"a.example=pay,A.example=web": "--tenant-hosts: a.example is there twice",
+		"a.example=pay,A.example=web": "--tenant-hosts: a.example is listed twice",
 	} {
 		i := isolated{given: strings.FieldsFunc(text, func(r rune) bool { return r == ',' })}
 		got := fmt.Sprint(i.read(), " ", i.settings.Given)

@@ -62,7 +62,7 @@ func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	}
 	if c.env.otherCA && c.has(roleXDS) && c.secureGRPCAddr != "" && c.tlsCert == "" {
 		refuse("--secure-grpc-addr, and %s: give it --tls-cert and --tls-key, and --tls-client-ca with the roots of that CA, or"+
-			" --secure-grpc-addr= to serve nobody over TLS", other)
+			" --secure-grpc-addr= to disable the TLS address", other)
 	}
 	if p := c.env.certProvider; p != "" && p != "istiod" && c.tlsCert == "" {
 		refuse("environment PILOT_CERT_PROVIDER=%q: the certificate of the secure address is one of the mesh's own CA (istiod), or that of"+

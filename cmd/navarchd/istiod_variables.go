@@ -35,7 +35,7 @@ func (e *environment) unread(environ []string) []string {
 // warnUnread logs one line for each of istiod's variables that is set and has no effect.
 func (e *environment) warnUnread(environ []string, log *slog.Logger) {
 	for _, name := range e.unread(environ) {
-		log.Warn("an environment variable of istiod's is set that navarchd does not act on: navarchctl migrate says what it would have changed",
+		log.Warn("an environment variable of istiod is set but has no effect on navarchd: navarchctl migrate explains the variable",
 			obs.KeyName, name)
 	}
 }

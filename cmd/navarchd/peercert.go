@@ -20,15 +20,15 @@ import (
 // bindPeers adds the flags by which the control plane's processes find and trust each other.
 func (c *config) bindPeers(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a"+
-		" headless Service is enough. A keyring that is older than one of them remembers is refused. A process with role admit alone and"+
+		" headless Service is enough. A keyring older than the newest one that a peer remembers is refused. A process with role admit alone and"+
 		" without --kek has one of them sign its serving certificate.")
 	f.StringSliceVar(&c.accounts, "control-plane-accounts", nil,
 		"Service accounts of this namespace, beside SERVICE_ACCOUNT, whose processes role ca gives a serving certificate for their token.")
 	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token",
 		"Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its"+
 			" serving certificate.")
-	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has"+
-		" not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd; with role admit"+
+	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates. A replica that has not unsealed the keyring"+
+		" since its start trusts only these (default: those that it remembers in --state-dir, else those in etcd; with role admit"+
 		" alone and without --kek, those in the ConfigMap istio-ca-root-cert of the system namespace).")
 }
 
@@ -128,7 +128,7 @@ func (m rootMap) use(there *corev1.ConfigMap) {
 	}
 	roots, err := issue.Certificates([]byte(status.RootsOf(there)))
 	if err != nil {
-		m.log.Warn("the mesh's roots cannot be read; the previous ones stay in use, if there were some",
+		m.log.Warn("the mesh's roots cannot be read; the previous roots, if any, stay in use",
 			obs.KeyObject, "ConfigMap "+m.key.Namespace+"/"+m.key.Name, obs.KeyError, err)
 		return
 	}

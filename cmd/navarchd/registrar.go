@@ -76,7 +76,7 @@ func (a *assembly) signerKnown() []string {
 	if own, _ := a.signerRoots(signer); len(own) > 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("nobody is given a certificate: the mesh configuration has no root of signer %s (caCertificates, certSigners)",
+	return []string{fmt.Sprintf("no certificates are issued: the mesh configuration has no root for signer %s (caCertificates, certSigners)",
 		signer)}
 }
 

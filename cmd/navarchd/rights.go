@@ -93,7 +93,8 @@ func (w *writeRights) fit(ctx context.Context) error {
 			since = time.Now()
 		}
 		if w.refused.Swap(&why) == nil {
-			w.log.Warn("the API server refuses everything that a leader must write: another process is to lead, if there is one", obs.KeyReason, why)
+			w.log.Warn("the API server refuses everything that a leader must write: this process ends its term if another candidate waits",
+				obs.KeyReason, why)
 		}
 		if time.Since(since) < min(w.after<<min(w.gaveUp, 16), rightsAtMost) {
 			continue

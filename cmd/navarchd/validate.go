@@ -56,7 +56,7 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
 	}
 	if c.has(roleCA) && c.clientCA != "" && !c.env.signers {
-		refuse("--tls-client-ca goes without role ca, which verifies clients against its own roots")
+		refuse("--tls-client-ca cannot be combined with role ca, which verifies clients against its own roots")
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if byFiles && c.env.xdsAuth && c.clientCA == "" && c.tokenIssuer == "" && !c.kubernetes() && c.dataDir == "" {
 		refuse("--secure-grpc-addr with --tls-cert and without --kek: callers need a credential (XDS_AUTH), and this process can verify none: " +
 			"give it --tls-client-ca (certificates), --token-issuer (service-account tokens) or --kek (the mesh's own CA), " +
-			"or set XDS_AUTH=false to serve everybody, or --secure-grpc-addr= to serve nobody over TLS")
+			"or set XDS_AUTH=false to serve everybody, or --secure-grpc-addr= to disable the TLS address")
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	case c.dataDir != "" && len(c.etcd.Endpoints) > 0:
 		refuse("--data-dir and --etcd-endpoints exclude each other: either the embedded etcd or one of yours")
 	case c.storeless() && !(c.admitsAlone() && c.kek == ""):
-		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed, but with role admit alone and without --kek")
+		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed, except with role admit alone and without --kek")
 	}
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")
@@ -98,13 +98,13 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	}
 	if host, _, err := net.SplitHostPort(c.ctrlzAddr); c.ctrlzAddr != "" &&
 		(err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
-		refuse("--ctrlz-addr: %q is no loopback address with a port: whoever reaches it changes the levels of log lines", c.ctrlzAddr)
+		refuse("--ctrlz-addr: %q is no loopback address with a port: everyone who can reach the address can change log levels", c.ctrlzAddr)
 	}
 	if err := c.etcd.Check(); err != nil {
 		refuse("%w", err)
 	}
 	if c.mesh == "" || strings.Contains(c.mesh, "/") {
-		refuse("--mesh: %q is no name (not empty, no slash)", c.mesh)
+		refuse("--mesh: %q is not a valid name: it must not be empty or contain a slash", c.mesh)
 	}
 	if strings.Contains(c.env.revision, "/") {
 		refuse("REVISION: %q is no name (no slash)", c.env.revision)
@@ -133,7 +133,7 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 		refuse("--replica-ramp: %v; must not be negative", c.ramp)
 	}
 	if c.drainAfter < time.Second {
-		refuse("--drain-after: %v; want a second at least", c.drainAfter)
+		refuse("--drain-after: %v; want at least one second", c.drainAfter)
 	}
 	if c.snapshotAge <= 0 {
 		refuse("--snapshot-max-age: %v; want a duration above 0", c.snapshotAge)

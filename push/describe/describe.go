@@ -78,7 +78,7 @@ func (q Query) Check() error {
 	case q.Host != "" && q.Noun != Pod && q.Noun != Workload:
 		return errors.New("host: only for a pod or a workload")
 	case q.From != "" && (q.Noun == Pod || q.Noun == Workload):
-		return errors.New("from: not for a pod or a workload, which is described itself")
+		return errors.New("from: not for a pod or a workload")
 	case len(q.Name) > maxText:
 		return fmt.Errorf("name: want at most %d bytes", maxText)
 	case len(q.Namespace) > maxText:
@@ -245,7 +245,7 @@ func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan
 // bounded returns at most `most` views from the start of a list, and adds the number of further views to Part.More.
 func (d *describer) bounded(all []plan.Seen, most int, of string) []plan.Seen {
 	if left := len(all) - most; left > 0 {
-		d.more("%d further kinds of %s are not described: --from names one proxy", left, of)
+		d.more("%d further configurations of %s are not described: use --from to select one proxy", left, of)
 		return all[:most]
 	}
 	return all

@@ -119,7 +119,7 @@ func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string 
 
 // modes maps the mTLS modes of ports to words.
 var modes = map[listener.MTLS]string{listener.Plain: "off", listener.Permissive: "permissive", listener.Strict: "strict",
-	listener.Refused: "strict, which the proxy cannot do: it refuses all"}
+	listener.Refused: "strict, but the proxy does not support mTLS and refuses all connections"}
 
 // portText describes a port of a workload.
 func portText(p listener.InboundPort) string {

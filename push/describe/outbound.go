@@ -303,7 +303,7 @@ func whyPassed(claims []host.Claim, won, i int) string {
 // whyRulePassed returns the reason why a DestinationRule does not apply to a host.
 func whyRulePassed(rule *model.DestinationRule, of plan.HostOrigins) string {
 	if len(of.Rules) == 0 {
-		return "a rule of a nearer namespace, or one with a workloadSelector that does not match, hides it"
+		return "it is hidden by a rule of a nearer namespace, or by one whose workloadSelector does not match"
 	}
 	first := at(of.Rules[0].Key, "")
 	switch {

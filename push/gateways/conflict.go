@@ -111,7 +111,7 @@ func otherProtocol(s Server, w *Server) *reason {
 }
 
 func secondPlain(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "%s: %s takes precedence, and beside servers with TLS one server alone may serve HTTP without TLS",
+	return against(w, "port.protocol", "%s: %s takes precedence, and only one server of a port with TLS may serve HTTP without TLS",
 		s.port(), w.where())
 }
 
@@ -187,7 +187,7 @@ func privilegedPort(s Server) reason {
 
 func undefinedPort(s Server) reason {
 	return reason{field: "port.number", code: problem.NotFound, analyzer: problem.GatewayPortNotDefinedOnService, severity: problem.Warning,
-		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is served at the Pod's own address alone", s.Bound)}
+		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is reachable only at the Pod's own address", s.Bound)}
 }
 
 // withoutHTTP3 returns the warning for a server that requests certificates of clients, and so is served over TCP alone.

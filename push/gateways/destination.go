@@ -52,7 +52,7 @@ var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 // wildcard, or unix:// and a path. The result is "" if no such reason is known. Names are not resolved.
 func Local(address string) string {
 	if strings.HasPrefix(address, unixPrefix) {
-		return "a Unix socket is of the gateway's own Pod"
+		return "a Unix socket belongs to the gateway's own Pod"
 	}
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -74,7 +74,7 @@ func localAddress(addr netip.Addr) string {
 	case addr.IsUnspecified() || thisNetwork.Contains(addr):
 		return "an unspecified address is the gateway's own Pod"
 	case addr.IsLinkLocalUnicast():
-		return "a link-local address is of the gateway's own Node, or of its cloud's metadata service"
+		return "a link-local address belongs to the gateway's own Node or to its cloud's metadata service"
 	case metadataServers[addr] || nodeServices.Contains(addr):
 		return "this is the address of a cloud's metadata service"
 	case addr.IsMulticast() || addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):

@@ -57,7 +57,7 @@ func claimOf(node view.Node, raw []byte) (claim, error) {
 		a, err := netip.ParseAddr(node.Addresses[0])
 		if c.address = a.Unmap().String(); err != nil || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
 			a.Zone() != "" {
-			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: %s is no address that others reach a machine at", node.ID,
+			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: other workloads cannot reach a machine at address %s", node.ID,
 				node.Addresses[0])
 		}
 	}
@@ -76,7 +76,7 @@ func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 	}
 	group := groupOf(s, c.namespace, c.group)
 	if group == nil {
-		return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadGroup %s/%s is not there", groupKey,
+		return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadGroup %s/%s does not exist", groupKey,
 			c.namespace, c.group)
 	}
 	if account := group.GetTemplate().GetServiceAccount(); account != c.account {
@@ -123,7 +123,7 @@ func (c claim) reportExisting(s *mirror.Snapshot) (machines.Machine, error) {
 		}
 		return machines.Machine{Namespace: c.namespace, Name: c.entry, Account: c.account, Credential: c.credential}, nil
 	}
-	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s is not there", entryKey,
+	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s does not exist", entryKey,
 		c.namespace, c.entry)
 }
 

@@ -116,8 +116,8 @@ func TestRefused(t *testing.T) {
 		"no proof for an entry":      {func(n *view.Node) { n.Verified, n.Metadata = view.Identity{}, map[string]string{entryKey: "theirs"} }, codes.PermissionDenied, "a proven identity"},
 		"a node of another one":      {func(n *view.Node) { n.Namespace = "other" }, codes.PermissionDenied, `"other"`},
 		"another account":            {func(n *view.Node) { n.Verified.Account = "web" }, codes.PermissionDenied, `"vm"`},
-		"a group that is not there":  {func(n *view.Node) { n.Metadata[groupKey] = "vm" }, codes.FailedPrecondition, "shop/vm is not there"},
-		"a group elsewhere":          {func(n *view.Node) { n.Namespace, n.Verified.Namespace = "other", "other" }, codes.FailedPrecondition, "other/vms is not there"},
+		"a group that is not there":  {func(n *view.Node) { n.Metadata[groupKey] = "vm" }, codes.FailedPrecondition, "shop/vm does not exist"},
+		"a group elsewhere":          {func(n *view.Node) { n.Namespace, n.Verified.Namespace = "other", "other" }, codes.FailedPrecondition, "other/vms does not exist"},
 		"a Pod's address":            {func(n *view.Node) { n.Addresses[0] = "10.0.0.100" }, codes.FailedPrecondition, "Pod shop/web-0"},
 		"a Pod's, no network named":  {func(n *view.Node) { n.Addresses[0] = "10.0.0.105" }, codes.FailedPrecondition, "Pod shop/east-0"},
 		"a Pod's of no network":      {func(n *view.Node) { n.Addresses[0], n.Network = "10.0.0.100", "west" }, codes.FailedPrecondition, "Pod shop/web-0"},
@@ -136,8 +136,8 @@ func TestRefused(t *testing.T) {
 		"each client's own, as IPv6": {func(n *view.Node) { n.Addresses[0] = "::ffff:127.0.0.1" }, codes.FailedPrecondition, "127.0.0.1"},
 		"none":                       {func(n *view.Node) { n.Addresses = nil }, codes.FailedPrecondition, "no address"},
 		"another's entry":            {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "others"} }, codes.PermissionDenied, `"other"`},
-		"another cluster's entry":    {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "west"} }, codes.FailedPrecondition, "shop/west is not there"},
-		"an entry that is not there": {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "the"} }, codes.FailedPrecondition, "shop/the is not there"},
+		"another cluster's entry":    {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "west"} }, codes.FailedPrecondition, "shop/west does not exist"},
+		"an entry that is not there": {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "the"} }, codes.FailedPrecondition, "shop/the does not exist"},
 	} {
 		n := node("10.0.0.1")
 		c.change(&n)

@@ -81,7 +81,7 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	r, _ := s.Get(key)
 	switch delegate, ok := r.(*model.VirtualService); {
 	case !ok && key.Namespace == own:
-		m.notFound(at, "%v is not there: the route is left out", key)
+		m.notFound(at, "%v does not exist: the route is left out", key)
 	case !ok || !exported(delegate.Spec.GetExportTo(), own): // the message must not reveal whether the object exists
 		m.notFound(at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
 	case len(delegate.Spec.GetHosts()) > 0:

@@ -113,7 +113,7 @@ func TestWhatCannotBeDelegatedTo(t *testing.T) {
 		records []model.Record
 		want    string
 	}{
-		"none":                {[]model.Record{from("name: leaf")}, "VirtualService a/root: spec.http[0].delegate: VirtualService a/leaf is not there: the route is left out"},
+		"none":                {[]model.Record{from("name: leaf")}, "VirtualService a/root: spec.http[0].delegate: VirtualService a/leaf does not exist: the route is left out"},
 		"none elsewhere":      {[]model.Record{from("name: leaf, namespace: b")}, "VirtualService a/root: spec.http[0].delegate: VirtualService b/leaf is not there, or not exported to namespace a: the route is left out"},
 		"not exported":        {[]model.Record{from("name: leaf, namespace: b"), virtualService(t, "b/leaf", "{exportTo: [b, c], "+to+"}")}, "VirtualService a/root: spec.http[0].delegate: VirtualService b/leaf is not there, or not exported to namespace a: the route is left out"},
 		"not exported, hosts": {[]model.Record{from("name: leaf, namespace: b"), virtualService(t, "b/leaf", "{hosts: [h], exportTo: ['~'], "+to+"}")}, "VirtualService a/root: spec.http[0].delegate: VirtualService b/leaf is not there, or not exported to namespace a: the route is left out"},

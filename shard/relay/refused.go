@@ -104,7 +104,7 @@ func (l *loop) refused(e refusal) {
 		return
 	}
 	if e.Total == 0 {
-		l.r.cfg.Log.Info("Envoy has accepted what it had refused", obs.KeyType, e.Type)
+		l.r.cfg.Log.Info("Envoy no longer refuses resources of a type", obs.KeyType, e.Type)
 		return
 	}
 	l.r.cfg.Log.Warn("Envoy refused resources", obs.KeyType, e.Type,

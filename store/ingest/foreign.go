@@ -173,7 +173,7 @@ func (l *Loop) logDiffering(state *kv.State) {
 		if !known {
 			state.Contents.CopyKind(kind, state.Said)
 		}
-		l.Log.Warn("the stored records of a kind differ from what the last leader wrote: somebody else changed them", obs.KeyKind, kind,
+		l.Log.Warn("the stored records of a kind differ from those that the last leader wrote: another writer changed them", obs.KeyKind, kind,
 			obs.KeySaid, said, obs.KeyRecords, stored, obs.KeyKnown, known)
 	}
 }
@@ -239,7 +239,7 @@ func (l *Loop) recall(ctx context.Context, e Recall) Event {
 		}
 		if errors.Is(err, kv.ErrCompacted) {
 			count, kinds, names := describe(e.Paths)
-			l.Log.Error("stored records that somebody else changed cannot be put back and stay as they are: no object determines them, "+
+			l.Log.Error("stored records that another writer changed cannot be restored and stay unchanged: no object determines them, "+
 				"and etcd has compacted the revision before the change",
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names, obs.KeyError, err)
 			break

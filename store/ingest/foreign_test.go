@@ -188,7 +188,7 @@ func TestTermOverDamagedStore(t *testing.T) {
 			}
 			l = lead(t, s, 201, events...)
 			l.settles("the next term", func(state *kv.State) bool { return len(was.Differ(state.Contents)) == 0 })
-			if n := len(l.log.with("differ from what the last leader wrote: somebody else changed them\" kind=VirtualService said=200 records=0")); (n == 1) != forgotten {
+			if n := len(l.log.with("differ from those that the last leader wrote: another writer changed them\" kind=VirtualService said=200 records=0")); (n == 1) != forgotten {
 				t.Errorf("log:\n%s", l.log.b.String())
 			}
 		})

@@ -24,7 +24,7 @@ type Problem struct {
 // String returns the path, the error and its effect on the snapshot.
 func (p Problem) String() string {
 	if p.Kept {
-		return fmt.Sprintf("records/%s: %v (the last good version stands)", p.Path, p.Err)
+		return fmt.Sprintf("records/%s: %v (the last good version stays in effect)", p.Path, p.Err)
 	}
 	return fmt.Sprintf("records/%s: %v (no version decodes: the record is missing)", p.Path, p.Err)
 }

@@ -21,8 +21,8 @@ type Held struct {
 
 // String returns the difference and its effect, for messages.
 func (h Held) String() string {
-	return fmt.Sprintf("records/%s: %d records are stored, and not the %d that the leader wrote: somebody else changed them. "+
-		"The last good ones of the kind are served, where there are any, until the leader has put that right", h.Kind, h.Stored, h.Said)
+	return fmt.Sprintf("records/%s: the %d stored records are not the %d that the leader wrote: another writer changed them. "+
+		"The last good records of the kind, if any, are served until the leader has repaired the stored ones", h.Kind, h.Stored, h.Said)
 }
 
 func (h Held) known() bool { return known(h.Kind) }
@@ -35,7 +35,7 @@ func known(kind string) bool {
 
 // errDiffers means that the values that were read contradict the head. The store is listed again, in case a read was
 // wrong.
-var errDiffers = errors.New("the stored records are not what the head says")
+var errDiffers = errors.New("the stored records do not match the head")
 
 // Pauses before the loop lists again while the list contradicts the head.
 const (
@@ -88,7 +88,7 @@ func (f *follower) logHeld(was, now []Held) {
 	}
 	for _, h := range now {
 		if !has(was, h.Kind) {
-			f.lines.Warn("the stored records of a kind are not those that the leader wrote: the last good ones are served, where there are any",
+			f.lines.Warn("the stored records of a kind are not those that the leader wrote: the last good records, if any, are served",
 				cause(h),
 				obs.KeyKind, h.Kind, obs.KeySaid, h.Said, obs.KeyRecords, h.Stored)
 		}

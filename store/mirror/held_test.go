@@ -133,7 +133,7 @@ func TestStartOverDamagedStore(t *testing.T) {
 
 	none := start(t, s.Connect())
 	none.holds("Service")
-	if err := none.Ready(); none.Current() != nil || err == nil || !strings.Contains(err.Error(), "records/Service: 0 records are stored, and not the 5 that the leader wrote") {
+	if err := none.Ready(); none.Current() != nil || err == nil || !strings.Contains(err.Error(), "records/Service: the 0 stored records are not the 5 that the leader wrote") {
 		t.Fatalf("ready: %v", err)
 	}
 	some := startWith(t, s.Connect(), disk)

@@ -141,7 +141,7 @@ func (m *Mirror) Ready() error {
 	case s.Head.Err != nil:
 		return s.Head.Err
 	case s.Head.Revision == 0 && s.Seen.Cluster != 0:
-		return errors.New("the store has no head: no leader has written yet (one that has nothing to write says so in /debug/problems)")
+		return errors.New("the store has no head: no leader has written yet (a leader without objects to write reports that in /debug/problems)")
 	case s.Head.Revision != 0:
 		return fmt.Errorf("the head at revision %d is incomplete: a batch is being written, or its leader was lost", s.Head.Revision)
 	}

@@ -55,7 +55,8 @@ func (f *follower) wayOut() string {
 	if !f.place().Known() {
 		return "The last good state is served. If this etcd is the right one, restart this process"
 	}
-	return fmt.Sprintf("The last good state is served until an ingester has compared what is stored with its configuration. "+
-		"Where none leads, or it does not end, and what is stored is right: stop the ingesters, navarchctl store adopt --over %v --yes",
+	return fmt.Sprintf("The last good state is served until an ingester has compared the stored records with its configuration. "+
+		"If no ingester leads, or the comparison does not end, and the stored records are right: stop the ingesters, "+
+		"then run navarchctl store adopt --over %v --yes",
 		f.place())
 }

@@ -86,12 +86,12 @@ func (u Unknown) Covers(namespace, root string) bool {
 
 // String returns the path of the record and its effect, for messages.
 func (u Unknown) String() string {
-	follows := "it is skipped"
+	follows := "the record is skipped"
 	switch {
 	case u.Closing && u.Namespace == "":
-		follows = "no proxy is let in"
+		follows = "all proxies are refused"
 	case u.Closing:
-		follows = "no proxy that it covers is let in: of its namespace, or of all where that is the mesh's root namespace"
+		follows = "the proxies of its namespace are refused, or all proxies if that is the mesh's root namespace"
 	}
 	return fmt.Sprintf("records/%s: this build does not know the kind; %s", u.Path, follows)
 }

@@ -280,8 +280,8 @@ func TestMarks(t *testing.T) {
 		}
 	}
 	for closing, want := range map[bool]string{
-		true:  "records/Novel//files/shop/x: this build does not know the kind; no proxy that it covers is let in: of its namespace, or of all where that is the mesh's root namespace",
-		false: "records/Novel//files/shop/x: this build does not know the kind; it is skipped",
+		true:  "records/Novel//files/shop/x: this build does not know the kind; the proxies of its namespace are refused, or all proxies if that is the mesh's root namespace",
+		false: "records/Novel//files/shop/x: this build does not know the kind; the record is skipped",
 	} {
 		raw, err := proto.Marshal(&RecordValue{Schema: Schema, Closing: closing})
 		if err != nil {

@@ -46,7 +46,7 @@ func (r *report) jwtRule(at string, rule *securityv1.JWTRule) {
 		r.requiredf(at+".issuer", "or jwksUri: one of them is needed")
 	}
 	if rule.GetJwks() != "" && rule.GetJwksUri() != "" {
-		r.refusef(problem.Duplicate, at+".jwksUri", "jwks is stated too, and is what counts")
+		r.refusef(problem.Duplicate, at+".jwksUri", "has no effect beside jwks")
 	}
 	if rule.GetJwks() != "" {
 		if _, _, err := ParseKeySet([]byte(rule.GetJwks())); err != nil {
@@ -100,7 +100,7 @@ func keyURL(text string) string {
 	case u.Hostname() == "" || strings.ContainsAny(text, " \t\r\n\x00"):
 		return "names no host"
 	case u.User != nil:
-		return "has a user in it, whom the leader does not send"
+		return "contains a user, which the leader does not send"
 	}
 	return ""
 }

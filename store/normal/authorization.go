@@ -114,7 +114,7 @@ func (r *report) condition(at string, c *securityv1.Condition) {
 // (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 func (r *report) deny(rules []*securityv1.Rule) {
 	if len(rules) == 0 {
-		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+		r.refusef(problem.NoEffect, "spec.rules", "is empty: action DENY denies no request")
 	}
 	for i, rule := range rules {
 		http := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return strings.HasPrefix(c.GetKey(), "request.") })
@@ -139,9 +139,9 @@ func (r *report) deny(rules []*securityv1.Rule) {
 // custom refuses fields that Istio refuses together with action CUSTOM. In existing objects this version enforces these
 // fields, except conditions on tokens (see unenforced). Tokens are verified only after the provider's decision.
 func (r *report) custom(p *securityv1.AuthorizationPolicy) {
-	const not = "is not taken by Istio with action CUSTOM"
+	const not = "is not supported by Istio with action CUSTOM"
 	if len(p.Rules) == 0 {
-		r.refusef(problem.NoEffect, "spec.rules", "none: action CUSTOM asks about nothing; {} is a rule that matches everything")
+		r.refusef(problem.NoEffect, "spec.rules", "is empty: action CUSTOM sends no request to the provider; the rule {} matches all requests")
 	}
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
@@ -178,7 +178,7 @@ func (r *report) schemes(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
 			if len(v) >= len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
-				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches nobody: it is written without a scheme, %q", v,
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches no identity: write it without the scheme, as %q", v,
 					v[len(scheme):])
 			}
 		}

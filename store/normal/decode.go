@@ -117,7 +117,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		}
 		if stated[name] != nil {
 			if other := set.beside(fd, name); other != "" {
-				r.errorf(at, "stands beside %s: want one of them", other)
+				r.errorf(at, "cannot be combined with %s", other)
 			}
 			stated[name] = r.walkField(stated[name], at, fd)
 		}

@@ -15,9 +15,9 @@ func TestTypeErrorsHaveFields(t *testing.T) {
 		{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}, weight: 1.5}]}]}", "spec.http[0].route[0].weight: must be a whole number"},
 		{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}, weight: 4294967296}]}]}", "spec.http[0].route[0].weight: must be a whole number"},
 		{"VirtualService", `{hosts: [a], http: [{route: [{destination: {host: a}, weight: "0x10"}]}]}`, "spec.http[0].route[0].weight: must be a whole number"},
-		{"VirtualService", "{hosts: [a], http: [{match: [{uri: {prefix: /a, exact: /b}}], route: [{destination: {host: a}}]}]}", "spec.http[0].match[0].uri.prefix: stands beside exact: want one of them"},
+		{"VirtualService", "{hosts: [a], http: [{match: [{uri: {prefix: /a, exact: /b}}], route: [{destination: {host: a}}]}]}", "spec.http[0].match[0].uri.prefix: cannot be combined with exact"},
 		{"VirtualService", "{hosts: [a], http: [{match: [{uri: {prefix: /a, exact: null}}], route: [{destination: {host: a}}]}]}", ""},
-		{"VirtualService", "{hosts: [a], exportTo: [b], export_to: [c], http: [{route: [{destination: {host: a}}]}]}", "spec.export_to: stands beside exportTo"},
+		{"VirtualService", "{hosts: [a], exportTo: [b], export_to: [c], http: [{route: [{destination: {host: a}}]}]}", "spec.export_to: cannot be combined with exportTo"},
 		{"DestinationRule", "{host: a, trafficPolicy: {outlierDetection: {consecutive5xxErrors: lots}}}", `spec.trafficPolicy.outlierDetection.consecutive5xxErrors: must be a whole number`},
 		{"DestinationRule", "{host: a, trafficPolicy: {outlierDetection: {consecutive5xxErrors: {value: 5}}}}", "spec.trafficPolicy.outlierDetection.consecutive5xxErrors: must be a number, not an object"},
 		{"DestinationRule", "{host: a, trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}}}", ""},
@@ -46,7 +46,7 @@ func TestTypeErrorsHaveFields(t *testing.T) {
 func TestIdentitiesWithAScheme(t *testing.T) {
 	const id = "spiffe://cluster.local/ns/a/sa/b"
 	for spec, want := range map[string]string{
-		"{rules: [{from: [{source: {principals: [" + id + "]}}]}]}":                         `spec.rules[0].from[0].source.principals[0]: "` + id + `" matches nobody: it is written without a scheme, "cluster.local/ns/a/sa/b"`,
+		"{rules: [{from: [{source: {principals: [" + id + "]}}]}]}":                         `spec.rules[0].from[0].source.principals[0]: "` + id + `" matches no identity: write it without the scheme, as "cluster.local/ns/a/sa/b"`,
 		"{rules: [{from: [{source: {notPrincipals: [a, 'SPIFFE://*']}}]}]}":                 "spec.rules[0].from[0].source.notPrincipals[1]: ",
 		"{rules: [{from: [{source: {trustDomains: ['spiffe://td']}}]}]}":                    "spec.rules[0].from[0].source.trustDomains[0]: ",
 		"{rules: [{when: [{key: source.principal, notValues: [" + id + "]}]}]}":             "spec.rules[0].when[0].notValues[0]: ",

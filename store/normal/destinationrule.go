@@ -87,7 +87,7 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 		checkSettings(r, path, port.LoadBalancer, port.ConnectionPool, port.OutlierDetection, port.Tls)
 	}
 	if p.Tunnel != nil && p.ProxyProtocol != nil {
-		r.refusef(problem.Invalid, at+".proxyProtocol", "stands with tunnel: one of the two")
+		r.refusef(problem.Invalid, at+".proxyProtocol", "cannot be combined with tunnel")
 	}
 	if t := p.Tunnel; t != nil {
 		if t.Protocol != "" && t.Protocol != "CONNECT" && t.Protocol != "POST" {
@@ -132,7 +132,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	checkLocality(r, at+".localityLbSetting", lb.LocalityLbSetting)
 	checkZones(r, at+".zoneAwareLbSetting", lb.ZoneAwareLbSetting)
 	if lb.LocalityLbSetting != nil && lb.ZoneAwareLbSetting != nil {
-		r.errorf(at+".zoneAwareLbSetting", "stands with localityLbSetting: one of the two")
+		r.errorf(at+".zoneAwareLbSetting", "cannot be combined with localityLbSetting")
 	}
 }
 
@@ -165,7 +165,7 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 		r.errorf(at+".ringHash.minimumRingSize", "must be at most 8388608")
 	}
 	if h.MinimumRingSize != 0 && h.HashAlgorithm != nil { //nolint:staticcheck // as above
-		r.refusef(problem.Duplicate, at+".minimumRingSize", "stands with ringHash or maglev: one of the two")
+		r.refusef(problem.Duplicate, at+".minimumRingSize", "cannot be combined with ringHash or maglev")
 	}
 }
 
@@ -191,9 +191,9 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 		return
 	}
 	if len(s.Distribute) > 0 && len(s.Failover) > 0 {
-		r.errorf(at, "distribute stands with failover: one of the two")
+		r.errorf(at, "distribute cannot be combined with failover")
 	} else if len(s.Distribute) > 0 && len(s.FailoverPriority) > 0 {
-		r.warnf(problem.NoEffect, at+".failoverPriority", "distribute stands beside it, and is what counts")
+		r.warnf(problem.NoEffect, at+".failoverPriority", "has no effect beside distribute")
 	}
 	if topology := func(label string) bool { _, is := model.LocalityLabel("", label); return is }; len(s.Failover) > 0 &&
 		slices.ContainsFunc(s.FailoverPriority, topology) {
@@ -233,7 +233,7 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 func overlapping(localities []string) string {
 	for i, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
-			return fmt.Sprintf(`%q: "*" stands at the end`, l)
+			return fmt.Sprintf(`%q: "*" is possible only at the end`, l)
 		}
 		if l != "" && slices.Contains(strings.SplitN(l, "/", 3), "") {
 			return fmt.Sprintf("%q has an empty part", l)
@@ -299,7 +299,7 @@ func checkPool(r *report, at string, p *networkingv1.ConnectionPoolSettings) {
 		r.notNegative(at+".http.maxConcurrentStreams", h.MaxConcurrentStreams)
 		r.duration1ms(at+".http.idleTimeout", h.IdleTimeout, true)
 		if h.H2UpgradePolicy == networkingv1.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
-			r.errorf(at+".http.useClientProtocol", "stands with h2UpgradePolicy UPGRADE: one of the two")
+			r.errorf(at+".http.useClientProtocol", "cannot be combined with h2UpgradePolicy UPGRADE")
 		}
 	}
 }
@@ -354,9 +354,9 @@ func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
 		switch {
 		case !of.set || !mutual && !simple:
 		case of.skip && t.GetInsecureSkipVerify().GetValue():
-			r.refusef(problem.NoEffect, at+"."+of.field, "stands with insecureSkipVerify, by which no server is verified")
+			r.refusef(problem.NoEffect, at+"."+of.field, "has no effect with insecureSkipVerify, which disables verification")
 		case of.named && t.GetCredentialName() != "":
-			r.refusef(problem.NoEffect, at+"."+of.field, "stands with credentialName, which is what counts")
+			r.refusef(problem.NoEffect, at+"."+of.field, "has no effect with credentialName")
 		}
 	}
 	if mutual || simple {

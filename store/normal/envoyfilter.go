@@ -21,11 +21,11 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	}
 	r.selector("spec.workloadSelector.labels", filter.WorkloadSelector.GetLabels())
 	if filter.WorkloadSelector != nil && len(filter.TargetRefs) > 0 {
-		r.errorf("spec.targetRefs", "stands with workloadSelector: one of the two")
+		r.errorf("spec.targetRefs", "cannot be combined with workloadSelector")
 	}
 	r.eachTarget(nil, filter.TargetRefs)
 	if len(filter.ConfigPatches) == 0 {
-		r.warnf(problem.NoEffect, "spec.configPatches", "none: the EnvoyFilter does nothing")
+		r.warnf(problem.NoEffect, "spec.configPatches", "is empty: the EnvoyFilter has no effect")
 	}
 	for i, p := range filter.ConfigPatches {
 		checkPatch(r, fmt.Sprintf("spec.configPatches[%d]", i), p)
@@ -50,7 +50,7 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 		r.requiredf(at+".patch.value", "must not be empty for operation %v", op)
 	}
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value != nil {
-		r.warnf(problem.NoEffect, at+".patch.value", "operation REMOVE takes none")
+		r.warnf(problem.NoEffect, at+".patch.value", "has no effect with operation REMOVE")
 	}
 	checkPatchMatch(r, at, p)
 	checkOperation(r, at, p)
@@ -140,7 +140,8 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG:
 		// Istio accepts any match for these
 		if p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER || m.GetListener() == nil {
-			r.warnf(problem.NoEffect, at+".match", "applyTo %v is matched by no such thing: the patch applies as if none were stated", p.ApplyTo)
+			r.warnf(problem.NoEffect, at+".match", "applyTo %v ignores a match on this kind of object: the patch applies as without the match",
+				p.ApplyTo)
 		}
 		return
 	case networkingv1.EnvoyFilter_LISTENER, networkingv1.EnvoyFilter_FILTER_CHAIN, networkingv1.EnvoyFilter_NETWORK_FILTER,

@@ -160,7 +160,7 @@ func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
 			r.duplicatef(at+".name", "%q is used twice", e.Name)
 		}
 		if seen[e.GetName()] = true; e.GetValueFrom() == extensionsv1.EnvValueSource_HOST && e.GetValue() != "" {
-			r.errorf(at+".value", "stands with valueFrom HOST, which takes the proxy's own")
+			r.errorf(at+".value", "cannot be combined with valueFrom HOST, which uses the value of the proxy's environment")
 		}
 		if n := utf8.RuneCountInString(e.GetValue()); n > maxValue {
 			r.errorf(at+".value", "is %d characters long; %d at most", n, maxValue)

@@ -126,7 +126,7 @@ func checkServerHost(r *report, at, text string) {
 	case strings.HasPrefix(host, "*-"):
 		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)
 	case host != "*" && !strings.Contains(host, "."):
-		r.refusef(problem.Invalid, at, "host %q is no fully qualified name", host)
+		r.refusef(problem.Invalid, at, "host %q is not fully qualified", host)
 	case host != "*" && !isIP(host):
 		r.hostname(at, host)
 	}
@@ -148,7 +148,7 @@ func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 	case !parsed.IsHTTP():
 		r.refusef(problem.Invalid, at, "goes with protocol HTTPS or TLS, not %s", s.GetPort().GetProtocol())
 	case !passes || tls.ServerCertificate+tls.PrivateKey+tls.CaCertificates != "":
-		r.refusef(problem.NoEffect, at, "of HTTP without TLS httpsRedirect alone is read: want protocol HTTPS for the rest")
+		r.refusef(problem.NoEffect, at, "plain HTTP uses only httpsRedirect: the other fields need protocol HTTPS")
 		return
 	}
 	if tls.HttpsRedirect && !parsed.IsHTTP() {

@@ -42,11 +42,11 @@ func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSetti
 func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	switch sources := certificateSources(tls); {
 	case len(sources) > 1:
-		r.refusef(problem.NoEffect, at+"."+sources[len(sources)-1], "stands with %s, and mode %v has no certificate", sources[0], tls.Mode)
+		r.refusef(problem.NoEffect, at+"."+sources[len(sources)-1], "cannot be combined with %s; mode %v uses neither", sources[0], tls.Mode)
 	case tls.CredentialName != "" && tls.CaCrl != "":
 		r.refusef(problem.NoEffect, at+".caCrl", "does not go with credentialName, and mode %v has no certificate", tls.Mode)
 	case tls.CaCrl != "" || slices.ContainsFunc(certificateFields(tls), func(f certificateField) bool { return f.set }):
-		r.warnf(problem.NoEffect, at, "mode %v ends no TLS: certificates have no effect", tls.Mode)
+		r.warnf(problem.NoEffect, at, "mode %v does not terminate TLS: certificates have no effect", tls.Mode)
 	}
 }
 
@@ -73,7 +73,7 @@ const mostCertificates = 2
 // checkServerCertificates checks the certificates of a server that terminates TLS (SIMPLE, MUTUAL, OPTIONAL_MUTUAL).
 func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	if sources := certificateSources(tls); len(sources) > 1 {
-		r.errorf(at+"."+sources[len(sources)-1], "stands with %s: want one source of certificates", sources[0])
+		r.errorf(at+"."+sources[len(sources)-1], "cannot be combined with %s: want one source of certificates", sources[0])
 	}
 	if slices.Contains(tls.CredentialNames, "") {
 		r.errorf(at+".credentialNames", "one of the names is empty")

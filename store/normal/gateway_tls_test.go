@@ -19,8 +19,8 @@ func TestServersOfGatewaysHaveWhatEnvoyTakes(t *testing.T) {
 		", verifyCertificateHash: ['" + sum + "', 'aa:bb']"
 	const lists = ", cipherSuites: [AES128-SHA, NO-SUCH, AES128-SHA], ecdhCurves: [P-256, P-224, prime256v1]"
 	r := testNormal.Object(read(t, istio("Gateway", of(lists+pins))), &fake{})
-	wantProblems(t, r.Problems, at+`cipherSuites[1]: "NO-SUCH" is no cipher suite`, at+`cipherSuites[2]: "AES128-SHA" stands there twice`,
-		at+`ecdhCurves[1]: "P-224" is no curve`, at+`ecdhCurves[2]: "prime256v1" stands there twice`,
+	wantProblems(t, r.Problems, at+`cipherSuites[1]: "NO-SUCH" is not a cipher suite`, at+`cipherSuites[2]: "AES128-SHA" occurs twice`,
+		at+`ecdhCurves[1]: "P-224" is not a curve`, at+`ecdhCurves[2]: "prime256v1" occurs twice`,
 		at+`verifyCertificateSpki[1]: "YQ==" is no SHA-256`, at+`verifyCertificateHash[1]: "aa:bb" is no SHA-256`)
 	wantBody(t, r, key(model.KindGateway, "x"), of(", cipherSuites: [AES128-SHA], ecdhCurves: [P-256]"+pins))
 }

@@ -182,7 +182,7 @@ func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 		r.requiredf(at+".redirect", "at least one of uri, prefixRewrite, authority, port and scheme is needed")
 	}
 	if x.Uri != "" && x.PrefixRewrite != "" {
-		r.errorf(at+".redirect", "uri and prefixRewrite: one of the two")
+		r.errorf(at+".redirect", "uri and prefixRewrite cannot be combined")
 	}
 	if x.Scheme != "" && x.Scheme != "http" && x.Scheme != "https" {
 		r.errorf(at+".redirect.scheme", "%q is neither http nor https", x.Scheme)
@@ -296,7 +296,7 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 		r.errorf(at+".mirrorPercent", "must be at most 100")
 	}
 	if h.Mirror != nil && len(h.Mirrors) > 0 {
-		r.errorf(at+".mirrors", "stands with mirror: one of the two")
+		r.errorf(at+".mirrors", "cannot be combined with mirror")
 	}
 	if len(h.Mirrors) > model.MostMirrors {
 		r.refusef(problem.NotAllowed, at+".mirrors", "%d mirrors: the first %d alone get requests", len(h.Mirrors), model.MostMirrors)
@@ -327,7 +327,7 @@ func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	case x.Uri == "" && x.Authority == "" && x.UriRegexRewrite == nil:
 		r.requiredf(at, "at least one of uri, authority and uriRegexRewrite is needed")
 	case x.Uri != "" && x.UriRegexRewrite != nil:
-		r.errorf(at, "uri and uriRegexRewrite: one of the two")
+		r.errorf(at, "uri and uriRegexRewrite cannot be combined")
 	}
 	checkRequestLine(r, at+".uri", x.Uri)
 	checkRequestLine(r, at+".authority", x.Authority)

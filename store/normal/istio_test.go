@@ -57,13 +57,13 @@ tcp:
 func TestVirtualServiceProblems(t *testing.T) {
 	to := "route: [{destination: {host: a}}]"
 	for http, want := range map[string][]string{
-		"{}":                         {"spec.http[0]: exactly one of route, redirect and directResponse is needed, none"},
+		"{}":                         {"spec.http[0]: exactly one of route, redirect and directResponse is needed"},
 		to + ", redirect: {uri: /}":  {"spec.http[0]: exactly one of route, redirect and directResponse is needed, not redirect and route"},
-		"delegate: {name: a}, " + to: {"spec.http[0].delegate: stands with route"},
+		"delegate: {name: a}, " + to: {"spec.http[0].delegate: cannot be combined with route"},
 		"route: [{destination: {host: a}, weight: -1}, {destination: {host: b}, weight: 2}]": {"spec.http[0].route[0].weight: must not be negative"},
 		"route: [{destination: {host: a}}, {destination: {host: b}}]":                        {"spec.http[0].route: the sum of the weights is 0"},
 		"route: [{weight: 1}]":                                              {"spec.http[0].route[0].destination: must not be empty"},
-		"route: [{destination: {host: '*'}}]":                               {`spec.http[0].route[0].destination.host: "*" is every host`},
+		"route: [{destination: {host: '*'}}]":                               {`spec.http[0].route[0].destination.host: "*" matches every host`},
 		"route: [{destination: {host: a, port: {number: 70000}}}]":          {"spec.http[0].route[0].destination.port.number: port 70000"},
 		"match: [{uri: {regex: '('}}], " + to:                               {"spec.http[0].match[0].uri.regex: is no regular expression"},
 		"match: [{headers: {'a b': {exact: x}}}], " + to:                    {`spec.http[0].match[0].headers[a b]: "a b" is no header name`},
@@ -82,7 +82,7 @@ func TestVirtualServiceProblems(t *testing.T) {
 		"directResponse: {status: 99}":          {"spec.http[0].directResponse.status: 99"},
 		"rewrite: {}, " + to:                    {"spec.http[0].rewrite: at least one of"},
 		"rewrite: {uri: /, uriRegexRewrite: {match: a, rewrite: b}}, " + to: {"spec.http[0].rewrite: uri and uriRegexRewrite"},
-		"mirror: {host: a}, mirrors: [{destination: {host: a}}], " + to:     {"spec.http[0].mirrors: stands with mirror"},
+		"mirror: {host: a}, mirrors: [{destination: {host: a}}], " + to:     {"spec.http[0].mirrors: cannot be combined with mirror"},
 		"mirrors: [{percentage: {value: 3}}], " + to:                        {"spec.http[0].mirrors[0].destination: must not be empty"},
 		"headers: {request: {set: {'a b': c}}}, " + to:                      {"spec.http[0].headers.request.set[a b]"},
 		"corsPolicy: {allowOrigins: [{regex: '['}]}, " + to:                 {"spec.http[0].corsPolicy.allowOrigins[0].regex: is no regular"},
@@ -185,22 +185,22 @@ func TestServiceEntryProblems(t *testing.T) {
 	port := "ports: [{number: 80, name: http}]"
 	for spec, want := range map[string]string{
 		"{" + port + "}":                                              "spec.hosts: at least one host",
-		"{hosts: ['*'], " + port + "}":                                `spec.hosts[0]: "*" would be every host`,
+		"{hosts: ['*'], " + port + "}":                                `spec.hosts[0]: "*" would match every host`,
 		"{hosts: ['*.a.com'], resolution: DNS, " + port + "}":         `spec.hosts[0]: "*.a.com" has no address to resolve`,
 		"{hosts: [a.com], addresses: [x], " + port + "}":              `spec.addresses[0]: "x" is no IP address or CIDR`,
-		"{hosts: ['*.a.com'], resolution: DYNAMIC_DNS, " + port + "}": "warning spec.ports[0].protocol: \"\" says no name that could be resolved",
+		"{hosts: ['*.a.com'], resolution: DYNAMIC_DNS, " + port + "}": "warning spec.ports[0].protocol: \"\" carries no host name to resolve",
 		"{hosts: ['*.a.com'], resolution: DYNAMIC_DNS, endpoints: [{address: b.com}], ports: [{number: 80, name: http, protocol: HTTP}]}": "warning spec.endpoints: with resolution DYNAMIC_DNS",
-		"{hosts: [a.com], resolution: STATIC, " + port + "}":                                                                              "warning spec.endpoints: none",
+		"{hosts: [a.com], resolution: STATIC, " + port + "}":                                                                              "warning spec.endpoints: is empty",
 		"{hosts: [a.com], resolution: NONE, endpoints: [{address: 1.1.1.1}], " + port + "}":                                               "spec.endpoints: with resolution NONE",
 		"{hosts: [a.com], resolution: STATIC, endpoints: [{address: b.com}], " + port + "}":                                               `spec.endpoints[0].address: "b.com" is no IP address`,
 		"{hosts: [a.com], resolution: STATIC, endpoints: [{}], " + port + "}":                                                             "spec.endpoints[0].address: must not be empty",
 		"{hosts: [a.com], resolution: STATIC, endpoints: [{address: 1.1.1.1, ports: {x: 1}}], " + port + "}":                              "spec.endpoints[0].ports[x]: no port of that name",
-		"{hosts: [a.com], resolution: STATIC, endpoints: [{address: 1.1.1.1}], workloadSelector: {labels: {a: b}}, " + port + "}":         "spec.workloadSelector: stands with endpoints",
+		"{hosts: [a.com], resolution: STATIC, endpoints: [{address: 1.1.1.1}], workloadSelector: {labels: {a: b}}, " + port + "}":         "spec.workloadSelector: cannot be combined with endpoints",
 		"{hosts: [a.com], resolution: DNS_ROUND_ROBIN, endpoints: [{address: a.b}, {address: c.d}], " + port + "}":                        "spec.endpoints: resolution DNS_ROUND_ROBIN has one endpoint at most",
 		"{hosts: [a.com], ports: [{number: 80}]}":                                                                                         "spec.ports[0].name: must not be empty",
 		"{hosts: [a.com], ports: [{number: 80, name: a}, {number: 80, name: b}]}":                                                         "spec.ports[1].number: port 80 is used twice",
 		"{hosts: [a.com], ports: [{number: 80, name: a, protocol: SMOKE}]}":                                                               `spec.ports[0].protocol: unknown protocol "SMOKE"`,
-		"{hosts: [a.com]}": "warning spec.ports: none",
+		"{hosts: [a.com]}": "warning spec.ports: is empty",
 	} {
 		wantProblems(t, testNormal.Object(read(t, istio("ServiceEntry", spec)), &fake{}).Problems, want)
 	}
@@ -215,7 +215,7 @@ egress:
 - {port: {number: 81}, hosts: [./*, ~far/reviews, ~./reviews, ~/A.example.com, "~*/*.example.org", "~else/*"]}
 - {hosts: ["~/*"]}
 `)), &fake{})
-	wantProblems(t, r.Problems, `warning spec.egress[0].hosts[3]: host "reviews"`, `warning spec.egress[0].hosts[4]: host "reviews" is no fully qualified one: want reviews.far.svc`,
+	wantProblems(t, r.Problems, `warning spec.egress[0].hosts[3]: host "reviews"`, `warning spec.egress[0].hosts[4]: host "reviews" is not fully qualified: want reviews.far.svc`,
 		`warning spec.egress[1].hosts[1]: host "reviews"`, `warning spec.egress[1].hosts[2]: host "reviews"`)
 	wantBody(t, r, key(model.KindSidecar, "x"), `
 workloadSelector: {labels: {app: web}}
@@ -232,11 +232,11 @@ egress:
 		"{egress: [{hosts: ['a/b*']}]}":                                     `spec.egress[0].hosts[0]: host "b*"`,
 		"{egress: [{hosts: ['./*', '~/*']}]}":                               `warning spec.egress[0].hosts: "~/*" imports nothing`,
 		"{egress: [{hosts: ['./*', '~*/*']}]}":                              `warning spec.egress[0].hosts: "~/*" imports nothing`,
-		"{egress: [{hosts: ['~a/*']}]}":                                     `warning spec.egress[0].hosts: all hosts are excluded ones`,
+		"{egress: [{hosts: ['~a/*']}]}":                                     `warning spec.egress[0].hosts: all entries exclude hosts`,
 		"{egress: [{hosts: ['./*', '~~/*']}]}":                              `spec.egress[0].hosts[1]: "~~" is no namespace`,
 		"{egress: [{hosts: ['./*', '~A_B/x.y']}]}":                          `spec.egress[0].hosts[1]: "~A_B" is no namespace`,
-		"{egress: [{hosts: ['./*', '~/a']}]}":                               `warning spec.egress[0].hosts[1]: "a" is no fully qualified host`,
-		"{egress: [{hosts: ['*/a']}]}":                                      `warning spec.egress[0].hosts[0]: "a" is no fully qualified host`,
+		"{egress: [{hosts: ['./*', '~/a']}]}":                               `warning spec.egress[0].hosts[1]: host "a" is not fully qualified`,
+		"{egress: [{hosts: ['*/a']}]}":                                      `warning spec.egress[0].hosts[0]: host "a" is not fully qualified`,
 		"{egress: [{hosts: ['./*']}, {hosts: ['./*'], port: {number: 1}}]}": "spec.egress[0].port: must not be empty but in the last",
 		"{egress: [{hosts: ['./*'], port: {number: 1}}, {hosts: ['./*'], port: {number: 1}}]}": `spec.egress[1].port.number: another listener has bind "" and port 1`,
 		"{egress: [{hosts: ['./*'], port: {number: 1}, bind: x}]}":                             `spec.egress[0].bind: "x" is neither`,

@@ -231,7 +231,7 @@ func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
 	alone := &meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}}
 	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(alone)) == 0 {
-		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
+		r.warnf(problem.Invalid, path+".pem", "is not PEM with certificates only: the entry is left out")
 	}
 	if len(ca.GetCertSigners()) > 0 && !signers {
 		r.warnf(problem.NoEffect, path+".certSigners", "no signers of Kubernetes sign for workloads here (EXTERNAL_CA): agents are told of "+
@@ -282,11 +282,11 @@ func checkServiceSettings(r *report, config *meshv1.MeshConfig) {
 	for i, s := range config.GetServiceSettings() {
 		at := fmt.Sprintf("data.mesh.serviceSettings[%d].hosts", i)
 		if len(s.GetHosts()) == 0 {
-			r.warnf(problem.NoEffect, at, "none: the settings are of no service")
+			r.warnf(problem.NoEffect, at, "is empty: the settings apply to no service")
 		}
 		for j, host := range s.GetHosts() {
 			if wrong := wildcardHost(host); wrong != "" {
-				r.warnf(problem.NoEffect, fmt.Sprintf("%s[%d]", at, j), "%q %s: it is the host of no service", host, wrong)
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s[%d]", at, j), "%q %s: no service has this host", host, wrong)
 			}
 		}
 	}

@@ -68,8 +68,8 @@ func TestMeshProblems(t *testing.T) {
 		{"defaultHttpRetryPolicy: {attempts: 0, retryOn: 5xx}", "warning data.mesh.defaultHttpRetryPolicy.attempts: ", true},
 		{"localityLbSetting: {failover: [{from: a, to: b/c}]}", "warning data.mesh.localityLbSetting.failover[0]: ", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "", true},
-		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a b]}]", "warning data.mesh.serviceSettings[0].hosts[0]: |of no service", true},
-		{"serviceSettings: [{settings: {clusterLocal: true}}]", "warning data.mesh.serviceSettings[0].hosts: none", true},
+		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a b]}]", "warning data.mesh.serviceSettings[0].hosts[0]: |no service has this host", true},
+		{"serviceSettings: [{settings: {clusterLocal: true}}]", "warning data.mesh.serviceSettings[0].hosts: is empty", true},
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap(c.mesh, "networks: {a: {endpoints: [{fromRegistry: k}]}}")))
 		var want []string
@@ -111,9 +111,9 @@ func TestCACertificates(t *testing.T) {
 	}{
 		{map[string]any{"pem": good}, true, nil},
 		{map[string]any{"pem": good + good}, true, nil},
-		{map[string]any{"pem": "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
-		{map[string]any{"pem": good + secret}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
-		{map[string]any{"pem": good + "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
+		{map[string]any{"pem": "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: is not PEM with certificates only"}},
+		{map[string]any{"pem": good + secret}, false, []string{"warning data.mesh.caCertificates[0].pem: is not PEM with certificates only"}},
+		{map[string]any{"pem": good + "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: is not PEM with certificates only"}},
 		{map[string]any{"spiffeBundleUrl": "https://a"}, false, []string{"warning data.mesh.caCertificates[0].spiffeBundleUrl: is not acted on by this version: nothing is fetched"}},
 		{map[string]any{"pem": good, "certSigners": []string{"a/b"}, "trustDomains": []string{"t"}}, true,
 			[]string{"warning data.mesh.caCertificates[0].trustDomains: is not acted on", "warning data.mesh.caCertificates[0].certSigners: "}},

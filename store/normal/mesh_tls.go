@@ -37,7 +37,7 @@ func checkMeshTLS(r *report, config *meshv1.MeshConfig) {
 		checkMinVersion(r, servers, tls)
 		tls.CipherSuites = knownCiphers(r, servers+".cipherSuites", tls.CipherSuites, serverCiphers)
 		if len(tls.EcdhCurves) > 0 {
-			r.errorf(servers+".ecdhCurves", "is not taken by Istio: curves are those of tlsDefaults")
+			r.errorf(servers+".ecdhCurves", "is not supported by Istio: set ecdhCurves of tlsDefaults")
 		}
 	}
 	if tls := config.GetTlsDefaults(); tls != nil {
@@ -71,9 +71,9 @@ func knownCiphers(r *report, at string, stated, suites []string) (known []string
 		}
 		switch {
 		case !valid:
-			r.warnf(problem.Invalid, fmt.Sprintf("%s[%d]", at, i), "%q is no cipher suite that proxies take; it is left out", name)
+			r.warnf(problem.Invalid, fmt.Sprintf("%s[%d]", at, i), "%q is not a cipher suite that proxies support; the entry is left out", name)
 		case slices.Contains(known, name):
-			r.warnf(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q stands there twice", name)
+			r.warnf(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q occurs twice", name)
 		default:
 			known = append(known, name)
 		}
@@ -89,9 +89,9 @@ func knownCurves(r *report, at string, stated []string) (accepted []string) {
 		curve, known := curveOf(name)
 		switch {
 		case !known:
-			r.warnf(problem.Invalid, fmt.Sprintf("%s[%d]", at, i), "%q is no curve that proxies take; it is left out", name)
+			r.warnf(problem.Invalid, fmt.Sprintf("%s[%d]", at, i), "%q is not a curve that proxies support; the entry is left out", name)
 		case first[curve]:
-			r.warnf(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q stands there twice", name)
+			r.warnf(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q occurs twice", name)
 		default:
 			first[curve], accepted = true, append(accepted, name)
 		}

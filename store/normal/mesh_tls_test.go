@@ -17,19 +17,19 @@ func TestMeshTLS(t *testing.T) {
 		want []string
 		left string // cipher suites and curves of tlsDefaults
 	}{
-		{"tlsDefaults: {cipherSuites: [AES128-SHA, RC4-MD5, '', AES128-SHA, TLS_AES_128_GCM_SHA256]}", []string{"warning " + suites + `[1]: "RC4-MD5" is no cipher suite`, "warning " + suites + `[2]: "" is no`,
-			"warning " + suites + `[3]: "AES128-SHA" stands there twice`, "warning " + suites + "[4]: "}, "AES128-SHA"},
+		{"tlsDefaults: {cipherSuites: [AES128-SHA, RC4-MD5, '', AES128-SHA, TLS_AES_128_GCM_SHA256]}", []string{"warning " + suites + `[1]: "RC4-MD5" is not a cipher suite`, "warning " + suites + `[2]: "" is not`,
+			"warning " + suites + `[3]: "AES128-SHA" occurs twice`, "warning " + suites + "[4]: "}, "AES128-SHA"},
 		{"tlsDefaults: {cipherSuites: ['[AES128-SHA|AES256-SHA]', '[AES128-SHA|RC4]', '[]', '[AES128-SHA']}",
 			[]string{"warning " + suites + "[1]: ", "warning " + suites + "[2]: ", "warning " + suites + "[3]: "}, "[AES128-SHA|AES256-SHA]"},
 		{"tlsDefaults: {cipherSuites: [ALL, '!AES128-SHA', -DES-CBC3-SHA, +AES256-SHA, -ALL, '!']}", []string{"warning " + suites + "[4]: ", "warning " + suites + "[5]: "}, "ALL !AES128-SHA -DES-CBC3-SHA +AES256-SHA"},
 		{"tlsDefaults: {cipherSuites: ['!AES128-SHA', AES128-SHA, -AES128-SHA]}", []string{"warning " + suites + "[0]: ", "warning " + suites + "[2]: "}, "AES128-SHA"},
 		{"tlsDefaults: {ecdhCurves: [P-256, P-224, X25519Kyber768Draft00, prime256v1, '', P-384, secp521r1, X25519, x25519, X25519MLKEM768]}", []string{
-			"warning " + curves + `[1]: "P-224" is no curve that proxies take`, "warning " + curves + "[2]: ", "warning " + curves + `[3]: "prime256v1" stands there twice`,
-			"warning " + curves + "[4]: ", "warning " + curves + `[8]: "x25519" stands there twice`}, "P-256 P-384 secp521r1 X25519 X25519MLKEM768"},
+			"warning " + curves + `[1]: "P-224" is not a curve that proxies support`, "warning " + curves + "[2]: ", "warning " + curves + `[3]: "prime256v1" occurs twice`,
+			"warning " + curves + "[4]: ", "warning " + curves + `[8]: "x25519" occurs twice`}, "P-256 P-384 secp521r1 X25519 X25519MLKEM768"},
 		{"tlsDefaults: {minProtocolVersion: 9}", []string{"data.mesh.tlsDefaults.minProtocolVersion: unknown value 9"}, "refused"},
 		{"tlsDefaults: {minProtocolVersion: TLSV1_1}", []string{`data.mesh.tlsDefaults.minProtocolVersion: unknown value "TLSV1_1"`}, "refused"},
 		{"meshMTLS: {minProtocolVersion: 9}", []string{"data.mesh.meshMTLS.minProtocolVersion: unknown value 9"}, "refused"},
-		{"meshMTLS: {ecdhCurves: [P-256]}", []string{"data.mesh.meshMTLS.ecdhCurves: is not taken by Istio"}, "refused"},
+		{"meshMTLS: {ecdhCurves: [P-256]}", []string{"data.mesh.meshMTLS.ecdhCurves: is not supported by Istio"}, "refused"},
 		{"meshMTLS: {cipherSuites: [RC4-MD5], minProtocolVersion: TLSV1_3}", []string{`warning data.mesh.meshMTLS.cipherSuites[0]: "RC4-MD5"`}, ""},
 		{"{tlsDefaults: {cipherSuites: [ECDHE-RSA-AES128-SHA256]}, meshMTLS: {cipherSuites: [ECDHE-RSA-AES128-SHA256]}}",
 			[]string{`warning data.mesh.meshMTLS.cipherSuites[0]: "ECDHE-RSA-AES128-SHA256"`}, "ECDHE-RSA-AES128-SHA256"},

@@ -37,12 +37,12 @@ func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 			e = namespace
 		}
 		if seen[e] {
-			r.refusef(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q is there twice", e)
+			r.refusef(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q occurs twice", e)
 		}
 		seen[e] = true
 	}
 	if seen["*"] && len(seen) > 1 {
-		r.refusef(problem.Invalid, at, `"*" (everybody) stands alone`)
+		r.refusef(problem.Invalid, at, `"*" (everybody) must be the only entry`)
 	}
 	if seen["~"] && !nobody {
 		r.refusef(problem.Invalid, at, `"~" (nobody) is for ServiceEntries alone`)
@@ -68,7 +68,7 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 			out = append(out, namespace)
 		case e == "~":
 			if len(stated) > 1 {
-				r.errorf(path, `"~" (nobody) stands alone`)
+				r.errorf(path, `"~" (nobody) must be the only entry`)
 			}
 			return []string{"~"}
 		case len(validation.IsDNS1123Label(e)) > 0:
@@ -186,7 +186,7 @@ func (r *report) labels(path string, labels map[string]string) {
 		switch wrong := validation.IsValidLabelValue(value); {
 		case len(wrong) == 0:
 		case labelValue.MatchString(value):
-			r.warnf(problem.NoEffect, path, "label %s has a value of %d characters, which none in Kubernetes can have", key, len(value))
+			r.warnf(problem.NoEffect, path, "label %s has a value of %d characters, which no label value in Kubernetes can have", key, len(value))
 		default:
 			r.errorf(path, "label %s=%q: %s", key, value, wrong[0])
 		}

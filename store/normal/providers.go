@@ -46,7 +46,7 @@ func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvid
 	m := p.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
 	if kind == nil {
-		r.requiredf(at, "what kind of provider it is must be stated: zipkin, opentelemetry, envoyExtAuthzGrpc or another")
+		r.requiredf(at, "needs the kind of the provider: zipkin, opentelemetry, envoyExtAuthzGrpc or another")
 		return
 	}
 	at += "." + kind.JSONName()

@@ -27,7 +27,7 @@ func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	r.selector("spec.selector.matchLabels", c.GetSelector().GetMatchLabels())
 	if c.Selector != nil && len(c.Selector.MatchLabels) == 0 {
 		r.warnf(problem.NoEffect, "spec.selector.matchLabels",
-			"none: a selector without labels selects no workload; remove the selector to select all workloads of the namespace")
+			"is empty: a selector without labels selects no workload; remove the selector to select all workloads of the namespace")
 	}
 	if c.GetConcurrency().GetValue() < 0 {
 		r.errorf("spec.concurrency", "%d: want 0 or more", c.GetConcurrency().GetValue())

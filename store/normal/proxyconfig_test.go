@@ -16,7 +16,7 @@ func TestProxyConfig(t *testing.T) {
 		`{environmentVariables: {"": c}}`:                                  {`spec.environmentVariables: ""|not a valid name`},
 		`{environmentVariables: {A: "` + strings.Repeat("x", 2049) + `"}}`: {"spec.environmentVariables[A]: |2049 bytes"},
 		`{image: {imageType: "debug:1"}}`:                                  {"spec.image.imageType: |not a valid suffix of an image tag"},
-		`{selector: {}}`:                                                   {"warning spec.selector.matchLabels: none|"},
+		`{selector: {}}`:                                                   {"warning spec.selector.matchLabels: is empty|"},
 		`{selector: {matchLabels: {a: "*"}}}`:                              {"spec.selector.matchLabels: |wildcards"},
 		`{concurrent: 1}`:                                                  {"warning spec.concurrent: unknown field|"},
 	} {

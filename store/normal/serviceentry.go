@@ -124,7 +124,7 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 // serviceEntryPorts returns the ports of a ServiceEntry, sorted.
 func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.ServicePort {
 	if len(entry.Ports) == 0 {
-		r.warnf(problem.NoEffect, "spec.ports", "none: nothing can be reached through this entry")
+		r.warnf(problem.NoEffect, "spec.ports", "is empty: no host of the entry can be reached")
 	}
 	var ports []*model.ServicePort
 	names, numbers := map[string]bool{}, map[uint32]bool{}
@@ -150,11 +150,11 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 		}
 		names[p.Name], numbers[p.Number] = true, true
 		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !model.NamesServer(protocol) {
-			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: "+
-				"resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
+			r.refusef(problem.Invalid, at+".protocol", "%q carries no host name to resolve: "+
+				"resolution DYNAMIC_DNS needs HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
 		}
 		if known && !model.NamesServer(protocol) && len(entry.Hosts) > 1 && entry.Resolution != networkingv1.ServiceEntry_NONE {
-			r.refusef(problem.Invalid, at+".protocol", "%q says no name by which the %d hosts could be told apart: "+
+			r.refusef(problem.Invalid, at+".protocol", "%q carries no host name to tell the %d hosts apart: "+
 				"want one host, or HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol, len(entry.Hosts))
 		}
 		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
@@ -174,7 +174,7 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 		at := fmt.Sprintf("spec.hosts[%d]", i)
 		switch wrong := wildcardHost(h); {
 		case h == "*":
-			r.errorf(at, `"*" would be every host there is`)
+			r.errorf(at, `"*" would match every host`)
 		case wrong != "":
 			r.errorf(at, "%q %s", h, wrong)
 		case entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS && !strings.HasPrefix(h, "*"):
@@ -201,10 +201,10 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	if entry.WorkloadSelector != nil {
 		r.selector("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
 		if len(entry.Endpoints) > 0 {
-			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
+			r.errorf("spec.workloadSelector", "cannot be combined with endpoints")
 		}
 		if len(entry.WorkloadSelector.Labels) == 0 {
-			r.warnf(problem.NoEffect, "spec.workloadSelector.labels", "none: it picks no workload, and nothing can be reached")
+			r.warnf(problem.NoEffect, "spec.workloadSelector.labels", "is empty: the selector selects no workload, and the hosts have no endpoints")
 		}
 		if entry.Resolution == networkingv1.ServiceEntry_NONE {
 			r.warnf(problem.NoEffect, "spec.workloadSelector", "with resolution NONE no endpoints are used, and requests go where they were "+
@@ -222,7 +222,7 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 			"are resolved")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_STATIC && len(entry.Endpoints) == 0 && entry.WorkloadSelector == nil {
-		r.warnf(problem.NoEffect, "spec.endpoints", "none: with resolution STATIC nothing can be reached")
+		r.warnf(problem.NoEffect, "spec.endpoints", "is empty: with resolution STATIC the hosts have no endpoints")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN && len(entry.Endpoints) > 1 {
 		r.errorf("spec.endpoints", "resolution DNS_ROUND_ROBIN has one endpoint at most, not %d", len(entry.Endpoints))

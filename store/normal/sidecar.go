@@ -86,7 +86,7 @@ func checkExcluded(r *report, at string, hosts []string) {
 	case len(hosts) > 1 && slices.Contains(hosts, noHosts):
 		r.warnf(problem.NoEffect, at, "%q imports nothing, and the hosts beside it are without effect", noHosts)
 	case len(hosts) > 0 && !slices.Contains(hosts, noHosts) && !slices.ContainsFunc(hosts, func(h string) bool { return !isExcluded(h) }):
-		r.warnf(problem.NoEffect, at, "all hosts are excluded ones: nothing is imported that they could be excluded from")
+		r.warnf(problem.NoEffect, at, "all entries exclude hosts, but no entry imports hosts")
 	}
 }
 
@@ -113,9 +113,9 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	case wrong != "":
 		r.errorf(at, "host %q %s", host, wrong)
 	case host != "*" && !strings.Contains(host, ".") && name == "*":
-		r.refusef(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
+		r.refusef(problem.NoEffect, at, "host %q is not fully qualified and matches nothing", host)
 	case host != "*" && !strings.Contains(host, "."):
-		r.refusef(problem.Invalid, at, "host %q is no fully qualified one: want %s", host,
+		r.refusef(problem.Invalid, at, "host %q is not fully qualified: want %s", host,
 			n.fqdn(host, cmp.Or(strings.Trim(name, "."), namespace)))
 	case strings.HasPrefix(host, "*-"):
 		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)

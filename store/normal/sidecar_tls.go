@@ -28,7 +28,7 @@ func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *
 		{"credentialNames", len(tls.CredentialNames) > 0}, {"tlsCertificates", len(tls.TlsCertificates) > 0},
 	} {
 		if no.set {
-			r.errorf(at+"."+no.field, "is not taken by Istio in an ingress listener of a Sidecar")
+			r.errorf(at+"."+no.field, "is not supported by Istio in an ingress listener of a Sidecar")
 		}
 	}
 	clients := tls.Mode == networkingv1.ServerTLSSettings_MUTUAL || tls.Mode == networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
@@ -36,9 +36,9 @@ func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *
 	case clients, tls.Mode == networkingv1.ServerTLSSettings_SIMPLE:
 		checkServerFiles(r, at, tls, clients)
 	case tls.Mode == networkingv1.ServerTLSSettings_PASSTHROUGH:
-		r.warnf(problem.NoEffect, at+".mode", "PASSTHROUGH ends no TLS: what arrives is handed on as it is")
+		r.warnf(problem.NoEffect, at+".mode", "PASSTHROUGH does not terminate TLS: the proxy forwards connections unchanged")
 	default:
-		r.errorf(at+".mode", "%v is not taken in an ingress listener of a Sidecar: want SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.Mode)
+		r.errorf(at+".mode", "%v is not supported in an ingress listener of a Sidecar: want SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.Mode)
 	}
 	checkServerVersions(r, at, tls)
 	if reversedVersions(tls) {

@@ -155,7 +155,7 @@ func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.Mes
 			case of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT:
 				r.needed(tag+".value", of.GetValue())
 			case of.GetValue() != "":
-				r.errorf(tag+".value", "operation %v takes none", of.GetOperation())
+				r.errorf(tag+".value", "cannot be combined with operation %v", of.GetOperation())
 			}
 		}
 	}

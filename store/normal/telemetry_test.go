@@ -41,7 +41,7 @@ func TestTelemetry(t *testing.T) {
 		"{selector: {matchLabels: {a: 'b*'}}, accessLogging: [{}]}":                      `spec.selector.matchLabels: label a="b*": wildcards`,
 		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                        "spec.metrics[0].overrides[0].match.customMetric: must not be empty",
 		"{metrics: [{overrides: [{tagOverrides: {a: {}}}]}]}":                            "spec.metrics[0].overrides[0].tagOverrides[a].value: must not be empty",
-		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}": "spec.metrics[0].overrides[0].tagOverrides[a].value: operation REMOVE takes none",
+		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}": "spec.metrics[0].overrides[0].tagOverrides[a].value: cannot be combined with operation REMOVE",
 		"{targetRefs: [{kind: Service, name: a}], accessLogging: [{}]}":                  "warning spec.targetRefs[0].kind: Service targets are for waypoints",
 		"{accessLogging: [{providers: [{name: prometheus}], match: {mode: BOTH}}]}":      `spec.accessLogging[0].match.mode: unknown value "BOTH"`,
 	} {
@@ -88,7 +88,7 @@ func TestProviderThatIsWrong(t *testing.T) {
 		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, headersToUpstreamOnAllow: ['*']}}":                `.envoyExtAuthzHttp.headersToUpstreamOnAllow[0]: "*": want a header`,
 		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, includeAdditionalHeadersInCheck: {'x y': z}}}":    ".envoyExtAuthzHttp.includeAdditionalHeadersInCheck[x y]: ",
 		"{zipkin: {service: b, port: 1}}":                                                                     ".name: must not be empty",
-		"{name: a}":                                                                                           ": what kind of provider it is must be stated",
+		"{name: a}":                                                                                           ": needs the kind of the provider",
 		"{name: good, envoyFileAccessLog: {path: /dev/stdout}}":                                               `.name: another provider is called "good" too`,
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap("accessLogFile: /dev/stderr\nextensionProviders: ["+good+", "+provider+"]", "networks: {}")))

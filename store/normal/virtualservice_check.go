@@ -53,7 +53,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	Destinations(vs, func(path string, d *networkingv1.Destination) {
 		switch wrong := wildcardHost(d.Host); {
 		case d.Host == "*":
-			r.errorf(path+".host", "%q is every host, and so none", d.Host)
+			r.errorf(path+".host", "%q matches every host: want one host", d.Host)
 		case wrong != "":
 			r.errorf(path+".host", "%q %s", d.Host, wrong)
 		default:
@@ -112,11 +112,11 @@ func checkClaims(r *report, vs *networkingv1.VirtualService) {
 			for _, of := range []struct {
 				field, means string
 				by           map[string]*networkingv1.StringMatch
-			}{{"headers", "the match takes none", m.GetHeaders()}, {"withoutHeaders", "it excludes none", m.GetWithoutHeaders()}} {
+			}{{"headers", "matches no request", m.GetHeaders()}, {"withoutHeaders", "excludes no request", m.GetWithoutHeaders()}} {
 				for _, name := range sortedKeys(of.by) {
 					if _, claim := model.RoutedClaim(name); claim {
 						say(problem.NoEffect, fmt.Sprintf("spec.http[%d].match[%d].%s[%s]", i, j, of.field, name),
-							"claims of tokens are for gateways: a sidecar knows those of no request that its workload sends, and %s", of.means)
+							"%s in sidecars, which do not know the claims of tokens in their workload's requests; only gateways do", of.means)
 					}
 				}
 			}
@@ -157,9 +157,9 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	case h.Delegate != nil && delegate:
 		r.errorf(at+".delegate", "a delegate cannot delegate")
 	case h.Delegate != nil && len(actions) > 0:
-		r.errorf(at+".delegate", "stands with %s: one of the two", strings.Join(actions, ", "))
+		r.errorf(at+".delegate", "cannot be combined with %s", strings.Join(actions, ", "))
 	case h.Delegate == nil && len(actions) == 0:
-		r.requiredf(at, "exactly one of route, redirect and directResponse is needed, none is there")
+		r.requiredf(at, "exactly one of route, redirect and directResponse is needed")
 	case len(actions) > 1:
 		r.errorf(at, "exactly one of route, redirect and directResponse is needed, not %s", strings.Join(actions, " and "))
 	}

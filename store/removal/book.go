@@ -45,11 +45,12 @@ func (h Hold) Scope() Scope {
 
 // Message returns a text for operators: the held objects, the reason, and how the hold ends.
 func (h Hold) Message() string {
-	ends := "navarchctl removals accept " + h.ID + " lets them go"
+	ends := "navarchctl removals accept " + h.ID
 	if !h.Ends.IsZero() {
-		ends += ", and they go by themselves at " + h.Ends.UTC().Format(time.RFC3339)
+		ends += ". Without either, the objects are removed at " + h.Ends.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%d objects (%s) %s: they are held as they were. Put them back; or %s", h.Count, h.KindCounts(), h.Why, ends)
+	return fmt.Sprintf("%d objects (%s) %s: they stay in effect unchanged. Put the objects back, or accept the removal: %s",
+		h.Count, h.KindCounts(), h.Why, ends)
 }
 
 // KindCounts returns the number of objects of each kind as text, such as "Gateway 1, Service 3".

@@ -53,7 +53,7 @@ func Distinct(text []byte) bool {
 	return s.distinct() == nil && s.End() == nil
 }
 
-var errTwice = errors.New("a key is there twice")
+var errTwice = errors.New("a key occurs twice")
 
 func (s *Scanner) distinct() error {
 	switch s.peek() {

@@ -41,7 +41,7 @@ func (t *tree) values(of *yaml.Node) (n int, err error) {
 	}
 	switch counted, known := t.known[of]; {
 	case known && counted == 0:
-		return 0, errors.New("an alias names what it is a part of")
+		return 0, errors.New("an alias names a node that contains the alias")
 	case known:
 		return counted, nil
 	}

@@ -98,8 +98,8 @@ func left(w machines.Wanted, there *WorkloadEntry) string {
 	if !byHand(w, there) || !w.Disconnected.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("has no annotation %s, so somebody else wrote it, and it is left as it is: the machine of service account %q with "+
-		"address %s, which registers itself under this name, is no endpoint because of that",
+	return fmt.Sprintf("has no annotation %s, so another writer made it, and it is left unchanged: the machine of service account %q with "+
+		"address %s, which registers under this name, is therefore not an endpoint",
 		machines.GroupAnnotation, w.Machine.Account, w.Machine.Spec.GetAddress())
 }
 

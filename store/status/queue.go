@@ -168,7 +168,7 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 		return ""
 	}
 	if e.right {
-		by = e.putBackAt(now, cmp.Or(before.By, "somebody else"))
+		by = e.putBackAt(now, cmp.Or(before.By, "another writer"))
 	}
 	e.right, e.compared = q.want[k].Draw(f.Object, q.epoch) == nil, false // the target may have changed since the write began
 	e.worked()
@@ -246,16 +246,16 @@ func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 		case e.left != "":
 			all = append(all, Problem{k, e.left})
 		case e.contested > 0 && now.Before(e.over()):
-			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back after "+
-				"pauses of %v to %v", e.by, contest, maxPause)})
+			all = append(all, Problem{k, fmt.Sprintf("%s replaces the content after each write of the leader; the leader writes the object "+
+				"again after pauses of %v to %v", e.by, contest, maxPause)})
 		}
 	}
 	slices.SortFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	if more := len(all) - most; more > 0 {
-		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, are left as they are, or are written by somebody "+
-			"else as well", more)})
+		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more objects cannot be written, are left unchanged, or are replaced by "+
+			"another writer", more)})
 	}
 	return all
 }

@@ -171,8 +171,8 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unread != "" {
-		all = append(all, Problem{Message: "the objects that are there cannot be read from the API server; none is written before all were " +
-			"read once: " + w.unread})
+		all = append(all, Problem{Message: "the existing objects cannot be read from the API server; objects are written only after all have " +
+			"been read once: " + w.unread})
 	}
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
@@ -234,10 +234,10 @@ func (w *Writer[O]) reads(err error) {
 	}
 	switch {
 	case was == "" && w.unread != "":
-		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed there; none is written until all have been listed once",
+		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed; they are written only after all have been listed once",
 			obs.KeyKind, w.Kind, obs.KeyError, err)
 	case was != "" && w.unread == "":
-		w.Log.Info("objects that this process writes to Kubernetes can be listed there again", obs.KeyKind, w.Kind)
+		w.Log.Info("objects that this process writes to Kubernetes can be listed again", obs.KeyKind, w.Kind)
 	}
 }
 

@@ -121,7 +121,7 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 		switch differs := listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil); {
 		case !differs:
 		case len(raw) > kv.MaxRecordBytes/2:
-			log.Warn("tenant labels are not written to etcd before there are fewer; those written last stay in effect", obs.KeyError,
+			log.Warn("tenant labels are too large for etcd; the labels written last stay in effect", obs.KeyError,
 				fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw),
 					kv.MaxRecordBytes/2))
 		default:

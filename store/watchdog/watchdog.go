@@ -91,6 +91,6 @@ func (w *Watchdog) late() {
 	if w.test {
 		panic(fmt.Sprintf("%s must not block, and has not returned for %v", w.call, testLimit))
 	}
-	w.log.Error("a call that must not block has not returned; a loop of this process waits for it, and others for that", obs.KeyName, w.call,
+	w.log.Error("a call that must not block has not returned: the calling loop and its dependants are blocked", obs.KeyName, w.call,
 		obs.KeyAtMost, Limit)
 }

@@ -78,7 +78,7 @@ func TestAdmitAlone(t *testing.T) {
 		}
 	}
 	eventually(t, patience, func() error {
-		if err := other.ready(); err == nil || !strings.Contains(err.Error(), "is the token the control plane's?") {
+		if err := other.ready(); err == nil || !strings.Contains(err.Error(), "is the token one of the control plane?") {
 			return errors.Join(errors.New("another account's process"), err)
 		}
 		return nil

@@ -138,7 +138,7 @@ func TestHeldKindIsAdopted(t *testing.T) {
 	deleteRecords(t, s, "Service/")
 	key := editBy(t, s, was)
 	eventually(t, patience, func() error { return replica.metric(`navarch_store_held{kind="Service"} 1`) })
-	replica.hasProblem(t, "records/Service", "1 records are stored, and not the 3 that the leader wrote")
+	replica.hasProblem(t, "records/Service", "the 1 stored records are not the 3 that the leader wrote")
 	if err := replica.ready(); err != nil {
 		t.Errorf("a replica that has good records: %v", err)
 	}

@@ -233,7 +233,7 @@ func TestKubeSecondCluster(t *testing.T) {
 	d.said(t, 2, "everything was read from Kubernetes", "cluster=west")
 	west.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "first") // with it the first token
 	home.Kubectl(t, regexp.MustCompile(`token: \S+`).ReplaceAllString(first, "token: wrong"), "apply", "-f", "-")
-	d.hasProblem(t, "the other credentials of cluster west are not used yet", "istio-remote-secret-west")
+	d.hasProblem(t, "the new credentials of cluster west are not used yet", "istio-remote-secret-west")
 	west.Kubectl(t, ratingsAt("10.244.1.1", "10.244.1.2", "10.244.1.3"), "apply", "-f", "-")
 	seen.are(t, 3)
 	if n := len(d.lines("reading of a cluster started", "cluster=west")); n != 2 {

@@ -48,7 +48,7 @@ func TestLogIsAnOperators(t *testing.T) {
 	}
 	for _, want := range []string{`listener="xds, plain text" address=` + d.grpc, `listener="xds and ca, TLS" address=` + d.secure, "listener=http address=" + d.http,
 		"listener=monitoring address=" + d.monitoring, `msg="configuration folder read" name=` + dir + ` objects="EndpointSlice 1, Service 2, VirtualService 1"`,
-		`msg="configuration is complete"`, `level=WARN msg="an environment variable of istiod's is set that navarchd does not act on`, "name=PILOT_HTTP10"} {
+		`msg="configuration is complete"`, `level=WARN msg="an environment variable of istiod is set but has no effect on navarchd`, "name=PILOT_HTTP10"} {
 		if got := d.lines(want); len(got) != 1 {
 			t.Errorf("%d lines with %s", len(got), want)
 		}

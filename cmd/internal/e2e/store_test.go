@@ -59,7 +59,7 @@ func TestUndecodableValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAdopt(t, etcd)
-	older.hasProblem(t, "records/Service//files/shop/db", "the last good version stands")
+	older.hasProblem(t, "records/Service//files/shop/db", "the last good version stays in effect")
 	if err := older.ready(); err != nil {
 		t.Errorf("a replica that has a good version: %v", err)
 	}

@@ -197,7 +197,7 @@ func ParseWindow(q url.Values) (w Window, err error) {
 	if text := q.Get("continue"); text != "" {
 		key, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || len(text) > maxToken {
-			return w, errors.New("continue: want the value of \"next\" of the answer before")
+			return w, errors.New("continue: want the value of \"next\" of the previous answer")
 		}
 		w.After = string(key)
 	}

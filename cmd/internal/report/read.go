@@ -64,7 +64,7 @@ type bounded struct {
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the archive is larger than is read: %s", b.what)
+		return 0, fmt.Errorf("the archive exceeds the limit of %s", b.what)
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

@@ -213,7 +213,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 	tiny := Usual
 	tiny.Compressed = 100
-	if _, err := Read(bytes.NewReader(archive(t)), tiny); err == nil || !strings.Contains(err.Error(), "larger than is read") {
+	if _, err := Read(bytes.NewReader(archive(t)), tiny); err == nil || !strings.Contains(err.Error(), "exceeds the limit of 100 bytes") {
 		t.Errorf("compressed: %v", err)
 	}
 }

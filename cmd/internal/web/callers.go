@@ -111,17 +111,17 @@ func Guard(hosts Hosts, h http.Handler) http.Handler {
 // and with methods other than GET and HEAD. Other clients usually send neither header.
 func foreign(hosts Hosts, r *http.Request) error {
 	if !hosts.has(r.Host) {
-		return fmt.Errorf("host %.200q is not a name of this server: it is asked as localhost, by a loopback address, or by a name "+
-			"that it was given", r.Host)
+		return fmt.Errorf("host %.200q is not a name of this server: use localhost, a loopback address, or a "+
+			"configured name", r.Host)
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" { // none: a direct action of the user
-			return fmt.Errorf("a page of another site asks (Sec-Fetch-Site: %.50q)", site)
+			return fmt.Errorf("the request comes from a page of another site (Sec-Fetch-Site: %.50q)", site)
 		}
 	}
 	for _, origin := range r.Header["Origin"] {
 		if at, err := url.Parse(origin); err != nil || !strings.EqualFold(at.Host, r.Host) {
-			return fmt.Errorf("a page of another site asks (Origin: %.200q)", origin)
+			return fmt.Errorf("the request comes from a page of another site (Origin: %.200q)", origin)
 		}
 	}
 	return nil

@@ -151,7 +151,7 @@ func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
-		s.cfg.Log.Warn("DNS queries of the Pod are not answered: too many wait", "full", "waiting", maxQueries)
+		s.cfg.Log.Warn("too many DNS queries of the Pod wait: further queries are not answered", "full", "waiting", maxQueries)
 		return
 	}
 	reply := s.reply(w.RemoteAddr(), query)
@@ -182,7 +182,7 @@ func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 		}
 	}
 	if s.forward.sent(from) {
-		s.cfg.Log.Warn("DNS that the agent forwards comes back to it: redirection has to leave out the user that the agent runs as", "loop")
+		s.cfg.Log.Warn("DNS queries of the agent are redirected back to the agent: exempt the agent's user from redirection", "loop")
 		return failed(query)
 	}
 	_, stream := from.(*net.TCPAddr)

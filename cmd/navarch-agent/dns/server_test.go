@@ -246,7 +246,7 @@ func TestNoLoop(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "comes back to it") || len(s.forward.own) != 0 {
+	if !strings.Contains(log.String(), "redirected back to the agent") || len(s.forward.own) != 0 {
 		t.Errorf("nothing was noticed, or %d sockets of the forwarder are noted after all has ended:\n%s", len(s.forward.own), &log)
 	}
 }

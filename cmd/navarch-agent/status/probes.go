@@ -301,7 +301,7 @@ func (p *prober) grpc(ctx context.Context, g *GRPCProbe, userAgent string) error
 		return err
 	}
 	if resp.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		return fmt.Errorf("the service says %s", resp.GetStatus())
+		return fmt.Errorf("the service reports %s", resp.GetStatus())
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func split(line string) (all []string, err error) {
 		all = append(all, rest[open:open+at])
 		rest = rest[open+at+len(end):]
 		if open > 0 && rest != "" && rest[0] != ' ' {
-			return nil, fmt.Errorf("field %d: a blank is missing behind it", len(all))
+			return nil, fmt.Errorf("field %d: a blank is missing after the field", len(all))
 		}
 		if open > 0 {
 			rest = strings.TrimPrefix(rest, " ")

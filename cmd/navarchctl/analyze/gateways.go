@@ -160,7 +160,7 @@ func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 		return
 	}
 	if w.byID[w.id("", "Secret", r.namespace, name)] == nil {
-		w.foundRecord(problem.ReferencedResourceNotFound, g, field, "Secret %s/%s is not there: the server closes its connections", r.namespace,
+		w.foundRecord(problem.ReferencedResourceNotFound, g, field, "Secret %s/%s does not exist: the server closes its connections", r.namespace,
 			name)
 		return
 	}

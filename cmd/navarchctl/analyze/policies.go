@@ -111,7 +111,7 @@ func imports(w *world) {
 				}
 				if !exists(hosts, host, namespace) {
 					w.foundRecord(problem.ImportedHostNotFound, s, fmt.Sprintf("spec.egress[%d].hosts", i),
-						"%q is imported, and no service has the host there", text)
+						"%q is imported, but no service in that namespace has the host", text)
 				}
 			}
 		}
@@ -228,7 +228,7 @@ func registries(w *world) {
 			if _, is := e.GetNe().(*meshv1.Network_NetworkEndpoints_FromRegistry); is && !clusters[e.GetFromRegistry()] {
 				w.found(problem.UnknownMeshNetworksServiceRegistry, o.ID, fmt.Sprintf("data.meshNetworks.networks[%s].endpoints[%d].fromRegistry",
 					name, i),
-					"no cluster is called %q: the network has no endpoints of it", e.GetFromRegistry())
+					"no cluster is called %q: the network has no endpoints of this cluster", e.GetFromRegistry())
 			}
 		}
 	}

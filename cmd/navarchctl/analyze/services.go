@@ -97,7 +97,7 @@ func (w *world) disagreements(p *pod, all []target) {
 			byPort[t.port] = t
 		} else if first.udp != t.udp && first.service != t.service {
 			w.found(problem.DeploymentAssociatedToMultipleServices, p.meta, p.field("metadata.labels"),
-				"the Services %s and %s select it, with TCP and UDP at the one port %d", first.service, t.service, t.port)
+				"the Services %s and %s select it, one with TCP and one with UDP at port %d", first.service, t.service, t.port)
 		}
 		if t.udp {
 			continue
@@ -134,8 +134,8 @@ func inconsistentServices(w *world) {
 			differ = append(differ, "the ports differ")
 		}
 		if len(differ) > 0 {
-			w.foundRecord(problem.MultiClusterInconsistentService, svc, "spec", "differs from %v, which is the same service to proxies: %s", one.Key,
-				strings.Join(differ, ", "))
+			w.foundRecord(problem.MultiClusterInconsistentService, svc, "spec", "differs from %v, which proxies treat as the same service: %s",
+				one.Key, strings.Join(differ, ", "))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func webhooks(w *world) {
 		s := h.ClientConfig.Service
 		if s != nil && w.byID[object.ID{Origin: h.of.ID.Origin, Kind: "Service", Namespace: s.Namespace, Name: s.Name}] == nil {
 			w.found(problem.InvalidWebhook, h.of.ID, fmt.Sprintf("webhooks[%s].clientConfig.service", h.Name),
-				"Service %s/%s is not there: the webhook cannot be called", s.Namespace, s.Name)
+				"Service %s/%s does not exist: the webhook cannot be called", s.Namespace, s.Name)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (k *checker) ask(ctx context.Context, check subject, all []question, do str
 	if len(missing) > 0 {
 		k.add(check.count(len(missing)), Failure, "missing: "+some(missing), do)
 	} else {
-		k.add(check.count(0), OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
+		k.add(check.count(0), OK, fmt.Sprintf("%d rights checked, no required right is missing", len(all)), "")
 	}
 	for _, what := range sorted(without) {
 		if k.Pre { // Kubernetes prevents granting rights that one does not have

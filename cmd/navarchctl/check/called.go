@@ -51,7 +51,7 @@ func (k *checker) called(ctx context.Context, all []hook) {
 			k.add(check, Failure, err.Error(),
 				"see whether the API server reaches the Pods: NetworkPolicies, firewalls between it and the nodes, port 15017")
 		default:
-			k.add(check, Unknown, "the dry run came to nothing: "+err.Error(), "")
+			k.add(check, Unknown, "the dry run failed: "+err.Error(), "")
 		}
 	}
 }
@@ -94,9 +94,9 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	gateways := "/apis/networking.istio.io/v1beta1/namespaces/" + url.PathEscape(k.Namespace) + "/gateways"
 	refused, err := k.attempt(ctx, gateways, validate.RefusedGateway(k.Namespace, configure.Selected(of)), nil, configure.Names(of))
 	if err == nil && !refused {
-		err = &notCalled{"it takes an object that the webhook refuses, so the webhook was not called"}
+		err = &notCalled{"the API server accepted an object that the webhook would refuse, so the webhook was not called"}
 	}
-	return "the API server had a dry run refused", err
+	return "the webhook refused a dry run, as it should", err
 }
 
 // injects tests the MutatingWebhookConfiguration at path. found describes the success. The error is *notCalled if the
@@ -122,15 +122,15 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	var no *apiserver.Status
 	switch {
 	case errors.As(err, &no) && strings.Contains(no.Message, `"istio-`): // Pod security names the injected containers
-		return "a dry run of a Pod in namespace " + namespace + " was given a proxy, which the namespace's Pod security does not allow", nil
+		return "a dry run of a Pod in namespace " + namespace + " added a proxy, whose containers the namespace's Pod security forbids", nil
 	case err != nil:
 		return "", err
 	case refused:
 		return "", errors.New("the injection webhook was called, and refused the Pod")
 	case pod.Annotations[annotation.SidecarStatus.Name] == "":
-		return "", &notCalled{"a Pod that is to have a proxy was given none, so the webhook was not called"}
+		return "", &notCalled{"a dry run of a Pod added no proxy, so the webhook was not called"}
 	}
-	return "a dry run of a Pod in namespace " + namespace + " was given a proxy", nil
+	return "a dry run of a Pod in namespace " + namespace + " added a proxy", nil
 }
 
 // selected returns a namespace and Pod labels that one of the webhooks selects. It tries the control plane's

@@ -162,7 +162,7 @@ func (k *checker) get(ctx context.Context, path string, into any) error {
 // because the error is no evidence about the control plane.
 func (k *checker) cannot(check subject, err error) {
 	if apiserver.IsStatus(err, http.StatusForbidden) || apiserver.IsStatus(err, http.StatusUnauthorized) {
-		k.add(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
+		k.add(check, Unknown, "you lack the right to read this: "+err.Error(), "ask a user with this right, or use another user (--context)")
 		return
 	}
 	k.add(check, Failure, err.Error(), "the API server must answer this")

@@ -184,13 +184,13 @@ var faults = map[string]struct {
 	"a role's right alone": {func(w *world) {
 		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca,admit"`, "")
 		w.denied["list services"] = true
-	}, "rights of service account istiod (xds, ca, admit)", OK, "none that is needed is missing"},
+	}, "rights of service account istiod (xds, ca, admit)", OK, "no required right is missing"},
 	"a right of another role": {func(w *world) {
 		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
 		w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
-	}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
+	}, "rights of service account istiod (ingest)", OK, "no required right is missing"},
 	"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for navarchctl removals accept, and --token-review", OK, "goes without: create tokenreviews"},
-	"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you may not see it"},
+	"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you lack the right to read this"},
 	"no Pods":              {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = `{}` }, "replicas", Failure, "has no Pod of a control plane"},
 	"no replica": {func(w *world) {
 		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
@@ -217,8 +217,8 @@ var faults = map[string]struct {
 	"somebody else refuses the Gateway": {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
 	"Pod security refuses what was injected": {func(w *world) {
 		w.answers[dryRunOfPod] = errors.New(`violates PodSecurity "restricted": container "istio-init" must set securityContext`)
-	}, calledInjector, OK, "was given a proxy"},
-	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
+	}, calledInjector, OK, "added a proxy"},
+	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "added no proxy"},
 	"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "belongs to revision old, which has no Pods"},
 	"more proxies than the size is for":            {sized("6"), "proxies", Warning, "7 are connected, and the installed size is for 6"},
 	"as many as the size is for":                   {sized("7"), "proxies", OK, "7 are connected, of 7 that"},
@@ -236,7 +236,7 @@ var faults = map[string]struct {
 	}, "etcd", Failure, "full"},
 	"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd", Failure, "full"},
 	"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration", Warning, "1 errors: VirtualService a/b: x"},
-	"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
+	"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, which the webhook calls: "},
 	"no port":        {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
 	"no endpoint": {func(w *world) {
 		w.answers["/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices"] = `{"items": [{"endpoints": [{"conditions": {"ready": false}}]}]}`
@@ -273,8 +273,8 @@ var faults = map[string]struct {
 	"a Gateway of the Gateway API": {func(w *world) {
 		w.answers["/apis/gateway.networking.k8s.io/v1/gateways"] = `{"items": [{"metadata": {"namespace": "a", "name": "b"}}]}`
 	}, "gateways", Warning, "Gateway a/b of the Gateway API is not served yet"},
-	"Gateways may not be seen": {func(w *world) { w.answers[gatewaysPath] = 403 }, "gateways", Unknown, "you may not see it"},
-	"no token to be":           {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
+	"Gateways may not be seen": {func(w *world) { w.answers[gatewaysPath] = 403 }, "gateways", Unknown, "you lack the right to read this"},
+	"no token to be":           {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you lack the right to read this"},
 }
 
 // In a cluster without faults every line is ok, except the workload's, which has no secure address here. Each fault

@@ -65,5 +65,5 @@ func (i issuer) roots() (Status, string) {
 	if i == ownCA {
 		return Failure, "the leader writes it: see its log, and --write-root-certs"
 	}
-	return Unknown, "to have it looked at, give this namespace the roots, too: with this issuer you or the issuer write them"
+	return Unknown, "to enable this check, write the roots into this namespace too"
 }

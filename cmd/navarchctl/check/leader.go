@@ -38,7 +38,8 @@ func (k *checker) leader(ctx context.Context) {
 			return
 		}
 		if k.ending(seen.Name) {
-			k.add(leaderCheck, Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
+			k.add(leaderCheck, Warning, seen.Name+" leads, and is being deleted: another process takes over after its end",
+				"wait for the new leader")
 			return
 		}
 		if seen.Name != "" {

@@ -120,12 +120,14 @@ var concerns = []concern{
 	{NameWrites.of("writes to Kubernetes"), "none is refused",
 		"give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true, false,
 		func(p problem) bool { return p.Location == "Kubernetes" }},
-	{NameRemovals.of("held removals"), "none", "put the objects back, or accept that they go: navarchctl removals list", false, true,
+	{NameRemovals.of("held removals"), "none", "put the objects back, or accept their removal: navarchctl removals list", false, true,
 		func(p problem) bool { return p.Code == string(of.Held) && p.Severity != string(severe) }},
-	{NamePolicies.of("policies"), "all apply", "mend these objects: what they select is closed until then", true, false, func(p problem) bool {
-		kind, _, _ := strings.Cut(p.Object, " ")
-		return slices.Contains([]string{"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"}, kind)
-	}},
+	{NamePolicies.of("policies"), "all apply",
+		"mend these objects: until then the workloads that they select refuse all requests", true, false,
+		func(p problem) bool {
+			kind, _, _ := strings.Cut(p.Object, " ")
+			return slices.Contains([]string{"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"}, kind)
+		}},
 	{NameConfiguration.of("configuration"), "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
 }
 

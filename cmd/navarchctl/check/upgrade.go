@@ -18,7 +18,7 @@ func (k *checker) upgrade(ctx context.Context) {
 	if k.Tool == k.Upgrade {
 		k.add(tool, OK, "it is of the new version, so the limits are those of the new version", "")
 	} else {
-		k.add(tool, Warning, fmt.Sprintf("this is navarchctl %s: what version %s needs is not known here", k.Tool, k.Upgrade),
+		k.add(tool, Warning, fmt.Sprintf("this is navarchctl %s, which does not know the requirements of version %s", k.Tool, k.Upgrade),
 			"check with the navarchctl of version "+k.Upgrade)
 	}
 	k.running(ctx)
@@ -94,7 +94,7 @@ func (k *checker) fleet(ctx context.Context) {
 			k.add(check, Unknown, fmt.Sprintf("%d replicas did not answer for their proxies", len(answer.Partial)), "look again once they are ready")
 		case n > 0:
 			k.add(check.count(n), Warning, fmt.Sprintf("%d proxies are behind and %d refuse something, of %d", c.Behind, c.Refusing, c.Connected()),
-				"see navarchctl proxy-status: mend these first, so that what fails after the upgrade is the upgrade's")
+				"see navarchctl proxy-status: mend these first; later faults are then those of the upgrade")
 		default:
 			k.add(check.count(0), OK, fmt.Sprintf("all %d are in sync", c.Connected()), "")
 		}

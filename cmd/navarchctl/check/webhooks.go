@@ -69,12 +69,12 @@ func (k *checker) webhooks(ctx context.Context) {
 			continue
 		}
 		k.add(NameWebhooks.of(h.String()), OK,
-			fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
+			fmt.Sprintf("%d replicas answer with a certificate that the API server accepts", len(k.processes("admit"))), "")
 	}
 	k.called(ctx, all)
 	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
-			k.add(NameWebhooks.of(kind), Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what),
+			k.add(NameWebhooks.of(kind), Warning, fmt.Sprintf("no webhook calls a Service in namespace %s: %s", k.Namespace, what),
 				"let the chart make it (injection.enabled, validation.enabled)")
 		}
 	}
@@ -86,7 +86,7 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
 	var service corev1.Service
 	if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(s.Namespace)+"/services/"+url.PathEscape(s.Name), &service); err != nil {
-		return "make the Service, or remove the configuration: " + h.of.Meta.Name, fmt.Errorf("%s, to which it leads: %w", at, err)
+		return "make the Service, or remove the configuration: " + h.of.Meta.Name, fmt.Errorf("%s, which the webhook calls: %w", at, err)
 	}
 	port := int32(443)
 	if s.Port != nil {

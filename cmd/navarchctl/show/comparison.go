@@ -28,7 +28,7 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)
 	s := r.Summary
-	fmt.Fprintf(&b, "%s compared: %d equal, %d with argued differences alone, %d different.\n", Plural(n, "workload"),
+	fmt.Fprintf(&b, "%s compared: %d equal, %d with only argued differences, %d different.\n", Plural(n, "workload"),
 		s.Equal, s.Argued, s.Different)
 	sum := s.Resources.Equal + s.Resources.Argued + s.Resources.Different
 	fmt.Fprintf(&b, "%s: %s equal, %s argued, %s different.\n", Plural(sum, "resource"),

@@ -122,7 +122,7 @@ func suggest(namespace string, proxies []Usage, c Config, atLeast time.Duration)
 	s.Hosts, s.Unused = c.imports(namespace, used)
 	for _, one := range c.Sidecars {
 		if one.Namespace == namespace && one.Selects {
-			s.Notes = append(s.Notes, "workloads that Sidecar "+namespace+"/"+one.Name+" selects keep that one")
+			s.Notes = append(s.Notes, "workloads that Sidecar "+namespace+"/"+one.Name+" selects keep that Sidecar")
 		}
 	}
 	if unknown > 0 {

@@ -37,8 +37,8 @@ var endpoints = []endpoint{
 		tenants:    true, costly: true, part: problemsPart, merge: merging(mergeProblems)},
 	{name: "changes", help: "The newest changes: which proxies each affected, and how many have acknowledged it.",
 		parameters: fleetapi.ChangeParameters, tenants: true, fleet: true, part: changesPart, merge: merging(mergeChanges)},
-	{name: "deliveries", help: "How far a revision of the store (needed), or an object's newest change up to it, is delivered; " +
-		"wait=20s waits until it is.",
+	{name: "deliveries", help: "Delivery of a revision of the store (required), or of an object's newest change up to that revision; " +
+		"wait=20s waits until it is delivered.",
 		parameters: fleetapi.DeliveryParameters,
 		tenants:    true, fleet: true, waits: waitOf, part: deliveryPart, merge: merging(mergeDeliveries)},
 	{name: "stored", help: "Whether this process, if it leads, has stored a generation of an object; wait=20s waits until it has.",

@@ -63,7 +63,7 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 // nothing. It is cheap, unlike Step.
 func (l *ProblemLog) Count(now time.Time) {
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
-		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones",
+		l.Log.Warn("some new and ended problems of the configuration were not logged: /debug/problems lists all present problems",
 			obs.KeyLines, l.left)
 		l.left = 0
 	}

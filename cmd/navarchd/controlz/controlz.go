@@ -71,7 +71,8 @@ func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 func sameMachine(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !web.SameMachine(r) {
-			http.Error(w, "log levels are changed from the machine that this process runs on (kubectl port-forward does)", http.StatusForbidden)
+			http.Error(w, "log levels are read and changed only from the machine on which this process runs (for example with "+
+				"kubectl port-forward)", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -95,10 +95,10 @@ func TestRefused(t *testing.T) {
 		"no JSON":           {"PUT", "/scopej/ads", `debug`, "", 400, "cannot be decoded"},
 		"another method":    {"POST", "/scopej/ads", `{"output_level":"debug"}`, "", 405, ""},
 		"another path":      {"GET", "/memj", "", "", 404, ""},
-		"a page":            {"PUT", "/scopej/ads", `{"output_level":"debug"}`, "Origin: http://example.com", 403, "a page of another site asks"},
+		"a page":            {"PUT", "/scopej/ads", `{"output_level":"debug"}`, "Origin: http://example.com", 403, "the request comes from a page of another site"},
 		"a rebound name":    {"PUT", "/scopej/ads", `{"output_level":"debug"}`, "Host: example.com", 403, "is not a name of this server"},
 		"by a proxy":        {"PUT", "/scopej/ads", `{"output_level":"debug"}`, "X-Forwarded-For: 192.0.2.1", 403, "from the machine"},
-		"a page that reads": {"GET", "/scopej", "", "Sec-Fetch-Site: cross-site", 403, "a page of another site asks"},
+		"a page that reads": {"GET", "/scopej", "", "Sec-Fetch-Site: cross-site", 403, "the request comes from a page of another site"},
 	} {
 		var headers []string
 		if c.header != "" {

@@ -60,7 +60,7 @@ func (p *Pages) Answers() []serve.Answer {
 		}),
 		paced(configDumpURL, true, func(who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			if len(names) != 1 {
-				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
+				return nil, status.Error(codes.InvalidArgument, "the request must name exactly one proxy, as name.namespace")
 			}
 			all, err := inspect.Dump(p.shown(who), names[0])
 			switch {
@@ -78,7 +78,7 @@ func (p *Pages) Answers() []serve.Answer {
 // that describes a wrong request is a page too.
 func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 	if len(names) != 1 {
-		return nil, status.Error(codes.InvalidArgument, "exactly one page of /debug is to be named")
+		return nil, status.Error(codes.InvalidArgument, "the request must name exactly one page of /debug")
 	}
 	at, err := url.Parse("/debug/" + names[0])
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 
 // ErrPlanRoom reports that the requests for previews of all callers hold as much memory as they may. A later retry
 // helps.
-var ErrPlanRoom = fmt.Errorf("requests for previews hold %d MiB, which is all that they may: ask again in a few seconds; "+
-	"nothing was planned", planBodies>>20)
+var ErrPlanRoom = fmt.Errorf("nothing was planned, because requests for previews already use the permitted %d MiB of memory: "+
+	"try again in a few seconds", planBodies>>20)
 
 // planRoom counts the bytes of bodies. It is safe for concurrent use.
 type planRoom struct {

@@ -39,7 +39,7 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 		at[key], first[key] = len(all), r.Node
 		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Location: "proxy " + r.Node, Code: problem.Refused,
 			Analyzer: problem.RefusedByProxies, Severity: problem.Error, Proxies: 1,
-			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
+			Message: fmt.Sprintf("%s %s was refused; its last good version stays in use: %s", r.Type.Noun(), r.Name, r.Text)}
 		all = append(all, madeBy(one, r.Objects))
 	}
 	return all

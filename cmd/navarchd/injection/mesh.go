@@ -115,7 +115,7 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	}
 	read := m.normal.ParseMesh(&object.Object{ID: m.normal.MeshID(), JSON: js})
 	if read.Config == nil {
-		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if there was one",
+		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if any",
 			obs.KeyProblem, fmt.Sprint(read.Problems))
 		return
 	}

@@ -134,7 +134,7 @@ func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 		l.passed[key] = err == nil
 		l.mu.Unlock()
 		if err == nil {
-			l.Log.Info("a validation webhook has refused a dry run: from now on nothing passes while it does not answer", obs.KeyName, key.Name)
+			l.Log.Info("a validation webhook has refused a dry run: its failurePolicy becomes Fail", obs.KeyName, key.Name)
 			another = true
 		}
 	}

@@ -252,7 +252,7 @@ func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 			case c.Foreign && errors.Is(err, configure.ErrUnwritten):
 				continue
 			case err == nil && c.settling(k, key):
-				err = fmt.Errorf("%s %s has changed just now: API servers may not go by it yet", k, key.Name)
+				err = fmt.Errorf("%s %s has just changed: API servers may still use its old version", k, key.Name)
 			}
 			if trust.Callers = true; err != nil {
 				return serving.Trust{Callers: true, Refused: err}

@@ -121,7 +121,7 @@ func (s Proxyless) setLoadBalancer(d *builder, p traffic.Policy) {
 		}
 		if hash.GetHttpHeaderName() == "" {
 			d.problems = append(d.problems, notForGRPC(traffic.Within(at, "consistentHash"),
-				"is supported for httpHeaderName alone; each request is hashed at random"))
+				"is supported only for httpHeaderName; requests are balanced at random"))
 		}
 		ring := builder{Cluster: &clusterv3.Cluster{}}
 		size := cmp.Or(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize())

@@ -146,5 +146,5 @@ func authorizerOf(all intern.List[extauthz.Authorizer], provider string) extauth
 			return a
 		}
 	}
-	return extauthz.Authorizer{Provider: provider, Wrong: "it is not known"}
+	return extauthz.Authorizer{Provider: provider, Wrong: "the provider is not known"}
 }

@@ -53,10 +53,10 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 func (s ServerChain) build() (*listenerv3.FilterChain, error) {
 	s.Proxy = s.Proxy.OfGateway()
 	if s.TCP.SNI.Len()+s.TCP.CIDRs.Len() > 0 {
-		return nil, errors.New("the target of TCP has a match of its own")
+		return nil, errors.New("the target of TCP must not match SNI or CIDRs")
 	}
 	if s.Names.Len() > 0 && !s.QUIC && !s.Caps.Has(xds.CapTLSInspector) {
-		return nil, errors.New("the proxy has no TLS inspector, which finds the name that a client asks for")
+		return nil, errors.New("the proxy has no TLS inspector, so it cannot read the SNI")
 	}
 	if s.QUIC && !s.TLS.OverQUIC() {
 		return nil, fmt.Errorf("mode %v: HTTP/3 needs a server certificate, and does not support client certificates", s.TLS.Mode)

@@ -250,7 +250,7 @@ func TestServerChainsThatCannotBe(t *testing.T) {
 		{ended(ServerTLS{Mode: simple, Secrets: own, Least: networkingv1.ServerTLSSettings_TLSV1_3, Most: networkingv1.ServerTLSSettings_TLSV1_2}, nil), "tls.minProtocolVersion: TLSV1_3 is above", ""},
 		{ended(ServerTLS{Mode: simple, Secrets: own, Least: 9}, nil), "tls.minProtocolVersion: versions 9 and 0 are not known", ""},
 		{ended(secret("a"), func(s *ServerChain) { s.Caps &^= xds.CapTLSInspector }), "", "the proxy has no TLS inspector"},
-		{ended(secret("a"), func(s *ServerChain) { s.TCP.SNI = strs.List("b.test") }), "", "the target of TCP has a match of its own"},
+		{ended(secret("a"), func(s *ServerChain) { s.TCP.SNI = strs.List("b.test") }), "", "the target of TCP must not match SNI or CIDRs"},
 		{ended(ServerTLS{}, quic), "", "mode PASSTHROUGH: HTTP/3 needs a server certificate"},
 		{ended(asks(mutual), quic), "", "mode MUTUAL: HTTP/3 needs a server certificate, and does not support client certificates"},
 		{ended(asks(optional), quic), "", "mode OPTIONAL_MUTUAL: HTTP/3"},

@@ -112,7 +112,7 @@ func canonicalValue(v any, fd protoreflect.FieldDescriptor) (any, error) {
 		return canonical(v, fd.Message())
 	case fd.Enum() != nil:
 		if name, is := v.(string); is && fd.Enum().Values().ByName(protoreflect.Name(name)) == nil {
-			return nil, fmt.Errorf("%q is no value of %s", name, fd.Enum().Name())
+			return nil, fmt.Errorf("%q is not a value of %s", name, fd.Enum().Name())
 		}
 	}
 	return v, nil

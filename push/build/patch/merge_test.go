@@ -264,7 +264,7 @@ func TestValuesAreReadAsIstiodReadsThem(t *testing.T) {
 		"no duration":         {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"connect_timeout": "soon"}, "soon"},
 		"an unknown field":    {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"conect_timeout": "1s"}, ""},
 		"an enumeration":      {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"lb_policy": "RANDOM"}, ""},
-		"an unknown value":    {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"type": "a/b"}, `patch.value.type: "a/b" is no value of DiscoveryType`},
+		"an unknown value":    {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"type": "a/b"}, `patch.value.type: "a/b" is not a value of DiscoveryType`},
 		"in a list":           {networkingv1.EnvoyFilter_LISTENER, map[string]any{"filter_chains": []any{map[string]any{"transport_socket_connect_timeout": "1m"}}}, ""},
 		"inside an Any":       {networkingv1.EnvoyFilter_NETWORK_FILTER, map[string]any{"typed_config": map[string]any{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "connect_timeout": "5ms"}}, ""},
 		"an Any without type": {networkingv1.EnvoyFilter_NETWORK_FILTER, map[string]any{"typed_config": map[string]any{"stat_prefix": "a"}}, "patch.value.typed_config: has no @type"},

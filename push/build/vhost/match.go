@@ -17,7 +17,7 @@ import (
 )
 
 // errEmptyMatch is the error of a string match without exact, prefix or regex.
-var errEmptyMatch = errors.New("no exact, prefix or regex")
+var errEmptyMatch = errors.New("the match has no exact, prefix or regex")
 
 // matchAll returns a match for every request.
 func matchAll() *routev3.RouteMatch {

@@ -76,8 +76,11 @@ func parseNames(text string) (n names, err error) {
 			return n, fmt.Errorf("names.txt:%d: %q: want NAME MARK TEXT: %w", number, line, err)
 		}
 		row.Message = protoreflect.FullName(section)
-		if section == "" || n.byName[row.String()] != nil {
-			return n, fmt.Errorf("names.txt:%d: %s stands there twice, or in no section", number, row.Field)
+		switch {
+		case section == "":
+			return n, fmt.Errorf("names.txt:%d: %s is above the first section", number, row.Field)
+		case n.byName[row.String()] != nil:
+			return n, fmt.Errorf("names.txt:%d: %s occurs twice", number, row.Field)
 		}
 		n.byName[row.String()] = row
 		n.all = append(n.all, row)

@@ -70,7 +70,7 @@ func parse(text string) (t rows, err error) {
 			return t, fmt.Errorf("table.txt:%d: %s has no value %s", number, fd.FullName(), row.Value)
 		}
 		if slices.ContainsFunc(t.rows[fd.FullName()], func(r *Row) bool { return r.key() == row.key() }) {
-			return t, fmt.Errorf("table.txt:%d: %s stands there twice", number, row)
+			return t, fmt.Errorf("table.txt:%d: %s occurs twice", number, row)
 		}
 		t.rows[fd.FullName()] = append(t.rows[fd.FullName()], row)
 		t.all = append(t.all, row)

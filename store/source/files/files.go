@@ -334,7 +334,7 @@ func (s *Source) faults(t *tree) {
 		}
 	}
 	for dir, err := range t.unknown {
-		s.reader.faults[dir] = fmt.Sprintf("folder cannot be read: %v; what was read from it before stands", err)
+		s.reader.faults[dir] = fmt.Sprintf("folder cannot be read: %v; the objects read from it before stay in effect", err)
 	}
 }
 

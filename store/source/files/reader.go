@@ -83,7 +83,8 @@ func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, boo
 		return nil, trust || r.confirmed(now, l.path, &pending{gone: true})
 	}
 	if blank(l.data) && have != nil && len(have.objects) > 0 {
-		r.faults[l.path] = fmt.Sprintf("is empty: taken for half-written, its %d objects stand until it is written or removed", len(have.objects))
+		r.faults[l.path] = fmt.Sprintf("is empty and counts as half-written: its %d objects stay in effect until the file is written or removed",
+			len(have.objects))
 		delete(r.pending, l.path)
 		return nil, false
 	}

@@ -120,7 +120,7 @@ func TestHalfWrittenIsNotEmpty(t *testing.T) {
 	d.see([]string{"a.yaml", ""})
 	d.now = d.now.Add(time.Hour)
 	d.see([]string{"a.yaml", " \n\t\n"})
-	d.wantProblems("is empty: taken for half-written, its 2 objects stand")
+	d.wantProblems("is empty and counts as half-written: its 2 objects stay in effect")
 	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put c")
 	d.wantProblems()
 	whole := pods("a=new", "b")

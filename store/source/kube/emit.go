@@ -209,7 +209,7 @@ func (s *Source) Problems() []object.Problem {
 		case f.refused >= refusals:
 			refused = append(refused, f.kind.kind)
 		case f.wrong != "" && !f.gone:
-			report(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
+			report(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; the state read before stays in effect")
 		}
 	}
 	if s.hidden {

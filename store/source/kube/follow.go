@@ -184,7 +184,7 @@ func (f *follower) setWrong(wrong string, forbidden bool) {
 	f.unreadable()
 	switch after := s.failing(); {
 	case before == 0 && after > 0:
-		s.Log.Warn("Kubernetes cannot be read; what was read before stands", obs.KeyKind, f.kind.kind, obs.KeyError, wrong)
+		s.Log.Warn("Kubernetes cannot be read; the state read before stays in effect", obs.KeyKind, f.kind.kind, obs.KeyError, wrong)
 	case before > 0 && after == 0:
 		s.Log.Info("Kubernetes can be read again")
 	}

@@ -71,7 +71,7 @@ func (f *follower) admit(objects, bytes int, first bool) error {
 	f.listing.objects += objects
 	f.listing.bytes += bytes + objects*objectCost
 	if f.listing.objects > s.Limits.Objects {
-		return errTooMuch(fmt.Sprintf("there are more than %d", s.Limits.Objects))
+		return errTooMuch(fmt.Sprintf("there are more than %d objects", s.Limits.Objects))
 	}
 	total := f.listing.bytes
 	for other := range s.followers() {
@@ -80,7 +80,7 @@ func (f *follower) admit(objects, bytes int, first bool) error {
 		}
 	}
 	if total > s.Limits.Bytes {
-		return errTooMuch(fmt.Sprintf("with them the objects of this cluster would have more than %d MiB", s.Limits.Bytes>>20))
+		return errTooMuch(fmt.Sprintf("with this list, the objects of this cluster would exceed %d MiB", s.Limits.Bytes>>20))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (f *follower) exceeds(n name, size int) string {
 		return fmt.Sprintf("there are %d others of its kind, and no more are read", f.table.now)
 	}
 	if more := size + objectCost - before.cost(); more > 0 && s.bytes()+more > s.Limits.Bytes {
-		return fmt.Sprintf("the objects of this cluster would have more than %d MiB", s.Limits.Bytes>>20)
+		return fmt.Sprintf("the objects of this cluster would exceed %d MiB", s.Limits.Bytes>>20)
 	}
 	return ""
 }
@@ -174,11 +174,11 @@ func (f *follower) leftOut(report func(id object.ID, code problem.Code, message 
 	}
 	slices.SortFunc(names, func(a, b name) int { return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name)) })
 	for _, n := range names[:min(len(names), shown)] {
-		report(f.id(n), problem.NotAllowed, "its newest version is not read: "+f.left[n]+"; what was read before stands")
+		report(f.id(n), problem.NotAllowed, "its newest version is not read: "+f.left[n]+"; the state read before stays in effect")
 	}
 	if more := len(names) - min(len(names), shown) + f.leftMore; more > 0 {
 		report(f.kind.of(), problem.NotAllowed,
-			fmt.Sprintf("%d more are not read, since they are too large, or too many; what was read of them before stands", more))
+			fmt.Sprintf("%d more are not read, since they are too large, or too many; their versions read before stay in effect", more))
 	}
 }
 

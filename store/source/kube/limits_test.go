@@ -253,7 +253,7 @@ func TestOtherClusterSaysTooMuch(t *testing.T) {
 	e.untilSynced()
 	server.has(11)
 	e.untilProblem(problem.Unreadable)
-	if p := s.Problems(); len(p) != 1 || p[0].ID.Kind != "Service" || !strings.Contains(p[0].Message, "there are more than 10; what was read before stands") {
+	if p := s.Problems(); len(p) != 1 || p[0].ID.Kind != "Service" || !strings.Contains(p[0].Message, "there are more than 10 objects; the state read before stays in effect") {
 		t.Errorf("problems %v", p)
 	}
 	e.mu.Lock()

@@ -97,7 +97,7 @@ func (s *selection) use(mesh string) {
 		selectors = append(selectors, selector)
 	}
 	if err != nil {
-		s.wrong = "data.mesh: " + brief(err) + "; the discoverySelectors of before stand"
+		s.wrong = "data.mesh: " + brief(err) + "; the previous discoverySelectors stay in effect"
 		return
 	}
 	s.selectors, s.wrong = selectors, ""

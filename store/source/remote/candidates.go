@@ -48,7 +48,7 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: "+
 					"that is read by the credentials of this process", name))
 			case is:
-				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which Secret %s names too, and that is older", name, before.secret))
+				report(problem.Duplicate, fmt.Sprintf("cluster %s is already named by Secret %s, whose kubeconfig is used", name, before.secret))
 			case len(by) == Most:
 				report(problem.Pending, fmt.Sprintf("it names cluster %s, and at most %d other clusters are read", name, Most))
 			default:

@@ -43,7 +43,7 @@ func (k *Clusters) startCheck(ctx context.Context, w candidate, s source) {
 			if ctx.Err() != nil || k.recordAttempt(t, err) {
 				return
 			}
-			k.logged.Warn("other credentials of a cluster are not used yet; it is read with those before", w.cluster,
+			k.logged.Warn("new credentials of a cluster are not used yet; the cluster is read with the previous credentials", w.cluster,
 				keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
 			_ = loop.Pause(ctx, pauses.Step())
 		}
@@ -102,7 +102,8 @@ func (k *Clusters) failedChecks() (all []object.Problem) {
 	for name, t := range k.checks {
 		if t.wrong != "" {
 			all = append(all, t.problem(k.Namespace, problem.Unreadable,
-				fmt.Sprintf("the other credentials of cluster %s are not used yet: %s; it is read with those before", name, t.wrong)))
+				fmt.Sprintf("the new credentials of cluster %s are not used yet: %s; the cluster is read with the previous credentials",
+					name, t.wrong)))
 		}
 	}
 	return all

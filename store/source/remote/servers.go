@@ -151,7 +151,7 @@ func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) serve
 		clear(plain)
 	}
 	if err != nil {
-		s.logged.Warn("the stored credentials of a cluster cannot be opened; those before stay in use, if there were some", cluster,
+		s.logged.Warn("the stored credentials of a cluster cannot be opened; the previous credentials, if any, stay in use", cluster,
 			keyCluster, cluster, obs.KeyError, err)
 		return one
 	}

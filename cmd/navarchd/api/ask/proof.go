@@ -42,7 +42,7 @@ var errNotReplica = errors.New("the certificate does not prove that its holder i
 // revoked.
 func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(presented) == 0 {
-		return errors.New("no certificate is presented: are client certificates verified at the secure address?")
+		return errors.New("the peer presented no certificate")
 	}
 	leaf := presented[0]
 	own, err := p.Own()

@@ -64,7 +64,8 @@ func (d *Authorizer) authenticate(r *http.Request) (Caller, error) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr) // empty: callers without an address count as one
 		return Caller{Name: host}, nil
 	case d.Tokens == nil:
-		return Caller{}, errors.New("this process can verify no token (--token-issuer): ask from the machine that it runs on")
+		return Caller{}, errors.New("this process cannot verify tokens (--token-issuer): send the request from " +
+			"the machine on which the process runs")
 	}
 	ctx := metadata.NewIncomingContext(r.Context(), metadata.MD{"authorization": r.Header.Values("Authorization")})
 	who, err := d.Tokens.Authenticate(ctx)
