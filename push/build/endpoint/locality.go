@@ -28,12 +28,12 @@ func (b Balance) group(members []target, pace *pacer) []*group {
 	}
 	var groups []*group
 	known := map[groupKey]*group{} // each endpoint may state a locality of its own
-	labels := b.Localities.Priority()
+	labels := b.preferred(pace)
 	for _, m := range members {
 		pace.step()
 		key := groupKey{locality: m.Endpoint.Locality}
 		if len(labels) > 0 {
-			key.priority = b.labelPriority(m.Endpoint, labels)
+			key.priority = labelPriority(m.Endpoint, labels, pace)
 		}
 		g := known[key]
 		if g == nil {
@@ -110,47 +110,55 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
+// labelValue is one label with the value that endpoints must have; empty: no such label, or an empty value.
+type labelValue struct{ key, value string }
+
+// preferred resolves failoverPriority: the labels in order, each with the wanted value. An element is "key=value", or
+// "key" for the value that the proxy has.
+func (b Balance) preferred(pace *pacer) (all []labelValue) {
+	own := make(map[string]string, b.Labels.Len())
+	for _, l := range b.Labels.All() {
+		pace.step()
+		key, value, _ := strings.Cut(l, "=")
+		own[key] = value
+	}
+	for _, l := range b.Localities.Priority() {
+		pace.step()
+		key, value, stated := strings.Cut(l, "=")
+		if !stated {
+			value = own[key]
+		}
+		all = append(all, labelValue{key, value})
+	}
+	return all
+}
+
 // labelPriority returns the priority of an endpoint by labels. It is 0 if the endpoint has the wanted value of all
 // labels. Otherwise it is the number of labels from the first that differs to the last. If the first label is the
 // network, endpoints of other networks come after all endpoints of the proxy's network. The remaining labels order the
 // endpoints of both groups. The change notes of Istio 1.31.0 specify this ("failover routing when the network is
 // included"). The comment of failoverPriority in istio.io/api differs: there all endpoints of other networks have the
-// same priority.
-func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
+// same priority. Each label is a step of the work.
+func labelPriority(e *model.Endpoint, labels []labelValue, pace *pacer) uint32 {
 	outside := 0
-	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
-		if !b.equal(e, labels[0]) {
+	if labels[0].key == model.NetworkLabel {
+		if !labels[0].of(e) {
 			outside = len(labels)
 		}
 		labels = labels[1:]
 	}
 	for i, label := range labels {
-		if !b.equal(e, label) {
+		if pace.step(); !label.of(e) {
 			return uint32(outside + len(labels) - i)
 		}
 	}
 	return uint32(outside)
 }
 
-// equal reports whether an endpoint has the wanted value of a label. label is an element of failoverPriority:
-// "key=value", or "key" for the value that the proxy has.
-func (b Balance) equal(e *model.Endpoint, label string) bool {
-	key, want, stated := strings.Cut(label, "=")
-	if !stated {
-		want = b.label(key)
-	}
-	has, _ := model.LabelOf(e, key)
-	return has == want
-}
-
-// label returns the value of a label of the proxy, or "".
-func (b Balance) label(key string) string {
-	for _, l := range b.Labels.All() {
-		if k, v, _ := strings.Cut(l, "="); k == key {
-			return v
-		}
-	}
-	return ""
+// of reports whether an endpoint has the value of the label.
+func (l labelValue) of(e *model.Endpoint) bool {
+	has, _ := model.LabelOf(e, l.key)
+	return has == l.value
 }
 
 // distribute sets the weights of localities by the first element of distribute whose `from` covers the proxy's

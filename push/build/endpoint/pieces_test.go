@@ -6,7 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -82,4 +86,58 @@ func TestEachEndpointItsLocality(t *testing.T) {
 	if _, err := s.Build(); err != nil {
 		t.Error(err)
 	}
+}
+
+// many returns endpoints with a locality of their own each.
+func many(n int) []model.Member {
+	all := make([]model.Member, n)
+	for i := range all {
+		e := &model.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), Locality: fmt.Sprintf("r/z%06d/s", i)}
+		all[i] = model.Member{Endpoint: e, Port: 80}
+	}
+	return all
+}
+
+// attackOnLabels is an assignment of n endpoints whose failoverPriority names n labels that neither the proxy nor an
+// endpoint has.
+func attackOnLabels(n int) Spec {
+	var members intern.Table[model.Member]
+	var strs intern.Table[string]
+	var keys, own []string
+	for i := range n {
+		keys, own = append(keys, fmt.Sprint("l", i)), append(own, fmt.Sprintf("l%d=", i))
+	}
+	return Spec{Cluster: "c", Members: members.List(many(n)...), Balance: Balance{Labels: strs.List(own...),
+		Localities: traffic.Localities{Setting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: keys}}}}
+}
+
+// Each label that is compared with an endpoint counts as a step. The labels of the proxy are not searched for each
+// endpoint: this test would take minutes.
+func TestLabelsArePaced(t *testing.T) {
+	const n = perPiece
+	pauses := 0
+	if _, err := attackOnLabels(n).BuildInPieces(func() { pauses++ }); err != nil {
+		t.Fatal(err)
+	}
+	if least := n * n / perPiece; pauses < least {
+		t.Errorf("%d pauses for %d endpoints with %d labels, want at least %d", pauses, n, n, least)
+	}
+}
+
+// BenchmarkAttackLabels reports the longest piece of an assignment with 300 labels for 2,000 endpoints.
+func BenchmarkAttackLabels(b *testing.B) {
+	spec := attackOnLabels(2000)
+	spec.Balance.Localities.Setting.FailoverPriority = spec.Balance.Localities.Setting.FailoverPriority[:300]
+	longestPiece(b, spec)
+}
+
+func longestPiece(b *testing.B, spec Spec) {
+	longest := time.Duration(0)
+	for b.Loop() {
+		last := time.Now()
+		if _, err := spec.BuildInPieces(func() { longest, last = max(longest, time.Since(last)), time.Now() }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
 }
