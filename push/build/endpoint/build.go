@@ -70,7 +70,7 @@ func assignment(
 		pace.step()
 	}
 	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || plain[m] }, pace)
-	targets = pace.sorted(targets, func(a, b target) int {
+	targets = sorted(pace, targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
 	})
