@@ -87,6 +87,25 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		}
 		return all
 	},
+	"hosts that share addresses": func(t testing.TB, n int) []model.Record {
+		var list strings.Builder
+		for i := range 12 * n {
+			fmt.Fprintf(&list, "241.0.%d.%d, ", i/250, i%250)
+		}
+		return []model.Record{rec(t, model.KindServiceEntry, "ns0/attack", fmt.Sprintf("hosts: [h0.example, h1.example]\naddresses: [%s]\n"+
+			"exportTo: ['*']\nexternal: true\nresolution: RESOLUTION_EDS\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]", &list))}
+	},
+	"addresses of many hosts": func(t testing.TB, n int) []model.Record {
+		var list, hosts strings.Builder
+		for i := range n {
+			fmt.Fprintf(&list, "241.0.%d.%d, ", i/250, i%250)
+		}
+		for i := range 128 {
+			fmt.Fprintf(&hosts, "h%d.example, ", i)
+		}
+		return []model.Record{rec(t, model.KindServiceEntry, "ns0/attack", fmt.Sprintf("hosts: [%s]\naddresses: [%s]\n"+
+			"exportTo: ['*']\nexternal: true\nresolution: RESOLUTION_NONE\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]", &hosts, &list))}
+	},
 	"service entries of TLS": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TLS") },
 	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
 	"service entries of TCP": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TCP") },

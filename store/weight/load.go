@@ -71,9 +71,9 @@ func Measure(r model.Record) Load {
 			}
 		}
 		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
-		// of virtual hosts.
+		// of virtual hosts. Hosts with the same addresses are compared with each other.
 		l.selects = selected(t)
-		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress) + listeners*cluster + bytes(t.Spec)*hosts
+		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress+hosts*hosts*addresses/perSharing) + listeners*cluster + bytes(t.Spec)*hosts
 	case *model.Workload:
 		l.machine = machine(t)
 	case *model.Endpoints:
@@ -99,7 +99,7 @@ func Measure(r model.Record) Load {
 		for _, e := range t.Spec.GetEgress() {
 			hosts += len(e.GetHosts())
 		}
-		l.fixed = scope + hosts/perAddress + bytes(t.Spec)
+		l.fixed = scope + hosts/perImport + bytes(t.Spec)
 	case *model.Policy, *model.Telemetry, *model.TrafficExtension:
 		l.fixed = 1 + bytes(r.Body())
 	}

@@ -25,7 +25,9 @@ const (
 
 // Divisors of an estimate.
 const (
-	perAddress  = 8    // addresses among the domains of a virtual host, in KiB for each host and port
+	perAddress  = 2    // addresses among the domains of a virtual host, in KiB for each host and port
+	perSharing  = 64   // pairs of hosts that share an address, in KiB for each port
+	perImport   = 8    // hosts of a Sidecar's egress listeners, in KiB
 	perEndpoint = 8    // endpoints of an assignment, in KiB for each cluster
 	perPatch    = 4    // applying a patch, in KiB for each resource that it changes
 	perByte     = 1024 // bytes of a record that each copy contains, in KiB

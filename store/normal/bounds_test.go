@@ -41,3 +41,19 @@ func TestLocalityBounds(t *testing.T) {
 		}
 	}
 }
+
+// A ServiceEntry has at most maxAddresses addresses.
+// Promise: validation.md#where-istios-webhook-and-ours-differ
+func TestAddressesAreBounded(t *testing.T) {
+	for n, valid := range map[int]bool{maxAddresses: true, maxAddresses + 1: false, 20_000: false} {
+		var all strings.Builder
+		for i := range n {
+			fmt.Fprintf(&all, "241.0.%d.%d,", i/250, i%250)
+		}
+		spec := "{hosts: [a.com], addresses: [" + all.String() + "], ports: [{number: 80, name: a, protocol: HTTP}], resolution: DNS}"
+		r := testNormal.Object(read(t, istio("ServiceEntry", spec)), &fake{})
+		if r.Spoiled == valid || !valid && r.Problems[0].Field != "spec.addresses" {
+			t.Errorf("%d addresses: spoiled %v, %v", n, r.Spoiled, r.Problems)
+		}
+	}
+}
