@@ -28,6 +28,7 @@ type Load struct {
 	ports    int              // of a service
 	subsets  int              // of a DestinationRule; each contains the endpoints of its host
 	stated   []string         // hosts of the endpoints in a ServiceEntry's spec
+	sliced   []string         // hosts of the endpoints in an EndpointSlice
 	points   int              // number of endpoints by ports, for each of these hosts
 	selects  label            // of a ServiceEntry with WorkloadEntries as endpoints; empty: it selects none of them
 	machine  []label          // of a WorkloadEntry
@@ -56,8 +57,7 @@ const (
 )
 
 // Measure computes the factors of a record of any kind. The result refers to lists of the record, which must not change
-// afterwards. The result has no factors for Pods, EndpointSlices, and endpoints of Services. The same holds for kinds
-// without a case below, such as Secrets.
+// afterwards. The result has no factors for Pods, and for kinds without a case below, such as Secrets.
 func Measure(r model.Record) Load {
 	l := Load{key: r.Meta().Key}
 	namespace := l.key.Namespace
@@ -77,9 +77,12 @@ func Measure(r model.Record) Load {
 	case *model.Workload:
 		l.machine = machine(t)
 	case *model.Endpoints:
-		if l.exported = true; Stated(t.Key) {
-			l.stated, l.points = t.Spec.GetHosts(), len(t.Spec.GetPorts())*len(t.Spec.GetEndpoints())
+		l.exported, l.points = true, len(t.Spec.GetPorts())*len(t.Spec.GetEndpoints())
+		if Stated(t.Key) {
+			l.stated = t.Spec.GetHosts()
 			l.fixed = len(l.stated) * l.points / perEndpoint
+		} else {
+			l.sliced = t.Spec.GetHosts()
 		}
 	case *model.DestinationRule:
 		l.subsets = len(t.Spec.GetSubsets())
@@ -152,7 +155,7 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 }
 
 // Stated reports whether the key of an Endpoints record belongs to the endpoints in a ServiceEntry's spec. Only the
-// name of the key counts. Other Endpoints, of EndpointSlices and of Services of type ExternalName, have no weight.
+// name of the key counts. Other Endpoints are those of EndpointSlices and of Services of type ExternalName.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }

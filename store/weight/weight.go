@@ -65,8 +65,8 @@ func (w Weight) Counted() Weight {
 const most = 1 << 40
 
 // Of returns the weight of a record beside the records in an index, which may contain an earlier version of the record.
-// The weight is zero for Pods, EndpointSlices, and endpoints of Services. It is also zero for all kinds that Measure
-// does not measure, such as Secrets.
+// The weight is zero for Pods and for all kinds that Measure does not measure, such as Secrets. The weight of
+// EndpointSlices is a part of the weights of services, except in an index of NewTogether.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
 // Ports returns the number of ports of a service, which is the number of clusters for each of its hosts.

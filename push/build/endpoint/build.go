@@ -27,9 +27,12 @@ func (s Spec) Build() (*xds.Resource, error) {
 // pause after every 2,000 steps or so, and once before it encodes the assignment. Each endpoint takes several steps.
 // pause may block, and must not be nil. The error is that of Build.
 func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
-	cla := assignment(s, IsAddress, new(encoder).lbEndpoint, &pacer{pause: pause})
-	pause()
-	return xds.Encode(xds.Endpoint, s.Cluster, cla)
+	return built(s, pause)
+}
+
+// message returns the assignment that is sent.
+func (s Spec) message(pace *pacer) *endpointv3.ClusterLoadAssignment {
+	return assignment(s, IsAddress, new(encoder).lbEndpoint, pace)
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
