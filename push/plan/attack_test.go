@@ -102,7 +102,8 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		for k := range n / 5 {
 			fmt.Fprintf(&subsets, "{name: v%d}, ", k)
 		}
-		return append(all, rec(t, model.KindDestinationRule, "ns0/attack", fmt.Sprintf("host: s1.ns0.svc.cluster.local\nsubsets: [%s]", &subsets)))
+		rule := fmt.Sprintf("host: s1.ns0.svc.cluster.local\nsubsets: [%s]", &subsets)
+		return append(all, rec(t, model.KindDestinationRule, "ns0/attack", rule))
 	},
 	"service entries of TLS": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TLS") },
 	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },

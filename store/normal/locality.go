@@ -11,7 +11,8 @@ const (
 
 // withinBounds reports lists of a locality setting or zone-aware setting that are too long. The result is false if
 // there is one.
-func withinBounds(r *report, at string, priorities []string, failovers int, distribute []*networkingv1.LocalityLoadBalancerSetting_Distribute) bool {
+func withinBounds(r *report, at string, priorities []string, failovers int,
+	distribute []*networkingv1.LocalityLoadBalancerSetting_Distribute) bool {
 	within := true
 	check := func(field, of string, n, most int) {
 		if n > most {

@@ -31,7 +31,7 @@ type Index struct {
 	// endpoints is the number of endpoints multiplied by ports, by target (see clusters). It counts Endpoints records,
 	// and the WorkloadEntries that services select (Index.room). Of EndpointSlices it counts countedSliced.
 	endpoints map[target]int
-	sliced    map[target]int                      // endpoints of EndpointSlices, multiplied by ports, by host and namespace
+	sliced    map[target]int                      // of EndpointSlices, by host and namespace
 	points    map[model.Key]int                   // endpoints that each record adds to each of its hosts in endpoints
 	machines  map[label]int                       // WorkloadEntries
 	selectors map[label]*selectors                // services that select them

@@ -73,7 +73,8 @@ func Measure(r model.Record) Load {
 		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
 		// of virtual hosts. Hosts with the same addresses are compared with each other.
 		l.selects = selected(t)
-		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress+hosts*hosts*addresses/perSharing) + listeners*cluster + bytes(t.Spec)*hosts
+		named := hosts*addresses/perAddress + times(hosts*addresses, hosts)/perSharing
+		l.fixed = times(l.ports, hosts*cluster+named) + listeners*cluster + bytes(t.Spec)*hosts
 	case *model.Workload:
 		l.machine = machine(t)
 	case *model.Endpoints:

@@ -120,8 +120,9 @@ func attackOnLocalities(n int) Spec {
 	for i := range 99 {
 		to[fmt.Sprintf("q/y%d/t", i)] = 1
 	}
+	distribute := []*networkingv1.LocalityLoadBalancerSetting_Distribute{{From: "*", To: to}}
 	return Spec{Cluster: "c", Members: members.List(many(n)...), Balance: Balance{Localities: traffic.Localities{
-		Setting: &networkingv1.LocalityLoadBalancerSetting{Distribute: []*networkingv1.LocalityLoadBalancerSetting_Distribute{{From: "*", To: to}}}}}}
+		Setting: &networkingv1.LocalityLoadBalancerSetting{Distribute: distribute}}}}
 }
 
 // The localities of a list are looked up, not compared with each element of distribute, and between two pauses at most

@@ -47,7 +47,8 @@ func (s Spec) Shared() (key any, ok bool) {
 // FragmentInPieces encodes the endpoints of the assignment. pause and the error are those of BuildInPieces.
 func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) { return endpointsOf(s, pause) }
 
-// Around returns the assignment with the result of FragmentInPieces as its endpoints.
+// Around returns the assignment with the result of FragmentInPieces as its endpoints. It fails only if the name is not
+// valid UTF-8.
 func (s Spec) Around(f *xds.Fragment) (*xds.Resource, error) { return around(s.Cluster, f) }
 
 // Shared returns the key of the fragment, as Spec.Shared does.
@@ -62,7 +63,8 @@ func (s Proxyless) FragmentInPieces(pause func()) (*xds.Fragment, error) {
 	return endpointsOf(s, pause)
 }
 
-// Around returns the assignment with the result of FragmentInPieces as its endpoints.
+// Around returns the assignment with the result of FragmentInPieces as its endpoints. It fails only if the name is not
+// valid UTF-8.
 func (s Proxyless) Around(f *xds.Fragment) (*xds.Resource, error) { return around(s.Cluster, f) }
 
 func endpointsOf(s form, pause func()) (*xds.Fragment, error) {

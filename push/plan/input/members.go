@@ -80,8 +80,8 @@ func (q Selection) whole() Selection {
 }
 
 // candidates returns the endpoints of a selection without a subset, sorted, and caches its members. So the subsets of a
-// host read and sort its endpoints once. The result may have several endpoints of one address, since a subset may select
-// another one than the healthiest. It is read-only.
+// host read and sort its endpoints once. The result may have several endpoints of one address, since a subset need not
+// select the healthiest. It is read-only.
 func (in *Input) candidates(q Selection) []model.Member {
 	if found, ok := in.repeated[q]; ok {
 		return found

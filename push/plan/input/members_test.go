@@ -18,7 +18,8 @@ import (
 func TestMembersOfSubsets(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 9))
-		service := recordOf(t, model.KindService, "s", &model.ServiceSpec{Hosts: []string{"h"}, Ports: []*model.ServicePort{{Name: "http", Number: 80}}})
+		ports := []*model.ServicePort{{Name: "http", Number: 80}}
+		service := recordOf(t, model.KindService, "s", &model.ServiceSpec{Hosts: []string{"h"}, Ports: ports})
 		edits := []mirror.Edit{{New: service}}
 		var all []*model.Endpoint
 		for i := range 3 {
@@ -51,7 +52,8 @@ func TestMembersOfSubsets(t *testing.T) {
 			slices.SortStableFunc(want, compareMembers)
 			want = distinct(want)
 			got := in.Members(of, labels)
-			if !slices.EqualFunc(got.All(), want, func(a, b model.Member) bool { return compareMembers(a, b) == 0 && model.Selects(labels, a.Endpoint) }) {
+			same := func(a, b model.Member) bool { return compareMembers(a, b) == 0 && model.Selects(labels, a.Endpoint) }
+			if !slices.EqualFunc(got.All(), want, same) {
 				t.Errorf("seed %d, %v: %v, want %v", seed, labels, got.All(), want)
 			}
 			if len(labels) == 0 && got != in.Members(q, nil) {

@@ -18,7 +18,9 @@ import (
 // perspective. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
 // false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set. It
 // calls pause between two pieces of the work.
-func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem, pause func()) (vhost.Spec, bool) {
+func (t *Table) specOf(
+	rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem, pause func(),
+) (vhost.Spec, bool) {
 	domains := t.domainsLeft(rc, vh, found, pause)
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
