@@ -112,8 +112,8 @@ func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 }
 
 // Leave removes the virtual host with an ID from a route configuration. Finish then decides the virtual hosts that
-// compete for its domains. If there is no such virtual host, Leave has no effect on the plan. Leave calls pause as Enter
-// does.
+// compete for its domains. If there is no such virtual host, Leave has no effect on the plan. Leave calls pause as
+// Enter does.
 func (t *Table) Leave(c Config, id string, pause func()) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
