@@ -76,16 +76,34 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		}
 		return all
 	},
-	"endpoints of a host": func(t testing.TB, n int) (all []model.Record) {
-		for i := range 10 {
-			var endpoints []string
-			for k := range 20 * n {
-				endpoints = append(endpoints, fmt.Sprintf("10.%d.%d.%d v1", 100+i, k/250, 1+k%250))
-			}
-			ports := "{name: http, number: 8080}, {name: raw, number: 9000}"
-			all = append(all, eps(t, fmt.Sprintf("ns0/s1-attack%d", i), ports, endpoints...))
+	"endpoints of a host": endpointsOfHost,
+	"hosts that share addresses": func(t testing.TB, n int) []model.Record {
+		var list strings.Builder
+		for i := range 12 * n {
+			fmt.Fprintf(&list, "241.0.%d.%d, ", i/250, i%250)
 		}
-		return all
+		return []model.Record{rec(t, model.KindServiceEntry, "ns0/attack", fmt.Sprintf("hosts: [h0.example, h1.example]\naddresses: [%s]\n"+
+			"exportTo: ['*']\nexternal: true\nresolution: RESOLUTION_EDS\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]", &list))}
+	},
+	"addresses of many hosts": func(t testing.TB, n int) []model.Record {
+		var list, hosts strings.Builder
+		for i := range n {
+			fmt.Fprintf(&list, "241.0.%d.%d, ", i/250, i%250)
+		}
+		for i := range 128 {
+			fmt.Fprintf(&hosts, "h%d.example, ", i)
+		}
+		return []model.Record{rec(t, model.KindServiceEntry, "ns0/attack", fmt.Sprintf("hosts: [%s]\naddresses: [%s]\n"+
+			"exportTo: ['*']\nexternal: true\nresolution: RESOLUTION_NONE\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]", &hosts, &list))}
+	},
+	"subsets of a large host": func(t testing.TB, n int) []model.Record {
+		all := endpointsOfHost(t, n)
+		var subsets strings.Builder
+		for k := range n / 5 {
+			fmt.Fprintf(&subsets, "{name: v%d}, ", k)
+		}
+		rule := fmt.Sprintf("host: s1.ns0.svc.cluster.local\nsubsets: [%s]", &subsets)
+		return append(all, rec(t, model.KindDestinationRule, "ns0/attack", rule))
 	},
 	"service entries of TLS": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TLS") },
 	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
@@ -133,4 +151,17 @@ func manyPatches(t testing.TB, n int, of, patch string) model.Record {
 		all.WriteString("{" + of + ", patch: {" + fmt.Sprintf(patch, i) + "}}, ")
 	}
 	return rec(t, model.KindEnvoyFilter, "ns0/attack", "configPatches: ["+all.String()+"]")
+}
+
+// endpointsOfHost returns ten records of 20 endpoints each for each of n.
+func endpointsOfHost(t testing.TB, n int) (all []model.Record) {
+	for i := range 10 {
+		var endpoints []string
+		for k := range 20 * n {
+			endpoints = append(endpoints, fmt.Sprintf("10.%d.%d.%d v1", 100+i, k/250, 1+k%250))
+		}
+		ports := "{name: http, number: 8080}, {name: raw, number: 9000}"
+		all = append(all, eps(t, fmt.Sprintf("ns0/s1-attack%d", i), ports, endpoints...))
+	}
+	return all
 }

@@ -80,12 +80,14 @@ func (c *change) weight() int {
 	return weight
 }
 
-// size estimates the size of a host, as the number of hosts with one port and as many clusters, routes and endpoints.
+// size estimates the size of a host, as the number of hosts with one port and as many clusters, routes, endpoints and
+// addresses.
 func (c *change) size(name string) int {
-	ports, subsets, routes, endpoints := 0, 0, 0, 0
+	ports, subsets, routes, endpoints, addresses := 0, 0, 0, 0, 0
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range c.in.ByHost(kind, name) {
 			ports += len(r.(*model.Service).Spec.GetPorts())
+			addresses += len(r.(*model.Service).Spec.GetAddresses())
 		}
 	}
 	for r := range c.in.ByHost(model.KindDestinationRule, name) {
@@ -97,11 +99,14 @@ func (c *change) size(name string) int {
 	for r := range c.in.ByHost(model.KindEndpoints, name) {
 		endpoints += len(r.(*model.Endpoints).Spec.GetEndpoints())
 	}
-	return ports*(1+subsets) + routes/routesPerHost + ports*endpoints/endpointsPerHost
+	return ports*(1+subsets) + routes/routesPerHost + ports*endpoints/endpointsPerHost + ports*addresses/addressesPerHost
 }
 
 // endpointsPerHost is the number of endpoints that cost about as much as a host.
 const endpointsPerHost = 50
+
+// addressesPerHost is the number of virtual addresses that cost about as much as a host.
+const addressesPerHost = 50
 
 // routesPerHost is the number of routes or patches that cost about as much as a host.
 const routesPerHost = 8

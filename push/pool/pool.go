@@ -32,6 +32,17 @@ type PiecewiseSpec interface {
 	BuildInPieces(pause func()) (*xds.Resource, error)
 }
 
+// SharedSpec is a PiecewiseSpec of a resource that may end in a fragment, which resources of other names have too.
+type SharedSpec interface {
+	PiecewiseSpec
+	// Shared returns the key of the fragment, which contains every input of FragmentInPieces. If ok is false, the
+	// resource has no such fragment.
+	Shared() (key any, ok bool)
+	FragmentInPieces(pause func()) (*xds.Fragment, error)
+	// Around must return the same result as Build.
+	Around(f *xds.Fragment) (*xds.Resource, error)
+}
+
 // FragmentSpec is the input of a fragment. Implementations must be comparable and contain every input, because a Spec
 // is the key of the cache.
 type FragmentSpec interface {
@@ -62,9 +73,24 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 }
 
 // ResourceInPieces does the same as Resource, but builds with BuildInPieces, which calls pause. pause may use the Pool.
-// It is not called for a cached resource. The error is that of BuildInPieces.
+// It is not called for a cached resource. The fragment of a SharedSpec is found in the pool too. The error is that of
+// BuildInPieces.
 func (p *Pool) ResourceInPieces(spec PiecewiseSpec, pause func()) (*xds.Resource, error) {
-	return p.resource(spec, func() (*xds.Resource, error) { return spec.BuildInPieces(pause) })
+	return p.resource(spec, func() (*xds.Resource, error) {
+		shared, is := spec.(SharedSpec)
+		if !is {
+			return spec.BuildInPieces(pause)
+		}
+		key, is := shared.Shared()
+		if !is {
+			return spec.BuildInPieces(pause)
+		}
+		f, err := p.FragmentOf(key, func() (*xds.Fragment, error) { return shared.FragmentInPieces(pause) })
+		if err != nil {
+			return nil, err
+		}
+		return shared.Around(f)
+	})
 }
 
 func (p *Pool) resource(spec ResourceSpec, build func() (*xds.Resource, error)) (*xds.Resource, error) {

@@ -231,3 +231,62 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 }
+
+// sharing is a SharedSpec with a fragment of its text. small states that it has no fragment.
+type sharing struct {
+	name string
+	spec
+	small bool
+}
+
+func (s sharing) Build() (*xds.Resource, error) { return s.BuildInPieces(func() {}) }
+
+func (s sharing) BuildInPieces(pause func()) (*xds.Resource, error) {
+	f, err := s.FragmentInPieces(pause)
+	if err != nil {
+		return nil, err
+	}
+	return s.Around(f)
+}
+
+func (s sharing) Shared() (key any, ok bool) { return s.spec, !s.small }
+
+func (s sharing) FragmentInPieces(pause func()) (*xds.Fragment, error) {
+	pause()
+	s.calls.add(s.text)
+	return xds.EncodePart("", wrapperspb.String(s.text))
+}
+
+func (s sharing) Around(f *xds.Fragment) (*xds.Resource, error) {
+	return xds.EncodeRope(xds.Endpoint, s.name, wrapperspb.String(""), []*xds.Fragment{f})
+}
+
+// The fragment of a SharedSpec is built once for all names, and a SharedSpec without a fragment builds by itself.
+func TestFragmentsOfResourcesAreShared(t *testing.T) {
+	var p Pool
+	c := &calls{}
+	var held []*xds.Resource
+	for i := range 20 {
+		pauses := 0
+		s := sharing{name: fmt.Sprint(i), spec: spec{"text", c}}
+		r, err := p.ResourceInPieces(s, func() { pauses++ })
+		if err != nil || r.Name != s.name || (pauses > 0) != (i == 0) {
+			t.Fatalf("%v, %v with %d pauses", r, err, pauses)
+		}
+		held = append(held, r)
+	}
+	if c.n["text"] != 1 || p.Fragments() != 1 || p.Builds(xds.Endpoint) != int64(len(held)) {
+		t.Errorf("built %d times, %d fragments", c.n["text"], p.Fragments())
+	}
+	for i := range 3 {
+		r, err := p.ResourceInPieces(sharing{fmt.Sprint(i), spec{"small", c}, true}, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, r)
+	}
+	if c.n["small"] != 3 || p.Fragments() != 1 {
+		t.Errorf("built %d times, %d fragments", c.n["small"], p.Fragments())
+	}
+	runtime.KeepAlive(held)
+}

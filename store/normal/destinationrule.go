@@ -176,6 +176,9 @@ const largestTable = 5000011
 // setting considers zones and regions anyway
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
+	if !withinBounds(r, at, s.GetFailoverPriority(), len(s.GetFailover()), nil) {
+		return
+	}
 	checkFailover(r, at, s.GetFailover())
 	for i, label := range s.GetFailoverPriority() {
 		key, _, _ := strings.Cut(label, "=")
@@ -187,7 +190,7 @@ func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetti
 
 // checkLocality validates a locality setting; nil is valid.
 func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSetting) {
-	if s == nil {
+	if s == nil || !withinBounds(r, at, s.FailoverPriority, len(s.Failover), s.Distribute) {
 		return
 	}
 	if len(s.Distribute) > 0 && len(s.Failover) > 0 {
@@ -250,7 +253,8 @@ func overlapping(localities []string) string {
 // covers reports whether the first locality is equal to the second locality, or contains it.
 func covers(wide, narrow string) bool {
 	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
-	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")
+	rest, is := strings.CutPrefix(narrow, wide)
+	return wide == "" || is && (rest == "" || rest[0] == '/')
 }
 
 // checkFailover validates the regions of a locality setting or a zone-aware setting.

@@ -164,6 +164,10 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 	return ports
 }
 
+// maxAddresses is the largest number of addresses of a ServiceEntry. Each of its hosts has each address as a domain in
+// each route configuration.
+const maxAddresses = 4096
+
 // serviceEntryHosts validates the hosts and addresses of a ServiceEntry.
 func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 	if len(entry.Hosts) == 0 {
@@ -184,6 +188,10 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 		default:
 			r.hostname(at, h)
 		}
+	}
+	if n := len(entry.Addresses); n > maxAddresses {
+		r.errorf("spec.addresses", "has %d addresses: want at most %d", n, maxAddresses)
+		return
 	}
 	for i, a := range entry.Addresses {
 		if wrong := addressOrPrefix(a); wrong != "" {

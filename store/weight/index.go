@@ -29,8 +29,9 @@ type Index struct {
 	gateways  map[model.Key]gateway
 	bound     map[model.Key]*bound
 	// endpoints is the number of endpoints multiplied by ports, by target (see clusters). It counts Endpoints records,
-	// and the WorkloadEntries that services select (Index.room).
+	// and the WorkloadEntries that services select (Index.room). Of EndpointSlices it counts countedSliced.
 	endpoints map[target]int
+	sliced    map[target]int                      // of EndpointSlices, by host and namespace
 	points    map[model.Key]int                   // endpoints that each record adds to each of its hosts in endpoints
 	machines  map[label]int                       // WorkloadEntries
 	selectors map[label]*selectors                // services that select them
@@ -87,7 +88,7 @@ func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
 		gateways: map[model.Key]gateway{}, bound: map[model.Key]*bound{},
-		endpoints: map[target]int{}, points: map[model.Key]int{}, machines: map[label]int{},
+		endpoints: map[target]int{}, sliced: map[target]int{}, points: map[model.Key]int{}, machines: map[label]int{},
 		selectors: map[label]*selectors{}, choices: map[model.Key][]label{}, hosts: map[target]*smallset.Set[model.Key]{}}
 }
 
@@ -109,9 +110,7 @@ func Order(r model.Record) int {
 			return 0
 		}
 	case *model.Endpoints:
-		if Stated(t.Key) {
-			return 1
-		}
+		return 1
 	case *model.Service:
 		return 1
 	case *model.Gateway:
@@ -140,7 +139,11 @@ func (x *Index) Replace(old, now []model.Record) {
 		case *model.Workload:
 			x.countMachine(t, -1)
 		case *model.Endpoints:
-			x.setEndpoints(t.Key, t.Spec.GetHosts(), 0)
+			if Stated(t.Key) {
+				x.setEndpoints(t.Key, t.Spec.GetHosts(), 0)
+			} else if !replaced(t, now) {
+				x.setSliced(t.Key, t.Spec.GetHosts(), 0)
+			}
 		case *model.Service:
 			x.serve(t, -1)
 			x.removeSelecting(t.Key)
@@ -156,9 +159,10 @@ func (x *Index) Replace(old, now []model.Record) {
 		case *model.Workload:
 			x.countMachine(t, 1)
 		case *model.Endpoints:
-			if Stated(t.Key) {
-				l := Measure(t)
+			if l := Measure(t); Stated(t.Key) {
 				x.setEndpoints(l.key, l.stated, l.points)
+			} else {
+				x.setSliced(l.key, l.sliced, l.points)
 			}
 		case *model.Service:
 			x.serve(t, 1)

@@ -28,6 +28,7 @@ type Load struct {
 	ports    int              // of a service
 	subsets  int              // of a DestinationRule; each contains the endpoints of its host
 	stated   []string         // hosts of the endpoints in a ServiceEntry's spec
+	sliced   []string         // hosts of the endpoints in an EndpointSlice
 	points   int              // number of endpoints by ports, for each of these hosts
 	selects  label            // of a ServiceEntry with WorkloadEntries as endpoints; empty: it selects none of them
 	machine  []label          // of a WorkloadEntry
@@ -56,8 +57,7 @@ const (
 )
 
 // Measure computes the factors of a record of any kind. The result refers to lists of the record, which must not change
-// afterwards. The result has no factors for Pods, EndpointSlices, and endpoints of Services. The same holds for kinds
-// without a case below, such as Secrets.
+// afterwards. The result has no factors for Pods, and for kinds without a case below, such as Secrets.
 func Measure(r model.Record) Load {
 	l := Load{key: r.Meta().Key}
 	namespace := l.key.Namespace
@@ -71,15 +71,19 @@ func Measure(r model.Record) Load {
 			}
 		}
 		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
-		// of virtual hosts.
+		// of virtual hosts. Hosts with the same addresses are compared with each other.
 		l.selects = selected(t)
-		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress) + listeners*cluster + bytes(t.Spec)*hosts
+		named := hosts*addresses/perAddress + times(hosts*addresses, hosts)/perSharing
+		l.fixed = times(l.ports, hosts*cluster+named) + listeners*cluster + bytes(t.Spec)*hosts
 	case *model.Workload:
 		l.machine = machine(t)
 	case *model.Endpoints:
-		if l.exported = true; Stated(t.Key) {
-			l.stated, l.points = t.Spec.GetHosts(), len(t.Spec.GetPorts())*len(t.Spec.GetEndpoints())
+		l.exported, l.points = true, len(t.Spec.GetPorts())*len(t.Spec.GetEndpoints())
+		if Stated(t.Key) {
+			l.stated = t.Spec.GetHosts()
 			l.fixed = len(l.stated) * l.points / perEndpoint
+		} else {
+			l.sliced = t.Spec.GetHosts()
 		}
 	case *model.DestinationRule:
 		l.subsets = len(t.Spec.GetSubsets())
@@ -99,7 +103,7 @@ func Measure(r model.Record) Load {
 		for _, e := range t.Spec.GetEgress() {
 			hosts += len(e.GetHosts())
 		}
-		l.fixed = scope + hosts/perAddress + bytes(t.Spec)
+		l.fixed = scope + hosts/perImport + bytes(t.Spec)
 	case *model.Policy, *model.Telemetry, *model.TrafficExtension:
 		l.fixed = 1 + bytes(r.Body())
 	}
@@ -152,7 +156,7 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 }
 
 // Stated reports whether the key of an Endpoints record belongs to the endpoints in a ServiceEntry's spec. Only the
-// name of the key counts. Other Endpoints, of EndpointSlices and of Services of type ExternalName, have no weight.
+// name of the key counts. Other Endpoints are those of EndpointSlices and of Services of type ExternalName.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }

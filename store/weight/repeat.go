@@ -1,6 +1,10 @@
 package weight
 
-import "navarch.io/navarch/store/model"
+import (
+	"slices"
+
+	"navarch.io/navarch/store/model"
+)
 
 // setEndpoints sets the number of endpoints times ports that a record adds to each of its hosts; 0: the record is
 // removed.
@@ -11,6 +15,48 @@ func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	}
 	add(x.points, key, points-was)
 	x.spread(x.endpoints, key.Namespace, hosts, points-was)
+}
+
+// freeSliced is the number of endpoints, times ports, in the EndpointSlices of a host that have no weight.
+const freeSliced = 500
+
+// countedSliced returns the number that counts of a host's endpoints in EndpointSlices. Both numbers are multiplied by
+// ports. The result is rounded (step), so that weights rarely change with Pods that come and go.
+func countedSliced(n int) int { return step(max(0, n-freeSliced)) }
+
+// setSliced sets the number of endpoints times ports that an EndpointSlice adds to each of its hosts; 0: it is removed.
+// The cost does not depend on the number.
+func (x *Index) setSliced(key model.Key, hosts []string, points int) {
+	was := x.points[key]
+	if was == points {
+		return
+	}
+	add(x.points, key, points-was)
+	for _, h := range hosts {
+		t := target{namespace: key.Namespace, host: h}
+		before := countedSliced(x.sliced[t])
+		add(x.sliced, t, points-was)
+		if after := countedSliced(x.sliced[t]); after != before {
+			x.spread(x.endpoints, key.Namespace, []string{h}, after-before)
+		}
+	}
+}
+
+// replaced reports whether an EndpointSlice is also in a list of records, with equal hosts.
+func replaced(old *model.Endpoints, now []model.Record) bool {
+	return slices.ContainsFunc(now, func(r model.Record) bool {
+		t, is := r.(*model.Endpoints)
+		return is && t.Key == old.Key && slices.Equal(t.Spec.GetHosts(), old.Spec.GetHosts())
+	})
+}
+
+// slicedOf returns the number of endpoints, times ports, that count of the EndpointSlices of a service.
+func (x *Index) slicedOf(l Load, read func(Read)) (n int) {
+	for _, h := range l.served {
+		read(Read{target: target{host: h}})
+		n = min(most, n+countedSliced(x.sliced[target{namespace: l.key.Namespace, host: h}]))
+	}
+	return n
 }
 
 // endpointsOf returns the numbers of endpoints (times ports) of a rule's host: near in the rule's namespace, and all in

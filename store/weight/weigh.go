@@ -12,6 +12,11 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.served {
 		sum = sum.Plus(of(x.dependent(l.key.Namespace, h, l.ports, read), l.exported))
 	}
+	if x.together { // otherwise, services and rules contain the weight
+		sum = sum.Plus(of(times(len(l.sliced), l.points)/perEndpoint+x.repeated(l, l.sliced, l.points, read), l.exported))
+	} else {
+		sum = sum.Plus(of(x.slicedOf(l, read)/perEndpoint, l.exported))
+	}
 	if l.selects != (label{}) {
 		read(Read{label: l.selects})
 		room := x.room(l.selects)

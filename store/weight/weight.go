@@ -25,7 +25,9 @@ const (
 
 // Divisors of an estimate.
 const (
-	perAddress  = 8    // addresses among the domains of a virtual host, in KiB for each host and port
+	perAddress  = 2    // addresses among the domains of a virtual host, in KiB for each host and port
+	perSharing  = 64   // pairs of hosts that share an address, in KiB for each port
+	perImport   = 8    // hosts of a Sidecar's egress listeners, in KiB
 	perEndpoint = 8    // endpoints of an assignment, in KiB for each cluster
 	perPatch    = 4    // applying a patch, in KiB for each resource that it changes
 	perByte     = 1024 // bytes of a record that each copy contains, in KiB
@@ -63,8 +65,8 @@ func (w Weight) Counted() Weight {
 const most = 1 << 40
 
 // Of returns the weight of a record beside the records in an index, which may contain an earlier version of the record.
-// The weight is zero for Pods, EndpointSlices, and endpoints of Services. It is also zero for all kinds that Measure
-// does not measure, such as Secrets.
+// The weight is zero for Pods and for all kinds that Measure does not measure, such as Secrets. The weight of
+// EndpointSlices is a part of the weights of services, except in an index of NewTogether.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
 // Ports returns the number of ports of a service, which is the number of clusters for each of its hosts.

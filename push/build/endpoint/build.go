@@ -27,9 +27,12 @@ func (s Spec) Build() (*xds.Resource, error) {
 // pause after every 2,000 steps or so, and once before it encodes the assignment. Each endpoint takes several steps.
 // pause may block, and must not be nil. The error is that of Build.
 func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
-	cla := assignment(s, IsAddress, new(encoder).lbEndpoint, &pacer{pause: pause})
-	pause()
-	return xds.Encode(xds.Endpoint, s.Cluster, cla)
+	return built(s, pause)
+}
+
+// message returns the assignment that is sent.
+func (s Spec) message(pace *pacer) *endpointv3.ClusterLoadAssignment {
+	return assignment(s, IsAddress, new(encoder).lbEndpoint, pace)
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
@@ -70,7 +73,7 @@ func assignment(
 		pace.step()
 	}
 	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || plain[m] }, pace)
-	targets = pace.sorted(targets, func(a, b target) int {
+	targets = sorted(pace, targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
 	})

@@ -115,8 +115,9 @@ func TestNetworkIsPreferred(t *testing.T) {
 		{[]string{region, zone}, []uint32{0, 1, 2, 0, 1, 2}},
 	} {
 		b := Balance{Labels: labels.List(own...), Localities: traffic.Localities{Setting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: c.priority}}}
+		pace := &pacer{pause: func() {}}
 		for i, e := range places {
-			if got := b.labelPriority(e, c.priority); got != c.want[i] {
+			if got := labelPriority(e, b.preferred(pace), pace); got != c.want[i] {
 				t.Errorf("%v: network %s, %s: priority %d, want %d", c.priority, e.Network, e.Locality, got, c.want[i])
 			}
 		}

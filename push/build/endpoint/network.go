@@ -202,6 +202,5 @@ func dedupeGateways(groups []*group, pace *pacer) []*group {
 		}
 	}
 	groups = slices.DeleteFunc(groups, func(g *group) bool { return len(g.members) == 0 })
-	compact(groups)
-	return groups
+	return compact(groups, pace)
 }

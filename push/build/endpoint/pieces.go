@@ -18,9 +18,9 @@ func (p *pacer) step() {
 	}
 }
 
-// sorted returns the targets in order. Equal targets keep their order. sorted sorts pieces of the list, and merges the
+// sorted returns a list in order. Equal elements keep their order. sorted sorts pieces of the list, and merges the
 // pieces. It reuses the memory of all.
-func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
+func sorted[T any](p *pacer, all []T, compare func(a, b T) int) []T {
 	if slices.IsSortedFunc(all, compare) { // most assignments have one locality, and members are in order of address
 		return all
 	}
@@ -31,19 +31,19 @@ func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	if len(all) <= perPiece {
 		return all
 	}
-	other := make([]target, 0, len(all))
+	other := make([]T, 0, len(all))
 	for size := perPiece; size < len(all); size *= 2 {
 		other = other[:0]
 		for pair := range slices.Chunk(all, 2*size) {
-			other = p.merge(other, pair[:min(size, len(pair))], pair[min(size, len(pair)):], compare)
+			other = merge(p, other, pair[:min(size, len(pair))], pair[min(size, len(pair)):], compare)
 		}
 		all, other = other, all
 	}
 	return all
 }
 
-// merge appends two sorted lists to a list in order. Equal targets of a precede those of b.
-func (p *pacer) merge(to, a, b []target, compare func(a, b target) int) []target {
+// merge appends two sorted lists to a list in order. Equal elements of a precede those of b.
+func merge[T any](p *pacer, to, a, b []T, compare func(a, b T) int) []T {
 	for len(a) > 0 && len(b) > 0 {
 		if p.step(); compare(b[0], a[0]) < 0 {
 			to, b = append(to, b[0]), b[1:]

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -15,7 +16,11 @@ func (s Proxyless) Build() (*xds.Resource, error) { return s.BuildInPieces(func(
 // BuildInPieces is Build, and calls pause after every 2,000 steps or so. Each endpoint takes several steps. pause may
 // block, and must not be nil. Errors are those of Build.
 func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
-	pace := &pacer{pause: pause}
+	return built(s, pause)
+}
+
+// message returns the assignment that is sent.
+func (s Proxyless) message(pace *pacer) *endpointv3.ClusterLoadAssignment {
 	cla := assignment(s.Spec, isIP, lbEndpoint, pace)
 	for _, group := range cla.Endpoints {
 		if group.Locality == nil {
@@ -26,7 +31,7 @@ func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
 			pace.step()
 		}
 	}
-	return xds.Encode(xds.Endpoint, s.Cluster, cla)
+	return cla
 }
 
 // isIP reports whether an address is an IP without a zone.

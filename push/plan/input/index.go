@@ -15,7 +15,7 @@ import (
 // a host, and the wildcards in use. An Index is immutable and safe for concurrent use. Its sequences are in no order.
 // With returns the index of the next snapshot, which shares nearly all memory.
 type Index struct {
-	addresses multimap[string]    // virtual address -> hosts of services
+	addresses multimap[[]string]  // virtual address -> hosts of each service
 	routesTo  multimap[model.Key] // destination host -> VirtualServices
 	secrets   multimap[model.Key] // name of a Secret in any namespace -> records that refer to it
 	naming    multimap[model.Key] // namespace -> records that name the namespace, see namespacesOf
@@ -74,13 +74,11 @@ func (x *Index) put(r model.Record, there bool) {
 			x.aliases.put(of, key.Path(), t.Spec.GetHosts()[0], there)
 		}
 		for _, a := range t.Spec.GetAddresses() {
-			for _, h := range t.Spec.GetHosts() {
-				x.addresses.put(a, h+"\x00"+key.Path(), h, there)
-			}
+			x.addresses.put(a, key.Path(), t.Spec.GetHosts(), there)
 		}
 		for _, h := range t.Spec.GetAutomatic() {
 			for _, a := range h.GetAddresses() {
-				x.addresses.put(a, h.GetHost()+"\x00"+key.Path(), h.GetHost(), there)
+				x.addresses.put(a, h.GetHost()+"\x00"+key.Path(), []string{h.GetHost()}, there)
 			}
 		}
 	case *model.VirtualService:
@@ -221,4 +219,14 @@ func (in *Input) AliasTargets(host string) iter.Seq[string] {
 }
 
 // AtAddress yields the hosts of services with this virtual address, including automatic addresses. Hosts may repeat.
-func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }
+func (x *Index) AtAddress(address string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for hosts := range x.addresses.of(address) {
+			for _, h := range hosts {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -36,6 +36,7 @@ type Input struct {
 	Sharing *layer.Sharing
 
 	members      map[Selection]intern.List[model.Member]
+	repeated     map[Selection][]model.Member // see candidates
 	addresses    map[servedPort][]string
 	accounts     map[service]intern.List[string]
 	peers        map[string]intern.List[*model.Policy] // by namespace, see Peers
@@ -64,7 +65,7 @@ func (in *Input) read(s *mirror.Snapshot) {
 		in.Mesh, in.Meshes = mesh, in.Meshes.later(mesh)
 		in.Defaults, _ = proxyconfig.Of(mesh.Spec.GetDefaultConfig())
 	}
-	in.members = map[Selection]intern.List[model.Member]{}
+	in.members, in.repeated = map[Selection]intern.List[model.Member]{}, map[Selection][]model.Member{}
 	in.addresses = map[servedPort][]string{}
 	in.accounts = map[service]intern.List[string]{}
 	in.peers, in.applicable = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}

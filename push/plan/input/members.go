@@ -57,6 +57,38 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	if found, ok := in.members[q]; ok {
 		return found
 	}
+	base := q.whole()
+	candidates := in.candidates(base)
+	list := in.members[base]
+	if len(labels) > 0 {
+		var out []model.Member
+		for _, m := range candidates {
+			if model.Selects(labels, m.Endpoint) {
+				out = append(out, m)
+			}
+		}
+		list = members.List(distinct(out)...)
+	}
+	in.members[q] = list
+	return list
+}
+
+// whole returns the selection without its subset.
+func (q Selection) whole() Selection {
+	q.Rule, q.Subset = nil, ""
+	return q
+}
+
+// candidates returns the endpoints of a selection without a subset, sorted, and caches its members. So the subsets of a
+// host read and sort its endpoints once. The result may have several endpoints of one address, since a subset need not
+// select the healthiest. It is read-only.
+func (in *Input) candidates(q Selection) []model.Member {
+	if found, ok := in.repeated[q]; ok {
+		return found
+	}
+	if found, ok := in.members[q]; ok {
+		return found.All()
+	}
 	port := PortOf(q.Service, q.Port)
 	var out []model.Member
 	for slice := range in.SlicesOf(q.Service, q.Host) {
@@ -64,7 +96,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
-			if !q.selects(e, labels) {
+			if !q.selects(e, nil) {
 				continue
 			}
 			if number, ok := slice.Spec.PortAt(e, port, byNumber(q.Service)); ok {
@@ -73,13 +105,26 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 		}
 	}
 	slices.SortStableFunc(out, compareMembers)
-	out = slices.CompactFunc(out, func(a, b model.Member) bool {
+	all := distinct(out)
+	in.members[q] = members.List(all...)
+	if len(all) < len(out) {
+		in.repeated[q] = out
+	}
+	return out
+}
+
+// distinct returns the first of each run of members with one address, port and network. It does not change the list.
+func distinct(sorted []model.Member) []model.Member {
+	same := func(a, b model.Member) bool {
 		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() &&
 			a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
-	})
-	list := members.List(out...)
-	in.members[q] = list
-	return list
+	}
+	for i := 1; i < len(sorted); i++ {
+		if same(sorted[i-1], sorted[i]) {
+			return slices.CompactFunc(slices.Clone(sorted), same)
+		}
+	}
+	return sorted
 }
 
 // compareMembers orders members by address, port, network and health. Nearly all members differ in their addresses, so

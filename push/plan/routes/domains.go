@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"fmt"
 	"slices"
 
 	"navarch.io/navarch/push/build/patch"
@@ -8,25 +9,19 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
 // specOf decides the domains, patches, rules and destinations of a virtual host for proxies with the inputs of a
 // perspective. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
-// false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set.
-func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
-	var domains []string
-	for _, d := range vh.Domains.All() {
-		if lost, reported := t.loses(rc, vh, d); lost && !vh.Keeps {
-			if reported {
-				*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts",
-					"name "+d+" at port "+rc.Name+" belongs to another host"))
-			}
-			continue
-		}
-		domains = append(domains, d)
-	}
+// false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set. It
+// calls pause between two pieces of the work.
+func (t *Table) specOf(
+	rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem, pause func(),
+) (vhost.Spec, bool) {
+	domains := t.domainsLeft(rc, vh, found, pause)
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
@@ -44,6 +39,59 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, fo
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
+// perPiece is the number of domains between two pauses.
+const perPiece = 200
+
+// maxLost is the largest number of domains of a virtual host that problems name.
+const maxLost = 10
+
+// domainsLeft returns the domains that a virtual host does not yield. Domains that it yields are appended to found as
+// problems, the first maxLost of them by name.
+func (t *Table) domainsLeft(rc *routeConfig, vh *VirtualHost, found *[]input.Problem, pause func()) (left []string) {
+	lost := 0
+	for i, d := range vh.Domains.All() {
+		if i%perPiece == perPiece-1 {
+			pause()
+		}
+		loses, reported := t.loses(rc, vh, d)
+		if !loses || vh.Keeps {
+			left = append(left, d)
+		} else if reported {
+			if lost++; lost <= maxLost {
+				*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts",
+					"name "+d+" at port "+rc.Name+" belongs to another host"))
+			}
+		}
+	}
+	if more := lost - maxLost; more > 0 {
+		*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts",
+			fmt.Sprintf("%d more names at port %s belong to other hosts", more, rc.Name)))
+	}
+	return left
+}
+
+// fewDomains is the length up to which a list of domains is searched without a set.
+const fewDomains = 16
+
+// contains reports whether a list contains a domain. A long list is searched by a set, which is made once in a step.
+func (t *Table) contains(list intern.List[string], domain string) bool {
+	if list.Len() <= fewDomains {
+		return slices.Contains(list.All(), domain)
+	}
+	set := t.sets[list]
+	if set == nil {
+		set = make(map[string]bool, list.Len())
+		for _, d := range list.All() {
+			set[d] = true
+		}
+		if t.sets == nil {
+			t.sets = map[intern.List[string]]map[string]bool{}
+		}
+		t.sets[list] = set
+	}
+	return set[domain]
+}
+
 // loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if the loss of the
 // domain is a problem to report.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
@@ -51,7 +99,7 @@ func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, re
 		return true, true
 	}
 	for _, id := range t.rivals(rc, vh, domain) {
-		if rival := rc.entries.Get(id); rival != nil && id != vh.ID && slices.Contains(rival.Domains.All(), domain) {
+		if rival := rc.entries.Get(id); rival != nil && id != vh.ID && t.contains(rival.Domains, domain) {
 			if lost, reported = t.names.Yields(vh, &rival.VirtualHost); lost {
 				return lost, reported
 			}
@@ -67,13 +115,16 @@ func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string
 }
 
 // markRivals marks the rivals for all domains that differ between two versions of a virtual host. old is nil if the
-// virtual host appears, and now is nil if it disappears.
-func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
+// virtual host appears, and now is nil if it disappears. It calls pause between two pieces of the work.
+func (t *Table) markRivals(rc *routeConfig, old, now *entry, pause func()) {
 	vh := now
 	if now == nil {
 		vh = old
 	}
-	for _, d := range t.differing(old, now) {
+	for i, d := range t.differing(old, now) {
+		if i%perPiece == perPiece-1 {
+			pause()
+		}
 		for _, id := range t.rivals(rc, &vh.VirtualHost, d) {
 			if id != vh.ID && rc.entries.Get(id) != nil {
 				t.markEntry(rc.Name, id)

@@ -30,7 +30,7 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 	for _, r := range rc.runs {
 		for _, id := range r.ids {
 			var found []input.Problem
-			if spec, ok := t.specOf(rc, &rc.entries.Get(id).VirtualHost, as, &found); ok {
+			if spec, ok := t.specOf(rc, &rc.entries.Get(id).VirtualHost, as, &found, func() {}); ok {
 				out = append(out, spec)
 			}
 		}
@@ -122,7 +122,7 @@ func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []
 				continue
 			}
 			var found []input.Problem
-			if spec, ok := t.specOf(rc, &en.VirtualHost, as, &found); ok {
+			if spec, ok := t.specOf(rc, &en.VirtualHost, as, &found, func() {}); ok {
 				all = append(all, host.Routed{Config: name, Spec: spec})
 			}
 		}

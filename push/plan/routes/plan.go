@@ -31,7 +31,7 @@ func (t *Table) replan(name string, pause func()) {
 func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	var found []input.Problem
 	next := *en
-	spec, ok := t.specOf(rc, &en.VirtualHost, t.Hosts.WithoutInputs(), &found)
+	spec, ok := t.specOf(rc, &en.VirtualHost, t.Hosts.WithoutInputs(), &found, pause)
 	if !ok {
 		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -23,6 +24,8 @@ type Table struct {
 	changed map[string]map[string]bool
 	pieces  []*xds.Fragment // reused buffer of plan
 	ids     []string        // reused buffer of rivals
+	// sets contains the lists of domains that are searched in this step and are long.
+	sets map[intern.List[string]]map[string]bool
 	// own marks the route configurations that belong to this table alone. All other route configurations are shared
 	// with forks, which other goroutines may use. The table copies a shared route configuration before it changes it.
 	own *editor
@@ -91,8 +94,8 @@ func (t *Table) Use(c Config, by int) {
 
 // Enter adds a virtual host to a route configuration, or replaces the virtual host with the same ID. A missing route
 // configuration is created. Finish then decides this virtual host, and the virtual hosts that compete for its changed
-// domains.
-func (t *Table) Enter(c Config, vh VirtualHost) {
+// domains. Enter calls pause, which must not be nil, between two pieces of the work.
+func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
 	if old != nil {
@@ -105,12 +108,13 @@ func (t *Table) Enter(c Config, vh VirtualHost) {
 		rc.store(en)
 	}
 	t.markEntry(c.Name, vh.ID)
-	t.markRivals(rc, old, en)
+	t.markRivals(rc, old, en, pause)
 }
 
 // Leave removes the virtual host with an ID from a route configuration. Finish then decides the virtual hosts that
-// compete for its domains. If there is no such virtual host, Leave has no effect on the plan.
-func (t *Table) Leave(c Config, id string) {
+// compete for its domains. If there is no such virtual host, Leave has no effect on the plan. Leave calls pause as
+// Enter does.
+func (t *Table) Leave(c Config, id string, pause func()) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
 	rc.entries.Put(id, nil)
@@ -118,7 +122,7 @@ func (t *Table) Leave(c Config, id string) {
 	rc.runs.remove(id)
 	t.Problems.Set(unitOf(rc, id), nil)
 	t.markEntry(c.Name, id)
-	t.markRivals(rc, old, nil)
+	t.markRivals(rc, old, nil, pause)
 }
 
 // Changed reports whether the step has touched any route configuration.
@@ -134,6 +138,7 @@ func (t *Table) Finish(pause func()) {
 
 // Done ends the step. Changed then returns false.
 func (t *Table) Done() {
+	t.sets = nil
 	if t.Changed() {
 		t.changed = map[string]map[string]bool{}
 	}

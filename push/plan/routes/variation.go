@@ -43,7 +43,7 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string, p
 	instead := map[string]*xds.Fragment{}
 	decide := func(vh *VirtualHost) {
 		instead[vh.ID] = nil
-		if spec, ok := t.specOf(rc, vh, t.Hosts.Of(v), &found); ok {
+		if spec, ok := t.specOf(rc, vh, t.Hosts.Of(v), &found, pause); ok {
 			instead[vh.ID] = t.fragment(spec, t.names.Blame(vh), &found, pause)
 		}
 	}

@@ -80,9 +80,9 @@ func (f *Front) decideMisdirected() {
 		switch {
 		case len(domains) > 0:
 			f.routes.Enter(c.Config, routes.VirtualHost{ID: misdirectedID, Host: misdirected, Port: c.port,
-				Domains: strs.List(domains...), Bound: true, Kept: true, Misdirected: true})
+				Domains: strs.List(domains...), Bound: true, Kept: true, Misdirected: true}, func() {})
 		case f.routes.Has(c.Config, misdirectedID):
-			f.routes.Leave(c.Config, misdirectedID)
+			f.routes.Leave(c.Config, misdirectedID, func() {})
 		}
 	}
 	clear(f.misdirects)

@@ -85,7 +85,7 @@ func (f *Front) decide(c *config, domain string) {
 	if !f.routes.Has(c.Config, domain) {
 		f.misdirect(c, domain)
 	}
-	f.routes.Enter(c.Config, vh)
+	f.routes.Enter(c.Config, vh, func() {})
 	f.decideBlackhole(c)
 }
 
@@ -106,7 +106,7 @@ func lostRedirect(servers []gateways.Server, domain string) []input.Problem {
 func (f *Front) leave(c *config, domain string) {
 	f.problems.Set(takenUnit(c, domain), nil)
 	if f.routes.Has(c.Config, domain) {
-		f.routes.Leave(c.Config, domain)
+		f.routes.Leave(c.Config, domain, func() {})
 		f.misdirect(c, domain)
 	}
 	f.decideBlackhole(c)
@@ -148,9 +148,9 @@ func (f *Front) decideBlackhole(c *config) {
 	switch {
 	case others == 0 && !has:
 		f.routes.Enter(c.Config, routes.VirtualHost{ID: blackholeID, Host: blackhole, Port: c.port,
-			Domains: strs.List("*"), Bound: true, Kept: true})
+			Domains: strs.List("*"), Bound: true, Kept: true}, func() {})
 	case others > 0 && has:
-		f.routes.Leave(c.Config, blackholeID)
+		f.routes.Leave(c.Config, blackholeID, func() {})
 	}
 }
 

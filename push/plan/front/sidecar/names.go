@@ -37,6 +37,10 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	for _, alias := range s.hosts.Aliases(name) {
 		out = append(out, s.namesOf(alias)...)
 	}
+	known := make(map[string]bool, len(out))
+	for _, d := range out {
+		known[d] = true
+	}
 	s.hosts.AddressesAt(h, port, func(addresses []string) {
 		for _, a := range addresses {
 			ip, ok := single(a)
@@ -46,8 +50,8 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
 			}
-			if !slices.Contains(out, ip) {
-				out = append(out, ip)
+			if !known[ip] {
+				out, known[ip] = append(out, ip), true
 			}
 		}
 	})

@@ -206,16 +206,16 @@ func pauseAt(i int, yield func()) {
 // planEntries adds the virtual hosts of a host to its route configurations, and removes them from the other route
 // configurations in old. It returns the route configurations that the host has now, in order.
 func (f *Front) planEntries(h *host.Host, old []routeKey, yield func()) []routeKey {
-	hosts := f.virtualHostsOf(h)
+	hosts := f.virtualHostsOf(h, yield)
 	for i, key := range old {
 		if _, still := hosts[key]; !still {
-			f.routes.Leave(key.config(), key.id(h.Name))
+			f.routes.Leave(key.config(), key.id(h.Name), yield)
 		}
 		pauseAt(i, yield)
 	}
 	now := slices.SortedFunc(maps.Keys(hosts), routeKey.compare)
 	for i, key := range now {
-		f.routes.Enter(key.config(), hosts[key])
+		f.routes.Enter(key.config(), hosts[key], yield)
 		pauseAt(i, yield)
 	}
 	return now

@@ -157,14 +157,14 @@ func (b *trafficPlan) notHTTP(e *egress, p *model.ServicePort, protocol model.Pr
 		return out
 	}
 	var ranges, alone []string
-	everywhere := false // a service of the port has no address, so the port alone identifies its traffic
+	known, everywhere := map[string]bool{}, false // a service of the port has no address, so the port alone identifies its traffic
 	b.hosts.AddressesAt(h, p.GetNumber(), func(addresses []string) {
 		everywhere = everywhere || len(addresses) == 0
 		for _, a := range addresses {
 			if ip, ok := single(a); !ok {
 				ranges = append(ranges, a)
-			} else if !slices.Contains(alone, ip) {
-				alone = append(alone, ip)
+			} else if !known[ip] {
+				alone, known[ip] = append(alone, ip), true
 			}
 		}
 	})

@@ -14,11 +14,14 @@ import (
 // withoutService is the port at which a host that a VirtualService lists gets a virtual host, even without a service.
 const withoutService = 80
 
+// manyDomains is the number of domains from which a virtual host is a piece of work of its own.
+const manyDomains = 100
+
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
 // ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
 // portsNamed. An egress listener counts only if it imports the host or, at the ports of portsNamed, a host of the
-// VirtualService. The result is empty for the host *.
-func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
+// VirtualService. The result is empty for the host *. It calls yield between ports of a host with many names.
+func (s *scope) virtualHostsOf(h *host.Host, yield func()) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
 		return out // a virtual host with this domain would match every name
@@ -34,7 +37,9 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 			vh.Rules = host.RulesFor(vs, virtualservice.Mesh)
 			vh.Reads = strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
 		}
-		out[key] = vh
+		if out[key] = vh; len(domains) > manyDomains {
+			yield()
+		}
 	}
 	if h.Service != nil {
 		s.served(h, func(key routeKey, port uint32, e *egress) {
