@@ -77,8 +77,14 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 			out = append(out, e)
 		}
 	}
-	return sortedSet(out)
+	if out = sortedSet(out); len(out) > mostNamespaces {
+		r.errorf(path, "has %d namespaces: want at most %d, or \"*\"", len(out), mostNamespaces)
+	}
+	return out
 }
+
+// mostNamespaces bounds the names in an exportTo list. The lists of all objects with a host in common are compared.
+const mostNamespaces = 2048
 
 // gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. An empty name stays empty. A
 // deprecated form is name.namespace, possibly with a suffix.
