@@ -143,6 +143,7 @@ func plainHost(host string) string {
 // pkg/config/validation/agent). These hosts have a label of more than 63 characters, or a numeric last label as in an
 // address.
 func (r *report) hostname(at, host string) {
+	r.step()
 	labels := strings.Split(hostOf(host), ".")
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
@@ -177,6 +178,7 @@ func isIP(s string) bool {
 
 // port reports a port outside 1-65535.
 func (r *report) port(path string, number uint32) {
+	r.step()
 	if number < 1 || number > 65535 {
 		r.errorf(path, "port %d is not in 1-65535", number)
 	}
@@ -184,6 +186,7 @@ func (r *report) port(path string, number uint32) {
 
 // labels reports invalid labels. A value that is valid except for its length is a warning, since Istio accepts it.
 func (r *report) labels(path string, labels map[string]string) {
+	r.step()
 	for _, key := range sortedKeys(labels) {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
 			r.errorf(path, "label key %q: %s", key, wrong[0])
@@ -209,6 +212,7 @@ var (
 
 // name refuses a name that is not a DNS label in upper or lower case, of at most 63 characters.
 func (r *report) name(path, name string) {
+	r.step()
 	if len(name) > validation.DNS1123LabelMaxLength || !nameLabel.MatchString(name) {
 		r.refusef(problem.Invalid, path, "%q is no valid name: want letters, digits and dashes, at most 63", name)
 	}
