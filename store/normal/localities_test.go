@@ -66,3 +66,20 @@ func TestManyNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// A VirtualService of very many labels is refused: each wildcard above its hosts is remembered.
+func TestManyLabels(t *testing.T) {
+	spec := func(hosts, labels int) string {
+		var all []string
+		for i := range hosts {
+			all = append(all, fmt.Sprintf("h%d%s", i, strings.Repeat(fmt.Sprintf(".x%d", i), labels-1)))
+		}
+		return "{hosts: [" + strings.Join(all, ", ") + "], http: [{route: [{destination: {host: a}}]}]}"
+	}
+	for labels, spoiled := range map[int]bool{10: false, 40: true} {
+		o := read(t, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop}\nspec: "+spec(2000, labels))
+		if r := New(Options{}).Object(o, &fake{}); r.Spoiled != spoiled || len(r.Refs) > mostLabels+10 {
+			t.Errorf("2,000 hosts of %d labels: spoiled %v, %d lookups", labels, r.Spoiled, len(r.Refs))
+		}
+	}
+}
