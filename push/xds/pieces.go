@@ -13,7 +13,8 @@ import (
 const hashedAtOnce = 4 << 20
 
 // EncodeInPieces returns the result of Encode for a large message. m has all fields of the message but one, a repeated
-// field with the number `field` and the elements all. It calls pause between the elements.
+// field with the number `field` and the elements all. It calls pause between the elements. It fails only if a string is
+// not valid UTF-8. The error names the type and the resource.
 func EncodeInPieces(
 	t Type, name string, m proto.Message, field protowire.Number, all []proto.Message, pause func(), needs ...Ref,
 ) (*Resource, error) {

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// gateway has the hosts of the servers of one Gateway, by the namespace whose VirtualServices may bind to them. An empty
-// namespace means all namespaces.
+// gateway has the hosts of the servers of one Gateway, by the namespace whose VirtualServices may bind to them. An
+// empty namespace means all namespaces.
 type gateway map[string]*serverHosts
 
 // serverHosts finds the hosts of servers that intersect with a host, without a comparison with each.

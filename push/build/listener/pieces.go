@@ -29,7 +29,7 @@ func (p *pieces) next() {
 	}
 }
 
-// BuildInPieces is Build, and calls pause between the chains of the listener.
+// BuildInPieces is Build, and calls pause between the chains of the listener. The error is that of Build.
 func (v VirtualInbound) BuildInPieces(pause func()) (*xds.Resource, error) {
 	v.pieces = &pieces{pause}
 	r, _, err := v.build()
