@@ -35,9 +35,10 @@ import (
 // Handler answers the reviews of one webhook. It must be safe for concurrent use. It may also implement Chooser.
 type Handler interface {
 	// Admit answers a review. path is the path of the request's URL. The context ends with the review's timeout, or
-	// when the client is gone. The handler owns the request. The Server writes the request's UID into the response, so
-	// a response must not be shared. A nil response or a panic becomes status 500, and the API server then follows the
-	// webhook's failurePolicy. Admit is not called for objects that are too large (Chooser).
+	// when the client is gone, and Admit must then return soon. A large review has half of Config.Timeout. The handler
+	// owns the request. The Server writes the request's UID into the response, so a response must not be shared. A nil
+	// response or a panic becomes status 500, and the API server then follows the webhook's failurePolicy. Admit is not
+	// called for objects that are too large (Chooser).
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
@@ -198,6 +199,11 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, noRoom
 	}
 	defer line.LeaveAs(turn)
+	if weight.large() { // the others that wait for the only turn get it in time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Timeout/2)
+		defer cancel()
+	}
 	return s.admit(ctx, r.URL.Path, body, weight.tooHeavy(), h.handler)
 }
 

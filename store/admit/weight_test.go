@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 )
@@ -107,5 +108,25 @@ func TestLargeReviewsWaitForOneAnother(t *testing.T) {
 		t.Error("two large reviews are worked on at once")
 	}
 	b.begin("10.0.0.1:1")
+	b.end()
+}
+
+// A large review that does not end leaves the turn to others in time.
+// Promise: security-admission.md#turns-and-connections
+func TestLargeReviewEnds(t *testing.T) {
+	b := newBusy(t, Config{Timeout: 2 * time.Second})
+	large := fmt.Sprintf(`"name": "large", "object": {"a": %s}`, listOf("{}", largeValues))
+	codes := make(chan int, 1)
+	began := time.Now()
+	b.all.Go(func() { codes <- post(b.s, "/test", reviewWith(large)).Code })
+	<-b.entered
+	b.all.Go(func() { post(b.s, "/test", reviewWith(large)) })
+	<-b.entered // the first one is over
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the turn was occupied for %v", took)
+	}
+	if code := <-codes; code != http.StatusServiceUnavailable {
+		t.Errorf("status %d", code)
+	}
 	b.end()
 }

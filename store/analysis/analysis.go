@@ -302,6 +302,7 @@ type examination struct {
 	read    map[fact]bool   // facts read so far
 	watched map[*watch]bool // selectors watched so far
 	known   Known           // replaces the index (Applied); nil: the index is used
+	gave    map[given]bool  // results of gives; nil if the index is used
 }
 
 // run runs examiners one after the other.
@@ -314,7 +315,7 @@ func (x *examination) run(all []func(*examination)) {
 // with returns the records that give a fact, the oldest first.
 func (x *examination) with(f fact) []model.Record {
 	if x.known != nil {
-		return scan(x.known, f, x.record.Meta().Key)
+		return x.scan(f)
 	}
 	x.read[f] = true
 	return x.of.givenBy[f]

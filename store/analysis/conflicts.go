@@ -82,18 +82,6 @@ func ruledHost(x *examination) {
 	}
 }
 
-// overlap reports whether two exportTo lists have a namespace in common.
-func overlap(a, b []string) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x != "~" && y != "~" && (x == "*" || y == "*" || x == y) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // single describes the findings about a kind of which only the oldest record for a workload has an effect.
 type single struct {
 	field   string           // path of the selector
@@ -171,9 +159,10 @@ func unknownGateways(x *examination) {
 // unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. A VirtualService that is for
 // sidecars too gets no warning if the Gateway has at least one of its hosts. Its other hosts may be for sidecars.
 func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
+	served := servedBy(servers, namespace, vs.Key.Namespace)
 	var unserved []string
 	for _, host := range vs.Spec.GetHosts() {
-		if !slices.ContainsFunc(servers, func(s *networkingv1.Server) bool { return serves(s, namespace, vs.Key.Namespace, host) }) {
+		if !served.has(host) {
 			unserved = append(unserved, host)
 		}
 	}
@@ -184,17 +173,4 @@ func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace st
 		x.found(problem.VirtualServiceHostNotFoundInGateway, problem.NotFound, "spec.hosts",
 			"no server of Gateway %s has host %q for namespace %s", name, host, vs.Key.Namespace)
 	}
-}
-
-// serves reports whether a server of a Gateway has a host of a VirtualService, or a host that the VirtualService's
-// wildcard covers (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). own is the
-// Gateway's namespace, and namespace that of the VirtualService.
-func serves(s *networkingv1.Server, own, namespace, host string) bool {
-	return slices.ContainsFunc(s.GetHosts(), func(text string) bool {
-		to, name := model.ServerHost(text, own)
-		if to != "" && to != namespace {
-			return false
-		}
-		return name == host || model.Covers(name, host) || model.Covers(host, name)
-	})
 }

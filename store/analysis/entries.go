@@ -83,22 +83,6 @@ func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// elsewhere reports whether proxies of a third namespace see both services. The namespaces of the two services do not
-// count, since each service has precedence in its own.
-func elsewhere(a, b *model.Service) bool {
-	third := func(namespace string) bool {
-		return namespace == "*" || namespace != "~" && namespace != a.Key.Namespace && namespace != b.Key.Namespace
-	}
-	for _, x := range a.Spec.GetExportTo() {
-		for _, y := range b.Spec.GetExportTo() {
-			if third(x) && third(y) && (x == y || x == "*" || y == "*") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // equal reports whether two entries of one host yield the same configuration of proxies.
 func (x *examination) equal(host string, a, b *model.Service) bool {
 	s, o := a.Spec, b.Spec
@@ -154,13 +138,14 @@ func (x *examination) sharedPorts(host string, entry *model.Service, older []mod
 	}
 }
 
-// portOf returns the port of a service with a number, or nil.
+// portOf returns the port of a service with a number, or nil. The ports of a record are sorted by number.
 func portOf(svc *model.Service, number uint32) *model.ServicePort {
-	i := slices.IndexFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetNumber() == number })
-	if i < 0 {
+	ports := svc.Spec.GetPorts()
+	i, is := slices.BinarySearchFunc(ports, number, func(p *model.ServicePort, n uint32) int { return cmp.Compare(p.GetNumber(), n) })
+	if !is {
 		return nil
 	}
-	return svc.Spec.GetPorts()[i]
+	return ports[i]
 }
 
 // otherProtocol warns of ports for which an older ServiceEntry has another protocol, if some namespace sees both and

@@ -40,6 +40,17 @@ const (
 // counted reports whether readers need only the existence of a record with the fact, not the record.
 func (f fact) counted() bool { return f.kind == readyHost || f.kind == knownEndpoints }
 
+// byHost reports whether every record that gives the fact names its host (model.HostsOf). Such a record gives facts of
+// this kind about all of its hosts, or about none.
+func (f fact) byHost() bool {
+	switch f.kind {
+	case gatewayOfName, withSelector, withoutSelector, servedPort, servicePort:
+		return false
+	case serviceOfHost, ownEntry, kubeService, ruleOfHost, ownRule, endpointsOfHost, meshRoute, readyHost, knownEndpoints:
+	}
+	return true
+}
+
 // ranked reports whether only the maxCompared oldest records with a fact are read (examination.older).
 func (f fact) ranked() bool {
 	return f.kind == ownEntry || f.kind == ownRule || f.kind == meshRoute || f.kind == withSelector || f.kind == withoutSelector

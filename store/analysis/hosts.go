@@ -32,19 +32,17 @@ func (x *examination) hasService(host string) bool {
 	return false
 }
 
-// subsets returns the names of all subsets in the DestinationRules for a host. Rules for wildcards that cover the host
-// are included. found is false if there is no such rule.
-func (x *examination) subsets(host string) (names map[string]bool, found bool) {
-	names = map[string]bool{}
+// hasSubset reports whether a DestinationRule for a host has a subset. Rules for wildcards that cover the host are
+// included. found is false if there is no such rule. The subsets of a record are sorted by name.
+func (x *examination) hasSubset(host, name string) (is, found bool) {
 	for of := range covering(host) {
 		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
-			found = true
-			for _, s := range r.(*model.DestinationRule).Spec.GetSubsets() {
-				names[s.GetName()] = true
-			}
+			_, has := slices.BinarySearchFunc(r.(*model.DestinationRule).Spec.GetSubsets(), name,
+				func(s *networkingv1.Subset, name string) int { return strings.Compare(s.GetName(), name) })
+			is, found = is || has, true
 		}
 	}
-	return names, found
+	return is, found
 }
 
 // covering returns a host and every wildcard that covers it.
@@ -91,11 +89,11 @@ func unknownDestinations(x *examination) {
 		if d.GetSubset() == "" {
 			return
 		}
-		subsets, found := x.subsets(d.GetHost())
+		has, found := x.hasSubset(d.GetHost(), d.GetSubset())
 		switch {
 		case !found:
 			missing(".subset", "subset %q: no DestinationRule for host %q", d.GetSubset(), d.GetHost())
-		case !subsets[d.GetSubset()]:
+		case !has:
 			missing(".subset", "no DestinationRule for host %q has a subset %q", d.GetHost(), d.GetSubset())
 		}
 	})

@@ -31,7 +31,7 @@ type budgets struct {
 // newBudgets returns budgets without objects.
 func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(object.ID)) *budgets {
 	l := newLedger(b)
-	out := &budgets{ledger: l, weights: newWeights(l.reweigh)}
+	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: b.Exported * 1024, Own: b.Own * 1024}, l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
 	l.weighApplied = func(id object.ID) charge { return charge{inObjects: 1}.weighing(out.weights.standing(id, applies(id))) }
 	l.apply = apply
@@ -123,10 +123,16 @@ func (w *inventory) offerRecords(n *node, records []model.Record) {
 	if d := b.ledger.of(id); d != nil && d.applied != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
 		c = d.applied
 	} else if len(records) > 0 {
-		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records)))
+		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records), b.isNew(id)))
 	}
 	b.ledger.offer(id, created(n.Object()), exempt(id), c)
 	n.Entry.offer(records, true)
+}
+
+// isNew reports whether no version of an object is applied.
+func (b *budgets) isNew(id object.ID) bool {
+	d := b.ledger.of(id)
+	return d == nil || d.applied == (charge{})
 }
 
 // noteTenant stores labels of namespaces, and updates the ledger for deleted and unreadable objects. It runs before

@@ -74,6 +74,6 @@ func (b *budgets) propose(p Proposed) {
 		b.ledger.drop(p.ID)
 		return
 	}
-	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records)))
+	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records), b.isNew(p.ID)))
 	b.ledger.offer(p.ID, p.Records[0].Meta().Created, exempt(p.ID), c)
 }

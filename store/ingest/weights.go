@@ -14,6 +14,7 @@ import (
 // depends may have changed since.
 type weights struct {
 	index    *weight.Index // of the applied records
+	most     weight.Weight // the budget of a tenant; a field of 0 is no bound
 	offers   map[object.ID]*offer
 	readers  map[weight.Read]*smallset.Set[object.ID] // offered objects whose weight depends on a fact
 	stale    func(object.ID)                          // called with offered objects whose weight may be outdated
@@ -25,10 +26,11 @@ type weights struct {
 type offer struct {
 	loads []weight.Load
 	reads []weight.Read
+	fixed weight.Weight // replaces the weight if it exceeds weights.most; else zero
 }
 
-func newWeights(stale func(object.ID)) *weights {
-	w := &weights{offers: map[object.ID]*offer{}, readers: map[weight.Read]*smallset.Set[object.ID]{}, stale: stale}
+func newWeights(most weight.Weight, stale func(object.ID)) *weights {
+	w := &weights{most: most, offers: map[object.ID]*offer{}, readers: map[weight.Read]*smallset.Set[object.ID]{}, stale: stale}
 	w.reindex(nil)
 	return w
 }
@@ -70,15 +72,26 @@ func (w *weights) sum(loads []weight.Load, read func(weight.Read)) (sum weight.W
 	return sum.Counted()
 }
 
-// offer stores the loads of an object that begins to wait for its budget, and returns its weight.
-func (w *weights) offer(id object.ID, loads []weight.Load) weight.Weight {
-	w.offers[id] = &offer{loads: loads}
+// offer stores the loads of an object that begins to wait for its budget, and returns its weight. For a new object, the
+// weight is a part of it if this part exceeds the budget of a tenant. Such an object is refused in any mesh, and the
+// facts on which the rest depends, several for each of its hosts, would only occupy memory.
+func (w *weights) offer(id object.ID, loads []weight.Load, isNew bool) weight.Weight {
+	o := &offer{}
+	w.offers[id] = o
+	if fixed := weight.Fixed(loads).Counted(); isNew && fixed.Beyond(w.most) {
+		o.fixed = fixed
+		return fixed
+	}
+	o.loads = loads
 	return w.again(id)
 }
 
 // again returns the weight of an offered object in the present mesh. The object must be offered.
 func (w *weights) again(id object.ID) weight.Weight {
 	o := w.offers[id]
+	if o.fixed != (weight.Weight{}) {
+		return o.fixed
+	}
 	w.unread(id, o)
 	return w.sum(o.loads, w.reading(id, o))
 }
@@ -97,8 +110,10 @@ func (w *weights) reading(id object.ID, o *offer) func(weight.Read) {
 			readers = &smallset.Set[object.ID]{}
 			w.readers[r] = readers
 		}
-		readers.Add(id)
-		o.reads = append(o.reads, r)
+		if !readers.Has(id) {
+			readers.Add(id)
+			o.reads = append(o.reads, r)
+		}
 	}
 }
 

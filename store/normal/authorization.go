@@ -236,6 +236,7 @@ func (r *report) stated(at string, all []list) {
 // each reports an error for each value for which check returns a reason.
 func (r *report) each(at string, values []string, check func(string) string) {
 	for i, v := range values {
+		r.step()
 		if wrong := check(v); wrong != "" {
 			r.errorf(fmt.Sprintf("%s[%d]", at, i), "%q: %s", v, wrong)
 		}

@@ -78,6 +78,7 @@ func decodeMessage(err error) string { return protoPrefix.ReplaceAllString(err.E
 // walkMessage validates a JSON tree against a message type, and returns it with durations in the form of protojson. In
 // objects, as in Istio, durations have the form of time.ParseDuration. Unknown fields are removed.
 func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescriptor) any {
+	r.step()
 	switch md.FullName() {
 	case "google.protobuf.Duration":
 		return r.duration(v, path)

@@ -232,29 +232,50 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 }
 
 // overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities). It returns ""
-// for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one.
+// for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one. Each
+// locality is looked up by its parts, because a list may have tens of thousands.
 func overlapping(localities []string) string {
-	for i, l := range localities {
+	stated, first := map[string]string{}, map[string]string{} // first: by region, zone or subzone, of the localities within
+	for _, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
 			return fmt.Sprintf(`%q: "*" is possible only at the end`, l)
 		}
 		if l != "" && slices.Contains(strings.SplitN(l, "/", 3), "") {
 			return fmt.Sprintf("%q has an empty part", l)
 		}
-		for _, o := range localities[:i] {
-			if covers(o, l) || covers(l, o) {
-				return fmt.Sprintf("%q and %q overlap", o, l)
+		around := localitiesAround(l)
+		other, is := first[around[len(around)-1]]
+		for _, wide := range around {
+			if o, has := stated[wide]; has {
+				other, is = o, true
 			}
 		}
+		if is {
+			return fmt.Sprintf("%q and %q overlap", other, l)
+		}
+		for _, wide := range around {
+			if _, has := first[wide]; !has {
+				first[wide] = l
+			}
+		}
+		stated[around[len(around)-1]] = l
 	}
 	return ""
 }
 
-// covers reports whether the first locality is equal to the second locality, or contains it.
-func covers(wide, narrow string) bool {
-	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
-	rest, is := strings.CutPrefix(narrow, wide)
-	return wide == "" || is && (rest == "" || rest[0] == '/')
+// localitiesAround returns the localities that contain a locality, from "" (all) to the locality itself without "*".
+func localitiesAround(locality string) []string {
+	locality = strings.TrimSuffix(strings.TrimSuffix(locality, "*"), "/")
+	if locality == "" {
+		return []string{""}
+	}
+	around, end := []string{""}, 0
+	for _, part := range strings.SplitN(locality, "/", 3) {
+		end += len(part)
+		around = append(around, locality[:end])
+		end++
+	}
+	return around
 }
 
 // checkFailover validates the regions of a locality setting or a zone-aware setting.

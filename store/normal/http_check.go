@@ -29,6 +29,7 @@ func checkString(r *report, at string, m *networkingv1.StringMatch) {
 
 // checkPath validates a StringMatch on a path, whose prefix may be empty.
 func checkPath(r *report, at string, m *networkingv1.StringMatch) {
+	r.step()
 	if t, is := m.GetMatchType().(*networkingv1.StringMatch_Regex); is {
 		checkRegex(r, at+".regex", t.Regex)
 	}

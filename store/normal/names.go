@@ -77,8 +77,14 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 			out = append(out, e)
 		}
 	}
-	return sortedSet(out)
+	if out = sortedSet(out); len(out) > mostNamespaces {
+		r.errorf(path, "has %d namespaces: want at most %d, or \"*\"", len(out), mostNamespaces)
+	}
+	return out
 }
+
+// mostNamespaces bounds the names in an exportTo list. The lists of all objects with a host in common are compared.
+const mostNamespaces = 2048
 
 // gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. An empty name stays empty. A
 // deprecated form is name.namespace, possibly with a suffix.
@@ -137,6 +143,7 @@ func plainHost(host string) string {
 // pkg/config/validation/agent). These hosts have a label of more than 63 characters, or a numeric last label as in an
 // address.
 func (r *report) hostname(at, host string) {
+	r.step()
 	labels := strings.Split(hostOf(host), ".")
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
@@ -171,6 +178,7 @@ func isIP(s string) bool {
 
 // port reports a port outside 1-65535.
 func (r *report) port(path string, number uint32) {
+	r.step()
 	if number < 1 || number > 65535 {
 		r.errorf(path, "port %d is not in 1-65535", number)
 	}
@@ -178,6 +186,7 @@ func (r *report) port(path string, number uint32) {
 
 // labels reports invalid labels. A value that is valid except for its length is a warning, since Istio accepts it.
 func (r *report) labels(path string, labels map[string]string) {
+	r.step()
 	for _, key := range sortedKeys(labels) {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
 			r.errorf(path, "label key %q: %s", key, wrong[0])
@@ -203,6 +212,7 @@ var (
 
 // name refuses a name that is not a DNS label in upper or lower case, of at most 63 characters.
 func (r *report) name(path, name string) {
+	r.step()
 	if len(name) > validation.DNS1123LabelMaxLength || !nameLabel.MatchString(name) {
 		r.refusef(problem.Invalid, path, "%q is no valid name: want letters, digits and dashes, at most 63", name)
 	}

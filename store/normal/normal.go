@@ -13,6 +13,7 @@ package normal
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -181,7 +182,11 @@ func Served(obj *object.Object) bool {
 // Result has no records. It has a warning unless the kind is irrelevant to a mesh. A version that is not served spoils
 // the object of any other kind.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
-	r := &report{id: obj.ID, location: obj.Location}
+	return n.object(&report{id: obj.ID, location: obj.Location}, obj, ctx)
+}
+
+// object is Object with an empty report.
+func (n *Normalizer) object(r *report, obj *object.Object, ctx Lookup) Result {
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
 	switch {
 	case !known:
@@ -273,6 +278,8 @@ type report struct {
 	private  model.PrivateKey
 	until    time.Time
 	untilAt  string
+	waiting  context.Context // ends the normalisation; nil: never
+	steps    int             // calls of step
 }
 
 // maxProblems bounds the problems reported for one object.
@@ -338,6 +345,7 @@ func (r *report) add(one object.Problem) {
 
 // problem returns a problem of the object.
 func (r *report) problem(code problem.Code, severity problem.Severity, field, format string, args ...any) object.Problem {
+	r.step()
 	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -91,6 +91,7 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 	}
 	covered, first := 0, 0
 	for j, m := range matches {
+		r.step()
 		i := by(m)
 		if i < 0 {
 			continue

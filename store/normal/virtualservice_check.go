@@ -30,6 +30,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	}
 	hosts := indexHosts(vs.Hosts)
 	checkHostsDiffer(r, vs, hosts)
+	checkLabels(r, vs)
 	checkGateways(r, "spec.gateways", vs.Gateways)
 	if len(vs.Http)+len(vs.Tls)+len(vs.Tcp) == 0 {
 		r.requiredf("spec", "at least one of http, tls and tcp is needed")
@@ -66,6 +67,29 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 			r.errorf(path+".subset", "%q is no valid name", d.Subset)
 		}
 	})
+}
+
+// mostLabels bounds the labels, and the parts of labels between dashes, in the different hosts of a VirtualService. For
+// each of them the wildcard that begins there is looked up, and remembered.
+const mostLabels = 65_536
+
+// checkLabels refuses a VirtualService whose hosts and destinations have more than mostLabels labels and parts.
+func checkLabels(r *report, vs *networkingv1.VirtualService) {
+	seen, labels := map[string]bool{}, 0
+	count := func(host string) {
+		if !seen[host] {
+			seen[host] = true
+			labels += 1 + strings.Count(host, ".") + strings.Count(host, "-")
+		}
+	}
+	for _, h := range vs.Hosts {
+		count(h)
+	}
+	Destinations(vs, func(_ string, d *networkingv1.Destination) { count(d.Host) })
+	if labels > mostLabels {
+		r.errorf("spec.hosts", "the hosts and destinations have %d labels and parts between dashes: want at most %d in different names",
+			labels, mostLabels)
+	}
 }
 
 // checkHostsDiffer refuses a VirtualService with equal hosts, with a host that covers another host, or with the host

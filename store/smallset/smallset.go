@@ -19,6 +19,12 @@ type Set[K comparable] struct {
 	many map[K]struct{} // replaces list for more than 8 elements (few)
 }
 
+// Has reports whether the set has an element.
+func (s *Set[K]) Has(k K) bool {
+	_, is := s.many[k]
+	return is || slices.Contains(s.list, k)
+}
+
 // Add adds an element, if it is absent.
 func (s *Set[K]) Add(k K) {
 	switch {

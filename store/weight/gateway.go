@@ -1,6 +1,7 @@
 package weight
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,9 +11,16 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// gateway is one Gateway as it was added. It maps each host of the Gateway's servers to the number of its occurrences.
-// Only VirtualServices of the target's namespace may bind to the host. An empty namespace means all namespaces.
-type gateway map[target]int
+// gateway has the hosts of the servers of one Gateway, by the namespace whose VirtualServices may bind to them. An
+// empty namespace means all namespaces.
+type gateway map[string]*serverHosts
+
+// serverHosts finds the hosts of servers that intersect with a host, without a comparison with each.
+type serverHosts struct {
+	times   map[target]int // occurrences of each host
+	endings []string       // the hosts backwards, without the star of wildcards, sorted
+	sums    []int          // occurrences of the hosts before each ending, and of all hosts at the end
+}
 
 // bound contains the VirtualServices that name one Gateway. The Gateway may be missing.
 type bound = smallset.Set[model.Key]
@@ -25,38 +33,77 @@ func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	for _, s := range g.GetServers() {
 		hosts += len(s.GetHosts())
 		for _, h := range s.GetHosts() {
-			l.gateway[targetOf(model.ServerHost(h, l.key.Namespace))]++
+			t := targetOf(model.ServerHost(h, l.key.Namespace))
+			if l.gateway[t.namespace] == nil {
+				l.gateway[t.namespace] = &serverHosts{times: map[target]int{}}
+			}
+			l.gateway[t.namespace].times[target{"", t.host, t.wildcard}]++
 		}
+	}
+	for _, of := range l.gateway {
+		of.sort()
 	}
 	l.fixed = len(g.GetServers())*server + hosts*serverHost + bytes(g)
 }
 
-// meets counts the hosts of a Gateway that intersect with a host of a VirtualService in a namespace. Each intersection
-// is a virtual host.
-func (g gateway) meets(namespace, host string) (n int) {
-	if rest, wildcard := strings.CutPrefix(host, "*"); wildcard {
-		for t, times := range g {
-			if t.namespace != "" && t.namespace != namespace {
-				continue
-			}
-			if strings.HasSuffix(t.host, rest) || t.wildcard && strings.HasSuffix(rest, t.host) {
-				n += times
-			}
+// sort fills endings and sums.
+func (s *serverHosts) sort() {
+	at := map[string]int{}
+	for t, times := range s.times {
+		at[backwards(t.host)] += times
+	}
+	s.endings = slices.Sorted(maps.Keys(at))
+	s.sums = append(s.sums, 0)
+	for i, ending := range s.endings {
+		s.sums = append(s.sums, s.sums[i]+at[ending])
+	}
+}
+
+// meets counts the hosts that intersect with a host of a VirtualService.
+func (s *serverHosts) meets(host string) (n int) {
+	rest, wildcard := strings.CutPrefix(host, "*")
+	if !wildcard {
+		for t := range targetsOver("", host) {
+			n += s.times[t]
 		}
 		return n
 	}
-	for _, of := range []string{"", namespace} {
-		for t := range targetsOver(of, host) {
-			n += g[t]
+	ending := backwards(rest)
+	from, _ := slices.BinarySearch(s.endings, ending)
+	to, _ := slices.BinarySearch(s.endings, ending+"\xff") // no host has this byte
+	n = s.sums[to] - s.sums[from]
+	for t := range targetsOver("", rest) {
+		if t.wildcard && len(t.host) < len(rest) {
+			n += s.times[t]
 		}
 	}
 	return n
 }
 
-// gatewaysOf lists the Gateways that a VirtualService names.
+// backwards returns the bytes of a text in reverse order.
+func backwards(text string) string {
+	bytes := []byte(text)
+	slices.Reverse(bytes)
+	return string(bytes)
+}
+
+// meets counts the hosts of a Gateway that intersect with a host of a VirtualService in a namespace. Each intersection
+// is a virtual host.
+func (g gateway) meets(namespace, host string) (n int) {
+	for _, of := range []string{"", namespace} {
+		if s := g[of]; s != nil {
+			n += s.meets(host)
+		}
+	}
+	return n
+}
+
+// gatewaysOf lists the Gateways that a VirtualService names, each once.
 func gatewaysOf(vs *networkingv1.VirtualService, key model.Key) (all []model.Key) {
+	seen := map[string]bool{}
 	for _, text := range vs.GetGateways() {
-		if namespace, name, is := strings.Cut(text, "/"); is {
+		if namespace, name, is := strings.Cut(text, "/"); is && !seen[text] {
+			seen[text] = true
 			all = append(all, model.Key{Kind: model.KindGateway, Namespace: namespace, Name: name, Origin: key.Origin})
 		}
 	}
@@ -72,13 +119,21 @@ func (x *Index) copiesOf(l Load, read func(Read)) int {
 		if read != nil {
 			read(Read{delegate: key})
 		}
-		n = min(most, n+max(len(l.names), x.met(x.gateways[key], l)))
+		if n = min(most, n+max(len(l.names), x.met(x.gateways[key], l))); times(max(1, l.each), n) >= endless {
+			break // no budget has room for it, whatever the other Gateways add
+		}
 	}
 	return n
 }
 
+// endless is a weight beyond any budget, in KiB.
+const endless = 1 << 30
+
 // met counts the virtual hosts of a VirtualService at one Gateway.
 func (x *Index) met(g gateway, l Load) (n int) {
+	if len(g) == 0 {
+		return 0
+	}
 	for _, h := range l.names {
 		n += g.meets(l.key.Namespace, h)
 	}

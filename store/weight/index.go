@@ -54,6 +54,15 @@ type Read struct {
 	label    label
 }
 
+// readOf returns the Read of the rules of a target. Wildcards below one domain have one Read if they differ in the
+// labels beyond the first maxLabels, or within a label. So a host of 120 labels depends on a few facts.
+func readOf(t target) Read {
+	if t.wildcard {
+		t.host = indexed(t.host)
+	}
+	return Read{target: t}
+}
+
 // every is the Read of facts about the whole mesh.
 var every = Read{target: target{wildcard: true}}
 
@@ -339,7 +348,7 @@ func (x *Index) count(a applied, sign int) {
 		if sum.each == 0 && sum.counted == 0 && sum.subsets == 0 && sum.copied == 0 && len(sum.uses) == 0 {
 			delete(x.rules, t)
 		}
-		x.changed(Read{target: t})
+		x.changed(readOf(t))
 	}
 	for i, u := range a.load.uses {
 		sum := x.roots[u.delegate]
@@ -374,7 +383,7 @@ func (x *Index) delegateChanged(key model.Key) {
 	x.changed(Read{delegate: key})
 	if sum := x.roots[key]; sum != nil && x.Changed != nil {
 		for t := range sum.matches {
-			x.changed(Read{target: t})
+			x.changed(readOf(t))
 		}
 	}
 }

@@ -41,6 +41,14 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	return sum.Plus(of(x.patches(l, read), false))
 }
 
+// Fixed returns the part of the weight of loads that does not depend on other records.
+func Fixed(loads []Load) (sum Weight) {
+	for _, l := range loads {
+		sum = sum.Plus(of(l.fixed, l.exported))
+	}
+	return sum
+}
+
 // of returns a weight of some KiB, exported or not, limited to the range from 0 to most.
 func of(kib int, exported bool) Weight {
 	if kib = min(max(kib, 0), most); exported {
@@ -99,8 +107,12 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 
 // rulesOf calls the function each with the sums of the rules of a namespace that cover a host.
 func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
+	last := Read{label: label{key: "none"}}
 	for t := range targetsOver(x.space(namespace), host) {
-		read(Read{target: t})
+		if r := readOf(t); r != last {
+			last = r
+			read(r)
+		}
 		if r := x.rules[t]; r != nil {
 			each(r)
 		}

@@ -46,6 +46,11 @@ func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w
 // Minus returns the difference of two weights. Its parts may be negative.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
+// Beyond reports whether a weight exceeds a bound. A field of 0 of the bound is no bound.
+func (w Weight) Beyond(bound Weight) bool {
+	return bound.Exported > 0 && w.Exported > bound.Exported || bound.Own > 0 && w.Own > bound.Own
+}
+
 // Each exported KiB of one object above freeOfExcess counts excess times. A large amount at once delays the whole mesh.
 // Ordinary tenants of any size have many objects of small weight. Configuration for proxies of its own namespace delays
 // these proxies only.

@@ -51,12 +51,16 @@ func (c Common) patchAndEncode(
 	c.setBuffer(l)
 	var problems []error
 	if c.Patches.Len() > 0 {
-		l, problems = c.trace.Listener(l, context, c.Patches.All())
+		l, problems = c.trace.Listener(l, context, c.Patches.All(), c.pieces.pauseOf())
 	}
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		// Envoy refuses a listener without chains. A chain to the black hole has the same effect: connections are
 		// closed.
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}}
+	}
+	if c.pieces != nil {
+		r, err := c.pieces.encode(l)
+		return r, problems, err
 	}
 	if err := l.ValidateAll(); err != nil {
 		return nil, problems, fmt.Errorf("listener %s: %w", name, err)

@@ -155,7 +155,7 @@ func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port,
 			closed: v.Closed, policyFilters: policies, omitted: &omitted,
 		})
-		if chains == nil {
+		if v.pieces.next(); chains == nil {
 			continue
 		}
 		seen[p.Port] = true

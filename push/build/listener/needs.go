@@ -21,16 +21,23 @@ type references struct {
 
 // referencesOf returns the resources that a listener requests over ADS.
 func referencesOf(l *listenerv3.Listener) []xds.Ref {
-	n := references{seen: map[xds.Ref]bool{}}
+	n := newReferences()
 	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
-		for _, f := range chain.GetFilters() {
-			n.add(xds.Extension, f.GetName(), f.GetConfigDiscovery().GetConfigSource())
-			if f.GetTypedConfig().MessageIs((*hcmv3.HttpConnectionManager)(nil)) {
-				n.addManager(f.GetTypedConfig().GetValue())
-			}
-		}
+		n.addChain(chain)
 	}
 	return n.refs
+}
+
+func newReferences() *references { return &references{seen: map[xds.Ref]bool{}} }
+
+// addChain adds the references of a filter chain, which may be nil.
+func (n *references) addChain(chain *listenerv3.FilterChain) {
+	for _, f := range chain.GetFilters() {
+		n.add(xds.Extension, f.GetName(), f.GetConfigDiscovery().GetConfigSource())
+		if f.GetTypedConfig().MessageIs((*hcmv3.HttpConnectionManager)(nil)) {
+			n.addManager(f.GetTypedConfig().GetValue())
+		}
+	}
 }
 
 // add adds a resource if its name is not empty and its source is ADS.

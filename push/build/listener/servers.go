@@ -80,7 +80,7 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 			return fail(err)
 		}
 	}
-	l, problems := s.trace.Listener(l, gateway, s.Patches.All())
+	l, problems := s.trace.Listener(l, gateway, s.Patches.All(), nil)
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}} // as in patchAndEncode
 	}

@@ -51,7 +51,8 @@ type Common struct {
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
 
-	trace *patch.Trace // records patches that change the listener during Effective; otherwise nil
+	trace  *patch.Trace // records patches that change the listener during Effective; otherwise nil
+	pieces *pieces      // splits the build during BuildInPieces; otherwise nil
 }
 
 // Outbound is the input of one outbound listener, such as 0.0.0.0_80, 10.96.0.11_9000, or the listener of a Sidecar's

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/store/model"
@@ -29,6 +30,15 @@ type omissions struct {
 	resource string
 	faults   []error
 	trace    *Trace // nil: nothing is traced
+	pause    func() // called between the chains of a listener; nil: not called
+}
+
+// check is Check, in pieces if the resource is a listener and pause is set.
+func (l *omissions) check(m proto.Message) error {
+	if of, is := m.(*listenerv3.Listener); is && l.pause != nil {
+		return checkChains(of, l.pause)
+	}
+	return Check(m)
 }
 
 // omit records that a patch is left out because of err, and reports whether err is not nil.
@@ -51,7 +61,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 		return build(some)
 	}
 	built, faults := attempt(patches)
-	err := Check(built)
+	err := l.check(built)
 	if err == nil {
 		l.faults = append(l.faults, faults...)
 		return built
@@ -62,7 +72,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	try := func(some []model.Patch) {
 		with := slices.Concat(kept, some)
 		built, _ := attempt(with)
-		if err := Check(built); err == nil {
+		if err := l.check(built); err == nil {
 			kept = with
 		} else {
 			search(some, err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/xds"
@@ -89,16 +88,17 @@ func matchesListener(
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
-	return (*Trace)(nil).Listener(l, context, patches)
+	return (*Trace)(nil).Listener(l, context, patches, nil)
 }
 
-// Listener returns the results of the function Listener, and records the patches that change the listener in t.
+// Listener returns the results of the function Listener, and records the patches that change the listener in t. It
+// calls pause, which may be nil, between the chains of the listener.
 func (t *Trace) Listener(
-	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, pause func(),
 ) (*listenerv3.Listener, []error) {
-	omitted := omissions{resource: "listener " + l.Name, trace: t}
+	omitted := omissions{resource: "listener " + l.Name, trace: t, pause: pause}
 	patched := applyAccepted(&omitted, patches, func(some []model.Patch) (*listenerv3.Listener, []error) {
-		return applyToListener(l, context, some, t)
+		return applyToListener(l, context, some, omitted)
 	})
 	return patched, omitted.faults
 }
@@ -114,11 +114,12 @@ type listenerPatches struct {
 // applyToListener returns a copy of a listener with the patches. It does not validate the copy. The errors are for
 // patches that do not decode, and for patches that state a different name.
 func applyToListener(
-	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, t *Trace,
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, of omissions,
 ) (*listenerv3.Listener, []error) {
-	name := l.Name
-	l = proto.Clone(l).(*listenerv3.Listener)
-	s := &listenerPatches{listener: l, context: context, patches: patches, omissions: omissions{resource: "listener " + name, trace: t}}
+	name, t := l.Name, of.trace
+	l = cloneInPieces(l, of.pause)
+	s := &listenerPatches{listener: l, context: context, patches: patches,
+		omissions: omissions{resource: of.resource, trace: t, pause: of.pause}}
 	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER) {
 		if merges(p) {
 			traced(t, p, l, func(l *listenerv3.Listener) *listenerv3.Listener {
@@ -168,6 +169,9 @@ func (s *listenerPatches) matching(kind networkingv1.EnvoyFilter_ApplyTo) iter.S
 
 // patchChain applies the patches that match one chain. It returns false if a patch removes the chain.
 func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
+	if s.pause != nil {
+		s.pause()
+	}
 	for p := range s.matching(networkingv1.EnvoyFilter_FILTER_CHAIN) {
 		if !s.matchesChain(p, c) {
 			continue

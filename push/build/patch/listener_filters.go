@@ -150,6 +150,7 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 		m.HttpFilters = filters
 		s.omit(p, err)
 	}
+	matching = slices.DeleteFunc(matching, func(p model.Patch) bool { return !merges(p) })
 	for _, h := range m.HttpFilters {
 		for _, p := range matching {
 			s.omit(p, mergeFilter(s.trace, p, h, httpAnchor(p)))

@@ -291,51 +291,6 @@ func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.Connec
 	return policy.Pool, policy.PoolAt
 }
 
-// planListeners plans the listener that receives redirected connections, and the listeners that the Sidecar binds.
-func (wl *Workload) planListeners(ports []port, yield func()) {
-	n, providers := wl.in.InboundPort(), wl.authorizers()
-	v := listener.VirtualInbound{Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: providers}
-	var redirected []listener.InboundPort
-	for _, p := range ports {
-		if p.bind == "" {
-			redirected = append(redirected, p.InboundPort)
-			continue
-		}
-		name := xds.ListenerName(p.bind, p.Port)
-		if !wl.removesListener(name, p.Port) {
-			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind,
-				Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
-				Policies: wl.policies, Authentications: wl.authentications, Authorizers: providers})
-			yield()
-		}
-	}
-	// Ports of services precede ports of policies, because the listener uses the first of two entries for one port.
-	redirected = append(redirected, wl.portsOfPolicies()...)
-	v.Ports = inboundPorts.List(redirected...)
-	clusters := []string{xds.InboundPassthrough}
-	for _, p := range redirected {
-		clusters = append(clusters, p.Cluster)
-	}
-	v.Common = wl.common(xds.VirtualInbound, n, clusters...)
-	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removesListener(xds.VirtualInbound, v.Port) {
-		wl.plan(v)
-	}
-}
-
-// common returns the common part of inbound listeners. An inbound listener contains the routes to its clusters, so its
-// patches include patches of these routes.
-func (wl *Workload) common(name string, port uint32, clusters ...string) listener.Common {
-	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
-	c.Patches = wl.patches.Matching(func(p model.Patch) bool {
-		routes := func(cluster string) bool { return patch.RouteConfigMatches(p, patch.InboundRoutes(cluster)) }
-		return patch.ListenerMatches(p, side, name, port) || slices.ContainsFunc(clusters, routes)
-	})
-	c.Telemetry, c.Extensions = wl.reports.Spec, wl.filters
-	c.Proxy, c.HeaderCase = wl.key.Listeners.Or(wl.in.Defaults.Listeners), wl.key.HeaderCase
-	return c
-}
-
 // removes reports whether patches remove a resource as a whole, and records the removals. The function by reports
 // whether one patch removes the resource.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {

@@ -21,7 +21,10 @@ var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 func (wl *Workload) planServers(yield func()) {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)
-	closed := wl.key.Closed || wl.demandsTokens()
+	closed, enforced := wl.key.Closed || wl.demandsTokens(), wl.policies
+	if wl.tooLarge(len(wl.ports()), nil) {
+		closed, enforced = true, policies.List()
+	}
 	seen := map[uint32]bool{}
 	for _, svc := range wl.services {
 		for _, p := range wl.service(svc) {
@@ -34,7 +37,7 @@ func (wl *Workload) planServers(yield func()) {
 				continue
 			}
 			for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
-				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: closed, Policies: wl.policies, Mesh: wl.in.Meshes.Listener})
+				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: closed, Policies: enforced, Mesh: wl.in.Meshes.Listener})
 				yield()
 			}
 		}

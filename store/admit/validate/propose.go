@@ -83,7 +83,10 @@ func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o 
 		if alone {
 			others, from = nil, discreet{seen, o.ID.Namespace, w.normal.Isolation.On}
 		}
-		result := w.normal.Object(o, from)
+		result, err := w.normal.ObjectUntil(ctx, o, from)
+		if err != nil {
+			return // nobody waits
+		}
 		w.assess(ctx, result, others, &found)
 		d.Is = result.Records
 		networked := slices.ContainsFunc(result.Refs, func(id object.ID) bool { return id.Kind == "Namespace" })

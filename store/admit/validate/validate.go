@@ -231,7 +231,9 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	if mesh == nil {
 		mesh = model.MeshDefaults()
 	}
-	w.assess(ctx, w.normal.Object(obj, lookup{w.ownersAt(known), w.tenants, mesh}), known, found)
+	if result, err := w.normal.ObjectUntil(ctx, obj, lookup{w.ownersAt(known), w.tenants, mesh}); err == nil {
+		w.assess(ctx, result, known, found)
+	}
 }
 
 // assess adds the problems of a normalised object, and the results of the Judge and the analysis for its records. With

@@ -1,0 +1,49 @@
+package patch
+
+import (
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// A listener may have tens of thousands of chains, so it is copied and validated chain by chain.
+
+// WithoutChains returns a listener with all fields of another one except filter_chains. It shares their values.
+func WithoutChains(l *listenerv3.Listener) *listenerv3.Listener {
+	rest := &listenerv3.Listener{}
+	l.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if fd.Name() != "filter_chains" {
+			rest.ProtoReflect().Set(fd, v)
+		}
+		return true
+	})
+	return rest
+}
+
+// cloneInPieces returns a copy of a listener, and calls pause, which may be nil, between its chains.
+func cloneInPieces(l *listenerv3.Listener, pause func()) *listenerv3.Listener {
+	out := proto.Clone(WithoutChains(l)).(*listenerv3.Listener)
+	for _, c := range l.FilterChains {
+		out.FilterChains = append(out.FilterChains, proto.Clone(c).(*listenerv3.FilterChain))
+		if pause != nil {
+			pause()
+		}
+	}
+	return out
+}
+
+// checkChains returns the error of Check, and calls pause between the chains of the listener.
+func checkChains(l *listenerv3.Listener, pause func()) error {
+	err := Check(WithoutChains(l))
+	for _, c := range l.FilterChains {
+		if err != nil {
+			return Check(l) // the error names the field of the listener
+		}
+		err = Check(c)
+		pause()
+	}
+	if err != nil {
+		return Check(l)
+	}
+	return nil
+}

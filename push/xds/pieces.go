@@ -1,0 +1,56 @@
+package xds
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// hashedAtOnce is the number of bytes that EncodeInPieces hashes without a pause.
+const hashedAtOnce = 4 << 20
+
+// EncodeInPieces returns the result of Encode for a large message. m has all fields of the message but one, a repeated
+// field with the number `field` and the elements all. It calls pause between the elements. It fails only if a string is
+// not valid UTF-8. The error names the type and the resource.
+func EncodeInPieces(
+	t Type, name string, m proto.Message, field protowire.Number, all []proto.Message, pause func(), needs ...Ref,
+) (*Resource, error) {
+	rest, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
+	}
+	before := 0 // fields are encoded in the order of their numbers
+	for before < len(rest) {
+		n, _, length := protowire.ConsumeField(rest[before:])
+		if length < 0 || n > field {
+			break
+		}
+		before += length
+	}
+	size := len(rest)
+	for _, one := range all {
+		size += protowire.SizeTag(field) + protowire.SizeBytes(proto.Size(one))
+		pause()
+	}
+	b := append(make([]byte, 0, size), rest[:before]...)
+	for _, one := range all {
+		b = protowire.AppendTag(b, field, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(proto.Size(one)))
+		if b, err = deterministic.MarshalAppend(b, one); err != nil {
+			return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
+		}
+		pause()
+	}
+	b = append(b, rest[before:]...)
+	sum := sha256.New()
+	for at := 0; at < len(b); at += hashedAtOnce {
+		sum.Write(b[at:min(at+hashedAtOnce, len(b))])
+		pause()
+	}
+	r := &Resource{Type: t, Name: name, Version: hex.EncodeToString(sum.Sum(nil)[:16]), Needs: needs, head: b, size: len(b)}
+	r.shareBody()
+	return r, nil
+}
