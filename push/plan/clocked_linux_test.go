@@ -90,8 +90,8 @@ var readersOfLabels = map[string]func(t testing.TB, n int) []model.Record{
 	"failover by labels": func(t testing.TB, n int) (all []model.Record) {
 		for i := range n {
 			all = append(all, svc(t, fmt.Sprintf("ns0/w%d", i), fmt.Sprintf("10.207.%d.%d", i/250, i%250+1), "http:80:HTTP"),
-				rec(t, model.KindEndpoints, fmt.Sprintf("ns0/w%d-1", i), fmt.Sprintf("hosts: [w%d.ns0.svc.cluster.local]\nports: [{name: http, number: 8080}]\n"+
-					"endpoints: [{address: 10.208.%d.%d, namespace: ns0, health: HEALTH_READY}]", i, i/250, i%250+1)),
+				rec(t, model.KindEndpoints, fmt.Sprintf("ns0/w%d-1", i), fmt.Sprintf("hosts: [w%d.ns0.svc.cluster.local]\n"+
+					"ports: [{name: http, number: 8080}]\nendpoints: [{address: 10.208.%d.%d, namespace: ns0, health: HEALTH_READY}]", i, i/250, i%250+1)),
 				rec(t, model.KindDestinationRule, fmt.Sprintf("ns0/w%d", i), fmt.Sprintf("host: w%d.ns0.svc.cluster.local\n"+
 					"trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}, loadBalancer: {localityLbSetting: {failoverPriority: [role]}}}", i)))
 		}
@@ -104,7 +104,8 @@ var readersOfLabels = map[string]func(t testing.TB, n int) []model.Record{
 				fmt.Fprintf(&matches, "{sourceLabels: {role: v%d}}, ", k)
 			}
 			all = append(all, svc(t, fmt.Sprintf("ns0/w%d", i), fmt.Sprintf("10.207.%d.%d", i/250, i%250+1), "http:80:HTTP"),
-				rec(t, model.KindVirtualService, fmt.Sprintf("ns0/w%d", i), fmt.Sprintf("hosts: [%s]\nhttp: [{match: [%s], route: [{destination: {host: %s}}]}]", h, &matches, h)))
+				rec(t, model.KindVirtualService, fmt.Sprintf("ns0/w%d", i),
+					fmt.Sprintf("hosts: [%s]\nhttp: [{match: [%s], route: [{destination: {host: %s}}]}]", h, &matches, h)))
 		}
 		return all
 	},

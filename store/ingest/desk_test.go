@@ -89,7 +89,8 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, keep: map[model.Key]*model.Secret{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
+	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{},
+		keep: map[model.Key]*model.Secret{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
 }
 
 // step applies an event and executes its effects, until none is left; it returns the effects.

@@ -27,7 +27,8 @@ func TestBudgetOfSecrets(t *testing.T) {
 	a, b, c := authorities(t, "a", 700), authorities(t, "b", 700), authorities(t, "c", 700)
 	d.want(Objects{a, b, c, synced}, "load", "write +Secret a +Secret b")
 	d.refused("c")
-	if got := d.problems("would have 8 MiB of each replica for what only its own proxies get, and 6 are allowed (--tenant-max-own)"); len(got) != 1 {
+	const why = "would have 8 MiB of each replica for what only its own proxies get, and 6 are allowed (--tenant-max-own)"
+	if got := d.problems(why); len(got) != 1 {
 		t.Errorf("problems %v", d.s.Problems())
 	}
 	if few := d.s.inventory.objects.Get(c.ID).Entry.few(); len(few.offered) > 0 {
@@ -52,7 +53,7 @@ func TestBudgetOfCertificates(t *testing.T) {
 		d.step(Objects{authorities(t, "large", 700), e})
 		d.refused("large")
 		n := d.s.inventory.objects.Get(e.ID)
-		if _, private := d.s.inventory.newest(n); n.Entry.waiting || !bytes.Equal(private, bytes.TrimSpace(key)) && !bytes.Equal(private, key) {
+		if _, private := d.s.inventory.newest(n); n.Entry.waiting || !bytes.Equal(private, key) {
 			t.Errorf("the certificate is not in effect: %d bytes of key", len(private))
 		}
 	}
@@ -62,8 +63,9 @@ func TestBudgetOfCertificates(t *testing.T) {
 func TestBudgetOfSecretsWithKeys(t *testing.T) {
 	cert, key := pair(t)
 	large, _ := pair(t)
-	e := put(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: web, namespace: shop}, data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}",
-		base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key), base64.StdEncoding.EncodeToString(bytes.Repeat(large, 1000))))
+	text := base64.StdEncoding.EncodeToString
+	e := put(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: web, namespace: shop}, "+
+		"data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}", text(cert), text(key), text(bytes.Repeat(large, 1000))))
 	d := budgetDesk(t, Budget{Own: 1})
 	d.step(Objects{e, synced})
 	d.refused("web")

@@ -368,8 +368,8 @@ func TestIndexFollows(t *testing.T) {
 // A rule that orders endpoints by labels of clients weighs as if 32 subsets contained the endpoints.
 func TestWeightOfLabelsOfClients(t *testing.T) {
 	by := func(subsets int, priority ...string) int {
-		d := &networkingv1.DestinationRule{Host: "a.example", TrafficPolicy: &networkingv1.TrafficPolicy{LoadBalancer: &networkingv1.LoadBalancerSettings{
-			LocalityLbSetting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: priority}}}}
+		balance := &networkingv1.LoadBalancerSettings{LocalityLbSetting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: priority}}
+		d := &networkingv1.DestinationRule{Host: "a.example", TrafficPolicy: &networkingv1.TrafficPolicy{LoadBalancer: balance}}
 		for i := range subsets {
 			d.Subsets = append(d.Subsets, &networkingv1.Subset{Name: fmt.Sprint(i)})
 		}

@@ -19,7 +19,8 @@ type Hosts interface {
 
 // Variation contains the differences from a Table for the proxies with certain inputs. Inputs are properties of a
 // proxy, such as labels, that some rules read. A Variation has its own version of each host whose rules read the
-// inputs, if it differs. All other hosts are the hosts of the table. Only the goroutine of the table may use a Variation.
+// inputs, if it differs. All other hosts are the hosts of the table. Only the goroutine of the table may use a
+// Variation.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
