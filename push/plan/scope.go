@@ -127,9 +127,11 @@ func (s *scope) run(in *input.Input) {
 func (s *scope) runVariant(v *variant) {
 	for name, what := range s.step.hosts {
 		v.Resolve(name, what)
+		s.yield()
 	}
 	for name, what := range s.step.members {
 		v.Follow(name, what)
+		s.yield()
 	}
 	s.front.Variant(v.Variation, false, s.yield)
 	v.Layer.Commit(s.in.Sharing, s.yield)

@@ -158,3 +158,43 @@ func TestScopesShareVariations(t *testing.T) {
 	p.Apply(p.Snapshot().Apply(2, []model.Record{rule(6)}, nil))
 	check("after an edit")
 }
+
+// Rules that compare a label of proxies with labels of endpoints cost each further value of the label no resource and
+// no memory for hosts whose endpoints do not have the value.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestComparedLabelsCostTheirEndpoints(t *testing.T) {
+	const services, priority = 40, "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}, loadBalancer: {localityLbSetting: {failoverPriority: [app]}}}"
+	p, shared, _ := bigPlanner(t, services, 1)
+	var rules []model.Record
+	for i := range services {
+		h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
+		rules = append(rules, rec(t, model.KindDestinationRule, fmt.Sprintf("ns%d/r%d", i/10, i), "host: "+h+"\n"+priority))
+	}
+	labelled := "s10.ns1.svc.cluster.local"
+	rules = append(rules, rec(t, model.KindEndpoints, "ns1/s10-1", "hosts: ["+labelled+"]\nports: [{name: http, number: 8080}]\n"+
+		"endpoints: [{address: 10.9.0.1, labels: {app: none}, namespace: ns1, health: HEALTH_READY}, {address: 10.9.0.2, labels: {app: v1}, namespace: ns1, health: HEALTH_READY}]"))
+	p.Apply(p.Snapshot().Apply(2, rules, nil))
+	var handles []*Handle
+	built := measure(shared, func() {
+		for i := range 20 {
+			handles = append(handles, p.Join(node("ns0", fmt.Sprint("p", i), fmt.Sprintf("app=v%d", i))))
+		}
+	})
+	if n := len(own(handles[0])) + len(own(handles[2])); n != 0 {
+		t.Errorf("%d resources of their own for labels that no endpoint has", n)
+	}
+	if got := own(handles[1]); len(got) == 0 || !strings.Contains(got[0], labelled) {
+		t.Errorf("its own are %q, want the assignment of %s", got, labelled)
+	}
+	t.Logf("built %+v", built)
+	p.PlanEndpoints(p.Snapshot().Apply(3, []model.Record{rec(t, model.KindEndpoints, "ns1/s10-1", "hosts: ["+labelled+"]\nports: [{name: http, number: 8080}]\n"+
+		"endpoints: [{address: 10.9.0.1, labels: {app: v2}, namespace: ns1, health: HEALTH_READY}, {address: 10.9.0.2, labels: {app: v3}, namespace: ns1, health: HEALTH_READY}]")}, nil), false)
+	for i, want := range []string{"10.9.0.1:8080", "10.9.0.1:8080", "10.9.0.1:8080", "10.9.0.2:8080"} {
+		if got := addresses(t, handles[i].Set(), "outbound|80||"+labelled); !strings.HasPrefix(got, want) {
+			t.Errorf("v%d: %s, want %s first", i, got, want)
+		}
+		if bad := p.Check(handles[i]); len(bad) > 0 {
+			t.Errorf("v%d: %v", i, bad)
+		}
+	}
+}

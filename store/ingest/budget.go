@@ -18,30 +18,35 @@ import (
 // budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. A budget bounds objects,
 // bytes, and weights, which are estimates of memory in each replica (store/weight). The inventory offers each
 // normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. Two parameters
-// of newBudgets connect budgets to the inventory. The function applies returns the applied records of an object. The
-// function apply is called with each admitted object.
+// of newBudgets connect budgets to the inventory. The function applies returns the applied records of an object, and
+// the size of their private key. The function apply is called with each admitted object.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
 	shown   uint64 // version of the ledger that metrics show
 	version uint64 // version of the ledger from which found was computed
 	found   []object.Problem
+	secrets []object.ID // Secrets offered since the last decision
 }
 
 // newBudgets returns budgets without objects.
-func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(object.ID)) *budgets {
+func newBudgets(b Budget, applies func(object.ID) ([]model.Record, int), apply func(object.ID)) *budgets {
 	l := newLedger(b)
 	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: b.Exported * 1024, Own: b.Own * 1024}, l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
-	l.weighApplied = func(id object.ID) charge { return charge{inObjects: 1}.weighing(out.weights.standing(id, applies(id))) }
+	l.weighApplied = func(id object.ID) charge {
+		records, private := applies(id)
+		return charge{inObjects: objectsOf(id)}.weighing(out.weights.standing(id, records, private))
+	}
 	l.apply = apply
 	return out
 }
 
 // counted reports whether the budgets count an object as configuration of its tenant. EndpointSlices and Pods are
-// written by controllers. ServiceAccounts are needed to verify tokens, and a certificate would expire if its renewed
-// Secret were refused. The system namespace and the root namespace configure the mesh and belong to the operators.
-// Objects without a namespace are not counted.
+// written by controllers, and ServiceAccounts are needed to verify tokens. Of Secrets only the weight counts, which is
+// zero for certificates with their keys, because a certificate would expire if its renewed Secret were refused. The
+// system namespace and the root namespace configure the mesh and belong to the operators. Objects without a namespace
+// are not counted.
 func (w *inventory) counted(id object.ID) bool {
 	return countedIn(id, w.normal.SystemNamespace, w.objects.Mesh().GetRootNamespace())
 }
@@ -49,7 +54,7 @@ func (w *inventory) counted(id object.ID) bool {
 // countedIn is inventory.counted, with the system namespace and the root namespace.
 func countedIn(id object.ID, system, root string) bool {
 	switch id.Kind {
-	case "EndpointSlice", "Pod", "ServiceAccount", "Secret":
+	case "EndpointSlice", "Pod", "ServiceAccount":
 		return false
 	}
 	return id.Namespace != "" && id.Namespace != system && id.Namespace != root
@@ -66,7 +71,7 @@ func (w *inventory) followRoot() {
 		switch {
 		case id.Namespace != from && id.Namespace != to:
 		case w.counted(id):
-			w.budgets.ledger.addApplied(id, created(n.Object()), exempt(id), w.budgets.chargeOf(n.Entry.records))
+			w.budgets.ledger.addApplied(id, created(n.Object()), exempt(id), w.budgets.chargeOf(n.Entry.records, len(n.Entry.few().private)))
 		default:
 			w.budgets.ledger.drop(id)
 			if n.Entry.waiting {
@@ -83,20 +88,28 @@ func exempt(id object.ID) bool {
 }
 
 // chargeOf returns the charge of an object's records, with the weight that they have in the mesh of the presently
-// applied records.
-func (b *budgets) chargeOf(records []model.Record) charge {
+// applied records. private is the size of their private key.
+func (b *budgets) chargeOf(records []model.Record, private int) charge {
 	if len(records) == 0 {
 		return charge{}
 	}
-	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records), nil))
+	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records, private), nil))
+}
+
+// objectsOf returns the number of objects for which an object counts: 0 for Secrets, otherwise 1.
+func objectsOf(id object.ID) int {
+	if id.Group == "" && id.Kind == "Secret" {
+		return 0
+	}
+	return 1
 }
 
 // sizeOf returns the part of a charge that depends on the records alone: one object, and the bytes if the budget bounds
-// bytes.
+// bytes. Secrets count for neither.
 func (b *budgets) sizeOf(records []model.Record) charge {
-	c := charge{inObjects: 1}
+	c := charge{inObjects: objectsOf(normal.SourceObject(records[0].Meta().Key))}
 	for _, r := range records {
-		if b.ledger.budget.Bytes == 0 {
+		if b.ledger.budget.Bytes == 0 || c[inObjects] == 0 {
 			break
 		}
 		if raw, err := model.Encode(r); err == nil {
@@ -108,6 +121,14 @@ func (b *budgets) sizeOf(records []model.Record) charge {
 	return c
 }
 
+// storedSecret returns the charge of a stored Secret; nil: it does not decode.
+func (b *budgets) storedSecret(s *model.Secret) charge {
+	if s == nil {
+		return charge{}
+	}
+	return charge{}.weighing(b.weights.sum(b.weights.measure([]model.Record{s}, 0), nil))
+}
+
 // weighing returns the charge with the weights of the object.
 func (c charge) weighing(w weight.Weight) charge {
 	c[inExported], c[inOwn] = w.Exported, w.Own
@@ -116,17 +137,20 @@ func (c charge) weighing(w weight.Weight) charge {
 
 // offerRecords offers the newest version of an object to the ledger. A version with the applied records keeps the
 // charge of its admission, even if other records have increased its weight since.
-func (w *inventory) offerRecords(n *node, records []model.Record) {
+func (w *inventory) offerRecords(n *node, records []model.Record, private model.PrivateKey) {
 	b, id, c := w.budgets, n.ID(), charge{}
 	same := func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }
 	b.weights.forget(id)
 	if d := b.ledger.of(id); d != nil && d.applied != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
 		c = d.applied
 	} else if len(records) > 0 {
-		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records), b.isNew(id)))
+		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records, len(private)), b.isNew(id)))
 	}
 	b.ledger.offer(id, created(n.Object()), exempt(id), c)
-	n.Entry.offer(records, true)
+	n.Entry.offer(records, private, true)
+	if objectsOf(id) == 0 {
+		b.secrets = append(b.secrets, id)
+	}
 }
 
 // isNew reports whether no version of an object is applied.
@@ -155,16 +179,16 @@ func (w *inventory) noteTenant(e object.Event) {
 
 // offer offers the newest version of an object to the ledger, which decides in admit. False means that the ledger does
 // not decide: no budget bounds the object, or the object is spoiled. The offer of a spoiled object is withdrawn.
-func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
+func (w *inventory) offer(n *node, r normal.Result) bool {
 	id := n.ID()
 	if w.budgets == nil || !w.counted(id) {
 		return false
 	}
-	if spoiled {
+	if r.Spoiled {
 		w.withdraw(n)
 		return false
 	}
-	w.offerRecords(n, records)
+	w.offerRecords(n, r.Records, r.Private)
 	return true
 }
 
@@ -172,7 +196,7 @@ func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 func (w *inventory) withdraw(n *node) {
 	w.budgets.weights.forget(n.ID())
 	w.budgets.ledger.withdraw(n.ID())
-	n.Entry.offer(nil, false)
+	n.Entry.offer(nil, nil, false)
 }
 
 // created returns the creation time of an object in Unix seconds; 0: unknown.
@@ -183,25 +207,49 @@ func created(o *object.Object) int64 {
 	return o.Created.Unix()
 }
 
-// applyBudgets applies the offered objects that fit the budgets.
+// applyBudgets applies the offered objects that fit the budgets. Records of refused Secrets are dropped, because they
+// are large and many.
 func (w *inventory) applyBudgets() {
 	if w.budgets == nil {
 		return
 	}
 	w.budgets.ledger.admit()
+	for _, id := range w.budgets.secrets {
+		if n := w.objects.Get(id); n != nil && n.Entry.waiting {
+			n.Entry.offer(nil, nil, true)
+		}
+	}
+	w.budgets.secrets = nil
 }
 
-// applies returns the applied records of an object. The object must exist.
-func (w *inventory) applies(id object.ID) []model.Record { return w.objects.Get(id).Entry.records }
+// applies returns the applied records of an object, and the size of their private key. The object must exist.
+func (w *inventory) applies(id object.ID) ([]model.Record, int) {
+	e := &w.objects.Get(id).Entry
+	return e.records, len(e.few().private)
+}
+
+// newest returns the records of the newest version of an object, with their private key. For a refused Secret it makes
+// them again.
+func (w *inventory) newest(n *node) ([]model.Record, model.PrivateKey) {
+	few := n.Entry.few()
+	switch {
+	case !n.Entry.waiting:
+		return n.Entry.records, few.private
+	case len(few.offered) == 0 && objectsOf(n.ID()) == 0:
+		r := w.result(n)
+		return r.Records, r.Private
+	}
+	return few.offered, few.sealing
+}
 
 // applyOffered applies the offered version of an object.
 func (w *inventory) applyOffered(id object.ID) {
 	n := w.objects.Get(id)
-	records := n.Entry.few().offered
+	records, private := w.newest(n)
 	w.budgets.weights.forget(id)
 	n.Entry.closed = false
-	n.Entry.offer(nil, false)
-	w.setRecords(n, records, nil)
+	n.Entry.offer(nil, nil, false)
+	w.setRecords(n, records, private)
 }
 
 // rebase rebuilds the ledger from a load of the store, and normalises all marked objects. Stored objects count as
@@ -217,7 +265,9 @@ func (w *inventory) rebase(e Loaded) {
 			continue
 		}
 		if id := w.sourceOf(key); w.counted(id) {
-			stored[id] = charge{1, stored[id][inBytes] + e.Bytes[key]}
+			if stored[id] = (charge{1, stored[id][inBytes] + e.Bytes[key]}); objectsOf(id) == 0 {
+				stored[id] = w.budgets.storedSecret(e.Secrets[key])
+			}
 		}
 	}
 	before := w.budgets.ledger
@@ -248,30 +298,27 @@ func (w *inventory) rebase(e Loaded) {
 func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Record) bool) {
 	id, o := n.ID(), &n.Entry
 	at, free := created(n.Object()), exempt(id)
-	newest := o.records
-	if o.waiting {
-		newest = o.few().offered
-	}
+	newest, private := w.newest(n)
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
-		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records))
+		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records, len(o.few().private)))
 	case o.spoiled: // the stored record stays, see seldom.adopted
 		w.budgets.ledger.addApplied(id, at, free, stored)
 	case free || same(newest):
 		if o.waiting {
-			o.offer(nil, false)
-			w.setRecords(n, newest, nil)
+			o.offer(nil, nil, false)
+			w.setRecords(n, newest, private)
 		}
-		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(newest))
+		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(newest, len(private)))
 	case len(newest) == 0 && stored == charge{}:
 	default:
 		if same(o.records) { // the applied version is older than the newest
-			w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records))
+			w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records, len(o.few().private)))
 		} else {
 			w.budgets.ledger.addApplied(id, at, free, stored)
 			w.setRecords(n, nil, nil)
 		}
-		w.offerRecords(n, newest)
+		w.offerRecords(n, newest, private)
 	}
 }
 

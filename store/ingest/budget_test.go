@@ -189,7 +189,7 @@ func TestCounted(t *testing.T) {
 	w := NewState(Options{Budget: Budget{Objects: 1}}).inventory
 	for id, want := range map[object.ID]bool{
 		named("shop", "a"): true, {Kind: "Service", Namespace: "shop", Name: "a"}: true, named("istio-system", "a"): false, {Kind: "Namespace", Name: "shop"}: false,
-		{Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"}: false, {Kind: "Secret", Namespace: "shop", Name: "a"}: false,
+		{Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"}: false, {Kind: "Secret", Namespace: "shop", Name: "a"}: true,
 	} {
 		if w.counted(id) != want {
 			t.Errorf("%v: counted %v", id, !want)

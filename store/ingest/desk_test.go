@@ -81,6 +81,7 @@ type desk struct {
 	s      *State
 	stored map[model.Key]model.Hash
 	bytes  map[model.Key]int
+	keep   map[model.Key]*model.Secret
 	mesh   *model.Mesh // stored last
 	epoch  kv.Epoch
 	after  int64 // revision of the stored head; 0: the head is missing
@@ -88,7 +89,8 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
+	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{},
+		keep: map[model.Key]*model.Secret{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
 }
 
 // step applies an event and executes its effects, until none is left; it returns the effects.
@@ -100,7 +102,7 @@ func (d *desk) step(event Event) (done []string) {
 		switch e := effect.(type) {
 		case Load:
 			done = append(done, "load")
-			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), Mesh: d.mesh, After: d.after, Complete: true, Now: d.now})...)
+			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), Secrets: maps.Clone(d.keep), Mesh: d.mesh, After: d.after, Complete: true, Now: d.now})...)
 		case Write:
 			done = append(done, d.commit(e.Batch))
 			effects = append(effects, d.s.Step(Written{Epoch: e.Batch.Epoch, After: 2})...)
@@ -118,6 +120,9 @@ func (d *desk) commit(b kv.Batch) string {
 		if mesh, is := r.(*model.Mesh); is {
 			d.mesh = mesh
 		}
+		if s, is := r.(*model.Secret); is {
+			d.keep[s.Key] = s
+		}
 		raw, err := model.Encode(r)
 		if err != nil {
 			d.t.Fatal(err)
@@ -134,6 +139,7 @@ func (d *desk) commit(b kv.Batch) string {
 			d.mesh = nil
 		}
 		delete(d.bytes, k)
+		delete(d.keep, k)
 		parts = append(parts, "-"+k.Kind.String()+" "+k.Name)
 	}
 	return "write " + strings.Join(parts, " ")

@@ -27,12 +27,14 @@ type seldom struct {
 	private model.PrivateKey // private key of the object's record, which is written once the key is sealed
 	adopted []model.Key      // stored records of a version unknown to this process; they stay while the object is spoiled or waits
 	parsing []object.Problem // problems of parsing, for kinds that others are joined with
-	offered []model.Record   // records of the newest version, see entry.waiting
+	offered []model.Record   // records of the newest version, see entry.waiting; nil for a refused Secret (newest)
+	sealing model.PrivateKey // private key of offered
 }
 
 // empty reports whether all fields are empty.
 func (s *seldom) empty() bool {
-	return len(s.private) == 0 && len(s.adopted) == 0 && len(s.parsing) == 0 && len(s.offered) == 0
+	return len(s.private) == 0 && len(s.adopted) == 0 && len(s.parsing) == 0 && len(s.offered) == 0 &&
+		len(s.sealing) == 0
 }
 
 // few returns a copy of the seldom fields.
@@ -83,11 +85,12 @@ func (e *entry) setRecords(records []model.Record, private model.PrivateKey) {
 	}
 }
 
-// offer stores the records that wait for the tenant's budget. Nil and false end the offer.
-func (e *entry) offer(records []model.Record, waiting bool) {
+// offer stores the records that wait for the tenant's budget, with their private key if they have one. Nil and false
+// end the offer.
+func (e *entry) offer(records []model.Record, private model.PrivateKey, waiting bool) {
 	if e.waiting = waiting; e.seldom != nil || len(records) > 0 {
 		few := e.few()
-		few.offered = records
+		few.offered, few.sealing = records, private
 		e.setFew(few)
 	}
 }

@@ -43,7 +43,7 @@ func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, roo
 			weighed = append(weighed, r)
 		}
 	}
-	budgets := newBudgets(b, func(id object.ID) []model.Record { return applies[id] }, nil)
+	budgets := newBudgets(b, func(id object.ID) ([]model.Record, int) { return applies[id], 0 }, nil)
 	budgets.weights.reindex(weighed)
 	label := func(id object.ID) {
 		if value, is := strings.CutPrefix(tenant(id.Namespace), TenantLabel+"="); is {
@@ -52,7 +52,7 @@ func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, roo
 	}
 	for id, records := range applies {
 		label(id)
-		budgets.ledger.addApplied(id, records[0].Meta().Created, exempt(id), budgets.chargeOf(records))
+		budgets.ledger.addApplied(id, records[0].Meta().Created, exempt(id), budgets.chargeOf(records, 0))
 	}
 	for _, p := range proposed {
 		if countedIn(p.ID, system, root) {
@@ -74,6 +74,6 @@ func (b *budgets) propose(p Proposed) {
 		b.ledger.drop(p.ID)
 		return
 	}
-	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records), b.isNew(p.ID)))
+	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records, 0), b.isNew(p.ID)))
 	b.ledger.offer(p.ID, p.Records[0].Meta().Created, exempt(p.ID), c)
 }

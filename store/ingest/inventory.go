@@ -190,7 +190,7 @@ func (w *inventory) normalise(n *node) {
 	shareEndpoints(n, result.Records)
 	switch {
 	case !result.Spoiled && e.stays(result):
-	case w.offer(n, result.Records, result.Spoiled):
+	case w.offer(n, result):
 	case !result.Spoiled:
 		e.closed = false
 		w.setRecords(n, result.Records, result.Private)

@@ -116,7 +116,7 @@ func TestSecretsAreSealed(t *testing.T) {
 			}
 		}
 		s := &sealer{err: errors.New("the provider is away")}
-		l := New(Config{Store: m, Sealer: s})
+		l := New(Config{Store: m, Sealer: s, Options: Options{Budget: weighed}})
 		run(t, l)
 		l.Emit([]object.Event{put(t, svc), put(t, secretOf("web-tls", cert, key)), synced})
 		l.Gained(epoch)

@@ -52,11 +52,16 @@ func (w *weights) reindex(records []model.Record) {
 	}
 }
 
-// measure returns the loads of records.
-func (w *weights) measure(records []model.Record) []weight.Load {
+// measure returns the loads of records. private is the size of their private key or credentials, if the records lack
+// it.
+func (w *weights) measure(records []model.Record, private int) []weight.Load {
 	loads := make([]weight.Load, len(records))
 	for i, r := range records {
-		loads[i] = weight.Measure(r)
+		if s, is := r.(*model.Secret); is {
+			loads[i] = weight.MeasureSecret(s, private)
+		} else {
+			loads[i] = weight.Measure(r)
+		}
 	}
 	w.measured += uint64(len(records))
 	return loads
@@ -98,8 +103,8 @@ func (w *weights) again(id object.ID) weight.Weight {
 
 // standing returns the present weight of the applied records of an offered object. If a fact on which this weight
 // depends changes, the offer becomes stale.
-func (w *weights) standing(id object.ID, records []model.Record) weight.Weight {
-	return w.sum(w.measure(records), w.reading(id, w.offers[id]))
+func (w *weights) standing(id object.ID, records []model.Record, private int) weight.Weight {
+	return w.sum(w.measure(records, private), w.reading(id, w.offers[id]))
 }
 
 // reading returns a function that records the facts on which an offer's weight depends.

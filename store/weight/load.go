@@ -2,6 +2,7 @@ package weight
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -86,7 +87,7 @@ func Measure(r model.Record) Load {
 			l.sliced = t.Spec.GetHosts()
 		}
 	case *model.DestinationRule:
-		l.subsets = len(t.Spec.GetSubsets())
+		l.subsets = len(t.Spec.GetSubsets()) + versions(t.Spec)
 		l.each, l.hosts = eachSubset(t.Spec), []string{t.Spec.GetHost()}
 		l.exported = everywhere(t.Spec.GetExportTo(), namespace) && t.Spec.GetWorkloadSelector() == nil
 	case *model.VirtualService:
@@ -113,6 +114,32 @@ func Measure(r model.Record) Load {
 // eachSubset returns the KiB that a DestinationRule adds to each cluster of its host.
 func eachSubset(d *networkingv1.DestinationRule) int {
 	return 1 + len(d.GetSubsets())*subset + bytes(d)
+}
+
+// versionsOfLabels is the assumed number of assignments of each cluster whose endpoints are ordered by labels of the
+// clients. There is one for each value that endpoints have, and one for all clients without such a value.
+const versionsOfLabels = 32
+
+// versions returns the number of further assignments, beyond the first, that a DestinationRule makes of each cluster,
+// because it compares labels of clients with labels of endpoints. Each contains the endpoints of the host.
+func versions(d *networkingv1.DestinationRule) int {
+	policies := []*networkingv1.TrafficPolicy{d.GetTrafficPolicy()}
+	for _, s := range d.GetSubsets() {
+		policies = append(policies, s.GetTrafficPolicy())
+	}
+	for _, p := range policies {
+		balances := []*networkingv1.LoadBalancerSettings{p.GetLoadBalancer()}
+		for _, port := range p.GetPortLevelSettings() {
+			balances = append(balances, port.GetLoadBalancer())
+		}
+		for _, b := range balances {
+			priority := slices.Concat(b.GetLocalityLbSetting().GetFailoverPriority(), b.GetZoneAwareLbSetting().GetFailoverPriority())
+			if slices.ContainsFunc(priority, func(label string) bool { return !strings.Contains(label, "=") }) {
+				return versionsOfLabels * max(1, len(d.GetSubsets()))
+			}
+		}
+	}
+	return 0
 }
 
 // virtualService measures a rule. The rule has a route for each match, in each of its virtual hosts. Sidecars have one

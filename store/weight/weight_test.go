@@ -364,3 +364,18 @@ func TestIndexFollows(t *testing.T) {
 		}
 	}
 }
+
+// A rule that orders endpoints by labels of clients weighs as if 32 subsets contained the endpoints.
+func TestWeightOfLabelsOfClients(t *testing.T) {
+	by := func(subsets int, priority ...string) int {
+		balance := &networkingv1.LoadBalancerSettings{LocalityLbSetting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: priority}}
+		d := &networkingv1.DestinationRule{Host: "a.example", TrafficPolicy: &networkingv1.TrafficPolicy{LoadBalancer: balance}}
+		for i := range subsets {
+			d.Subsets = append(d.Subsets, &networkingv1.Subset{Name: fmt.Sprint(i)})
+		}
+		return Measure(record(t, model.KindDestinationRule, "r", d)).subsets
+	}
+	if a, b, c := by(0, "app"), by(0, "app=x"), by(3, "app=x", "app"); a != 32 || b != 0 || c != 99 {
+		t.Errorf("%d, %d and %d", a, b, c)
+	}
+}

@@ -31,7 +31,8 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		if c.selection.OnNode {
 			c.selection.Node = inputs.Node
 		}
-		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.members(c.selection, c.labels, found), Balance: t.balance(c.setting, inputs)}
+		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.members(c.selection, c.labels, found)}
+		spec.Balance = t.balance(c.setting, inputs, spec.Members)
 		if c.bySNI {
 			spec.Members = passable(spec.Members, inputs)
 		} else {

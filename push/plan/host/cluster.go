@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -13,7 +12,6 @@ import (
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -144,7 +142,8 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	spec.Upgrade = traffic.Upgrades(policy.Pool, p.in.Meshes.Cluster, input.PortOf(svc, port).GetProtocol())
 	spec.Caps, spec.HeaderCase = p.key.Caps&(xds.CapIdentity|xds.CapSelfDiscovery), p.key.HeaderCase
 	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS {
-		spec.Members, spec.Balance = p.members(c.selection, c.labels, p.found), p.balance(c.setting, p.inputs)
+		spec.Members = p.members(c.selection, c.labels, p.found)
+		spec.Balance = p.balance(c.setting, p.inputs, spec.Members)
 		h.placed = h.placed || c.setting.Stated()
 	}
 	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS || discovery == traffic.Dynamic {
@@ -221,40 +220,6 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 		}
 	}
 }
-
-// placeLabel returns the value of a label that is derived from a proxy's place. known is false for all other labels.
-func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
-	switch key {
-	case model.NetworkLabel:
-		return inputs.Network, true
-	case model.NodeLabel:
-		return inputs.Node, true
-	case model.ClusterLabel:
-		return cmp.Or(t.key.Cluster, t.in.Cluster), true
-	}
-	return model.LocalityLabel(inputs.Locality, key)
-}
-
-// balance combines a locality setting with the inputs of proxies. The result decides the distribution of their
-// requests among the endpoints of a cluster. It is zero without a setting.
-func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint.Balance {
-	if !setting.Stated() {
-		return endpoint.Balance{}
-	}
-	b := endpoint.Balance{Localities: setting, Locality: inputs.Locality}
-	var labels []string
-	for _, key := range setting.Compared() {
-		value, known := t.placeLabel(key, inputs)
-		if !known {
-			value, _ = inputs.Label(key)
-		}
-		labels = append(labels, key+"="+value)
-	}
-	b.Labels = strs.List(labels...)
-	return b
-}
-
-var strs intern.Table[string]
 
 // selection returns the selection of the members of a cluster.
 func (t *Table) selection(svc *model.Service, host string, port uint32, sub subset) input.Selection {

@@ -73,7 +73,8 @@ func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
 	p.place.Network = p.place.Network || p.in.Gateways.Len() > 0
 	spec.BySNI, spec.Caps = true, p.key.Caps&xds.CapSelfDiscovery
 	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
-		spec.Members, spec.Balance = passable(p.members(c.selection, c.labels, p.found), p.inputs), p.balance(c.setting, p.inputs)
+		spec.Members = passable(p.members(c.selection, c.labels, p.found), p.inputs)
+		spec.Balance = p.balance(c.setting, p.inputs, spec.Members)
 		spec.Families, h.placed = p.key.Listening.Families, true
 	}
 	if u, ok := p.in.Make(p.form.Cluster(spec), svc.Key, p.found); ok {

@@ -19,13 +19,14 @@ type Hosts interface {
 
 // Variation contains the differences from a Table for the proxies with certain inputs. Inputs are properties of a
 // proxy, such as labels, that some rules read. A Variation has its own version of each host whose rules read the
-// inputs. All other hosts are the hosts of the table. Only the goroutine of the table may use a Variation.
+// inputs, if it differs. All other hosts are the hosts of the table. Only the goroutine of the table may use a
+// Variation.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
 
 	table *Table
-	hosts map[string]*Host     // the hosts whose rules read the inputs
+	hosts map[string]*Host     // the hosts that differ from the table's
 	hides map[string][]xds.Ref // host -> resources of the table's layer that Layer hides
 	own   own                  // as last planned
 }
@@ -84,29 +85,42 @@ func (v *Variation) Resolve(name string, what input.Types) {
 	}
 	v.planClusters(h, base, inputs)
 	v.planEndpoints(h, base, inputs)
-	v.keep(name, base, base.varied.share(h, inputs))
+	v.keepShared(h, base, inputs)
 }
 
 // Follow plans the parts of a host that depend on its endpoints again, after Table.Follow with the same arguments.
-// Hosts without a version of their own in the variation stay unchanged.
+// Hosts whose rules read no inputs stay unchanged.
 func (v *Variation) Follow(name string, what input.Types) {
 	if what.Has(input.EDS) {
 		v.followOwn(name)
 	}
-	old := v.hosts[name]
+	base, old := v.table.Get(name), v.hosts[name]
+	inputs, reads := v.read(base)
 	if old == nil {
-		return
+		if !reads {
+			return
+		}
+		old = base // as before the step, the version of the variation is equal to the table's
 	}
-	base, h := v.table.Get(name), *old
+	h := *old
 	h.varied = nil
-	inputs, _ := v.read(base)
 	if what.Has(input.CDS) {
 		v.planClusters(&h, base, inputs)
 	}
 	if what.Has(input.EDS) {
 		v.planEndpoints(&h, base, inputs)
 	}
-	v.keep(name, base, base.varied.share(&h, inputs))
+	v.keepShared(&h, base, inputs)
+}
+
+// keepShared keeps a version of a host that other variations share. A version that is equal to the table's is dropped,
+// so rules that read many inputs cost no memory where these make no difference.
+func (v *Variation) keepShared(h, base *Host, inputs view.Inputs) {
+	if h.equal(base) {
+		v.keep(h.Name, base, nil)
+		return
+	}
+	v.keep(h.Name, base, base.varied.share(h, inputs))
 }
 
 // read returns the inputs that the rules of a host read; all other inputs are zero. The result is false if the rules

@@ -50,11 +50,13 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string, p
 	if rc.differs(v.Inputs) {
 		for _, en := range rc.reading {
 			decide(&en.VirtualHost)
+			pause()
 		}
 	}
 	for _, id := range others {
 		if en := rc.entries.Get(id); en != nil {
 			decide(&en.VirtualHost)
+			pause()
 		}
 	}
 	if u, ok := t.withInstead(rc, instead, &found); ok && u.Res != rc.Res {
