@@ -27,7 +27,7 @@ func TestBudgetOfSecrets(t *testing.T) {
 	a, b, c := authorities(t, "a", 700), authorities(t, "b", 700), authorities(t, "c", 700)
 	d.want(Objects{a, b, c, synced}, "load", "write +Secret a +Secret b")
 	d.refused("c")
-	const why = "would have 8 MiB of each replica for what only its own proxies get, and 6 are allowed (--tenant-max-own)"
+	const why = "would have 8 MiB of each replica for objects that only its own proxies get, and 6 are allowed (--tenant-max-own)"
 	if got := d.problems(why); len(got) != 1 {
 		t.Errorf("problems %v", d.s.Problems())
 	}
