@@ -110,12 +110,12 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority returns the priority of an endpoint by labels. It is 0 if the endpoint has the wanted value of all
-// labels. Otherwise it is the number of labels from the first that differs to the last. If the first label is the
-// network, endpoints of other networks come after all endpoints of the proxy's network. The remaining labels order the
-// endpoints of both groups. The change notes of Istio 1.31.0 specify this ("failover routing when the network is
-// included"). The comment of failoverPriority in istio.io/api differs: there all endpoints of other networks have the
-// same priority.
+// labelPriority returns the priority of an endpoint by labels. The priority is 0 if the endpoint has the wanted values
+// of all labels. Otherwise it is the number of labels from the first that differs to the end of the list. If the first
+// label is the network, endpoints of other networks come after all endpoints of the proxy's network. The remaining
+// labels order the endpoints of both groups. The change notes of Istio 1.31.0 specify this ("failover routing when the
+// network is included"). The comment of failoverPriority in istio.io/api differs: there all endpoints of other networks
+// have the same priority.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	outside := 0
 	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {

@@ -2,7 +2,7 @@ package endpoint
 
 import "slices"
 
-// perPiece is the number of steps between two pauses, some two milliseconds of processor time.
+// perPiece is the number of steps between two pauses. They take about two milliseconds of processor time.
 const perPiece = 2000
 
 // pacer divides work on the endpoints of one assignment into pieces.
@@ -19,7 +19,7 @@ func (p *pacer) step() {
 }
 
 // sorted returns the targets in order. Equal targets keep their order. sorted sorts pieces of the list, and merges the
-// pieces. It reuses the memory of all.
+// pieces. It overwrites the list all, whose memory the result may share.
 func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	if slices.IsSortedFunc(all, compare) { // most assignments have one locality, and members are in order of address
 		return all
@@ -42,7 +42,8 @@ func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	return all
 }
 
-// merge appends two sorted lists to a list in order. Equal targets of a precede those of b.
+// merge appends the targets of the sorted lists a and b, in order, to the list in the argument to. Equal targets of a
+// precede those of b.
 func (p *pacer) merge(to, a, b []target, compare func(a, b target) int) []target {
 	for len(a) > 0 && len(b) > 0 {
 		if p.step(); compare(b[0], a[0]) < 0 {

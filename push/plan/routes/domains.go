@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides the domains, patches, rules and destinations of a virtual host for proxies with the inputs of a
-// perspective. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
-// false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set.
+// specOf returns the Spec of a virtual host (all inputs of its build) for the proxies that the perspective `as`
+// selects. Domains that belong to another virtual host are left out. Problems are appended to found. The second result
+// is false if no domain remains. If no rule applies, it is also false for a gateway's host that is not Kept, and for
+// any other host without a service.
 func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {
@@ -44,8 +45,8 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, fo
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
-// loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if the loss of the
-// domain is a problem to report.
+// loses reports whether a virtual host loses a domain. It may lose the domain to a virtual host that a patch adds, or
+// to a rival (another virtual host with the domain). The result reported states that the loss is a problem to report.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
 	if rc.taken[domain] {
 		return true, true
@@ -66,8 +67,9 @@ func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string
 	return t.ids
 }
 
-// markRivals marks the rivals for all domains that differ between two versions of a virtual host. old is nil if the
-// virtual host appears, and now is nil if it disappears.
+// markRivals marks rivals of a virtual host (virtual hosts with the same domain), so that they are decided again. It
+// considers the domains that differ between two versions of the virtual host. The version old is nil for a new virtual
+// host, and now is nil for a removed one.
 func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	vh := now
 	if now == nil {
@@ -82,8 +84,9 @@ func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	}
 }
 
-// differing returns the domains that only one of two versions of a virtual host has. If the ranks of the versions
-// differ, it returns all domains of both versions. A version that keeps its domains (Keeps) does not count.
+// differing returns the domains that only one of two versions of a virtual host has. If the versions win against
+// different rivals (SameRank), it returns all domains of both versions. A version that keeps its domains (Keeps) does
+// not count.
 func (t *Table) differing(a, b *entry) (out []string) {
 	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
 	if same && a.Domains == b.Domains {

@@ -16,7 +16,7 @@ const withoutService = 80
 
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
 // ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
-// portsNamed. An egress listener counts only if it imports the host or, at the ports of portsNamed, a host of the
+// portsNamed. An egress listener is used only if it imports the host or, at the ports of portsNamed, a host of the
 // VirtualService. The result is empty for the host *.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
@@ -90,7 +90,7 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 }
 
 // portsNamed returns the ports at which a host has a virtual host because a VirtualService lists the host. Ports of the
-// host's own services, and ports of other egress listeners than e, are left out. The ports are:
+// host's own services are left out, and so are ports of egress listeners other than e. The remaining ports are:
 //   - port 80
 //   - the HTTP ports of an ExternalName Service that makes the host an alias
 //   - the ports of portsOf
@@ -129,9 +129,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf returns the HTTP ports of the hosts of a VirtualService, sorted. Only hosts that e imports count. Hosts that
-// a wildcard of the VirtualService covers are included, unless another VirtualService decides their routes. A
-// VirtualService may have thousands of hosts with the same result, so the result is cached until the step is done.
+// portsOf returns the HTTP ports of the hosts of a VirtualService, sorted. Hosts that e does not import are ignored.
+// Hosts that a wildcard of the VirtualService covers are included, unless another VirtualService decides their routes.
+// A VirtualService may have thousands of hosts with the same result, so the result is cached until the step is done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
