@@ -1,11 +1,12 @@
-// Package agent is the identity half of navarch-agent. It makes a key, has it certified, serves both to Envoy by SDS on
-// a Unix socket, and renews them in time. On the same socket it serves the certificates, keys and CA certificates that
-// the proxy's configuration names as files of the proxy. A root is a CA certificate that the agent and Envoy trust.
+// Package agent is the identity half of navarch-agent. It makes a key and requests a certificate for it. It serves key
+// and certificate to Envoy by SDS on a Unix socket, and renews both in time. Over the same socket it serves PEM files
+// whose paths Envoy names in its requests. A root is a CA certificate that the agent and Envoy trust.
 //
 // Owns: the private key, in memory and in OutputDir; the SDS socket; the certificate files in OutputDir.
-// Reads: the token file, for each request with the token; the root file, periodically; the files that Envoy names.
-// Never: logs key material, or sends it to clients outside of the SDS socket; calls a CA that it cannot verify; drops a
-// certificate before it has the next.
+// Reads: the token file, for each certificate request that uses the token; the root file, periodically; the files that
+// Envoy names.
+// Never: logs key material; sends key material over a network; calls a CA that it cannot verify; drops a certificate
+// before it has the next one.
 package agent
 
 import (
@@ -36,23 +37,23 @@ type Config struct {
 	RootFile string
 	Roots    []byte
 	RootPoll time.Duration // period of reading RootFile and of checking the files that Envoy names; 0: 10 s
-	// TokenFile contains the bearer token, and is read for each request with the token. Empty: requests to the CA fail,
-	// because the first certificate needs a token.
+	// TokenFile is the path of the file with the bearer token. The file is read for each request that uses the token.
+	// If TokenFile is empty, requests to the CA fail, because the first certificate needs a token.
 	TokenFile string
-	// Name is the identity in CSRs, for signers that read the identity from the CSR. Zero: CSRs contain no identity. A
-	// CA that reads the identity from the credential refuses a CSR with a different identity.
+	// Name is the identity in CSRs, for signers that read the identity from the CSR. If Name is zero, CSRs contain no
+	// identity. A CA that reads the identity from the credential refuses a CSR with a different identity.
 	Name     spiffeid.ID
 	TTL      time.Duration     // requested lifetime, truncated to seconds; less than 1 s: the CA's default
 	Metadata map[string]string // gRPC metadata of certificate requests, for example ClusterID; New copies the map
 
-	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
-	// processes of this process's user may connect. Envoy runs as the same user. Refused, if not nil, is called for
-	// each connection that was closed because its process has another or an unknown user. No connection is accepted
+	// Socket is the path of the SDS socket. If it is empty, SDS is not served. Clients of the socket receive the key,
+	// so only processes of this process's user may connect. Envoy runs as the same user. Refused, if not nil, is called
+	// for each connection that was closed because its process has another or an unknown user. No connection is accepted
 	// until Refused returns.
 	Socket  string
 	Refused func(socket.Peer)
-	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio); empty: no files. A
-	// missing folder is created with mode 0700.
+	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio). If it is empty, no
+	// files are written. A missing folder is created with mode 0700.
 	OutputDir string
 
 	RenewAt float64 // fraction of a new certificate's remaining lifetime after which Run renews, in [0, 1); 0: 0.5
@@ -79,7 +80,7 @@ type Agent struct {
 
 	mu    sync.Mutex // guards the fields below; a leaf lock
 	trust map[source][]*x509.Certificate
-	crls  lists  // for Envoy
+	crls  lists  // revocation lists for Envoy
 	key   keyPEM // key of current, for SDS and files
 	out   *output
 }
@@ -149,8 +150,8 @@ func New(cfg Config) (*Agent, error) {
 }
 
 // Run serves SDS, renews the certificate, and reports Envoy's acknowledged roots to the CA. When ctx ends, Run returns
-// nil. It may be called once. An error means that the socket cannot be served. Failed certificate requests are repeated
-// and do not end Run.
+// nil. An error means that the socket cannot be served. Failed certificate requests are repeated and do not end Run.
+// Run may be called only once.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
@@ -169,7 +170,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // Ready returns a channel that is closed once the first certificate is in use.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Identity returns the certificate in use; nil before the first. The Identity must not be modified.
+// Identity returns the certificate in use, or nil before the first certificate. The Identity must not be modified.
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
 // LastFailure returns the time and error of the last completed certificate request, if that request failed. Both
@@ -182,9 +183,9 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the secrets that Envoy requests by file paths and that cannot be served at present. The list is
-// sorted by name. It is nil if there are no such secrets. Secrets above the limit of 256 requested secrets are not
-// listed.
+// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. The list is
+// sorted by name, and nil if there are no such secrets. Secrets that the agent ignores because Envoy requests too many
+// are not listed.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
 // Renew requests another certificate and does not wait for it. If a request is under way, another one follows.
@@ -196,7 +197,8 @@ func (a *Agent) Renew() {
 	}
 }
 
-// renewals runs the schedule.
+// renewals requests certificates when the schedule says so, and reads RootFile periodically. It returns nil when ctx
+// ends.
 func (a *Agent) renewals(ctx context.Context) error {
 	s := &schedule{at: a.cfg.RenewAt, jitter: a.cfg.Jitter, token: a.cfg.TokenFile != ""}
 	results := make(chan event, 1)

@@ -21,14 +21,14 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// askTimeout bounds one request to the CA. It exceeds the default of the longest wait in the CA's queue (ca/serve,
+// askTimeout bounds one request to the CA. The CA may queue a request for up to 20 s by default (ca/serve,
 // Limits.MaxWait).
 const askTimeout = 25 * time.Second
 
 // maxToken bounds a token, in bytes.
 const maxToken = 64 << 10
 
-// holdersMethod equals ca/serve.HoldersMethod.
+// holdersMethod is the CA's gRPC method for reports of acknowledged roots. It equals ca/serve.HoldersMethod.
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
 // TLS returns a client configuration for one connection to the control plane. The server's certificate must name
@@ -52,8 +52,8 @@ func (a *Agent) verifying(serverName string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// dial makes a connection for one request with the current roots. With byCertificate the client certificate is the
-// certificate in use.
+// dial returns a connection to the CA for one request. The CA's certificate must chain to the current roots. With
+// byCertificate, the connection presents the certificate in use.
 func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	conf := a.verifying(a.cfg.ServerName)
 	if with == byCertificate {
@@ -94,7 +94,7 @@ func (a *Agent) create(ctx context.Context, csr []byte, with credential) ([]stri
 	return resp.GetCertChain(), nil
 }
 
-// token reads the token file each time, since the kubelet replaces it. Errors contain no part of the token.
+// token reads the token file at each call, since the kubelet replaces the file. Errors contain no part of the token.
 func (a *Agent) token() (string, error) {
 	text, err := os.ReadFile(a.cfg.TokenFile)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// Parts of the names of file secrets: SDS secrets whose names contain the paths of the PEM files to serve. Istio
-// defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
-// file-root:CERTIFICATES~REVOCATIONS, and ~~NAMESPACE at the end of each name that an object of another
-// namespace than the proxy's requires (push/xds). In names with file-root:, "system" in place of CERTIFICATES means the
-// CA certificates of the container image.
+// A file secret is an SDS secret whose name contains the paths of the PEM files to serve. The constants are parts of
+// such names. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
+// file-root:CERTIFICATES~REVOCATIONS. If an object outside of the proxy's namespace requires the secret, Navarch
+// appends ~~ and the object's namespace to the name (push/xds). In names with file-root:, "system" in place of
+// CERTIFICATES means the CA certificates of the container image.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -40,7 +40,7 @@ type fileName struct {
 }
 
 // splitOwner splits the name of a file secret into the name without its owner, and the owner. The owner is the
-// namespace of the object that requires the secret; empty: the proxy's own namespace.
+// namespace of the object that requires the secret. It is empty for the proxy's own namespace.
 func splitOwner(name string) (rest, owner string) {
 	if at := strings.LastIndex(name, beforeOwner); at >= 0 {
 		return name[:at], name[at+len(beforeOwner):]
@@ -76,8 +76,8 @@ func parseFileName(name string) (fileName, error) {
 		len(paths), ofCertificate, ofAuthorities, ofAuthorities)
 }
 
-// systemAuthorities returns the path of the image's CA certificates. The result is the first existing path of a list in
-// the order of Go's crypto/x509. If no path exists, the result is the first path of the list.
+// systemAuthorities returns the path of the image's CA certificates. The result is the first existing path of a list
+// that has the order of Go's crypto/x509. If no path exists, the result is the first path of the list.
 func systemAuthorities() string {
 	places := []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Alpine, distroless
@@ -112,7 +112,7 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	}
 	tooLarge := fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	if info.Size() > maxFile {
-		return nil, nil, tooLarge // not read: follow tries again each period
+		return nil, nil, tooLarge // files.follow tries again in the next period
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // the file may grow meanwhile
 	if err != nil {
@@ -128,13 +128,13 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 // example while a rotation has replaced only one of the two files.
 func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	if _, err := tls.X509KeyPair(texts[0], texts[1]); err != nil {
-		return nil, err // the error names kinds of content, and never shows the key
+		return nil, err // the error never shows the key
 	}
 	return certificateSecret(name, texts[0], texts[1]), nil
 }
 
 // fileAuthorities makes the secret of the CA certificates that verify peers. A second file, if named, has revocation
-// lists. With a second file, Envoy requires a list of each issuer in a peer's chain, as if Envoy read the file itself.
+// lists. With a second file, Envoy requires a revocation list of each issuer in a peer's chain.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -149,8 +149,8 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, nil, texts...), nil
 }
 
-// blocks parses the PEM blocks of a kind. It skips blocks that do not parse, because Envoy may understand blocks that
-// Go does not. It fails if no block of the kind is left.
+// blocks parses the PEM blocks of one kind, and ignores other kinds. It skips blocks that do not parse, because Envoy
+// may understand blocks that Go does not. It fails if no block of the kind is left.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// maxNames bounds the number of file secrets that all streams together request. maxFile bounds a file in bytes: a
-// Kubernetes Secret has at most 1 MiB.
+// maxNames bounds the number of file secrets (SDS secrets that are read from files) that all streams request together.
+// maxFile bounds a file, in bytes. A Kubernetes Secret is not larger.
 const (
 	maxNames = 256
-	maxOwned = 32  // for the objects of one other namespace than the proxy's
-	maxOther = 192 // for the objects of all other namespaces
+	maxOwned = 32  // file secrets for the objects of one namespace, except the proxy's own
+	maxOther = 192 // file secrets for the objects of all namespaces except the proxy's own
 	maxFile  = 1 << 20
 )
 
@@ -30,8 +30,8 @@ type files struct {
 
 	mu     sync.Mutex // held while files are read; only file secrets wait for it
 	wanted map[string]*fileSecret
-	owned  map[string]int // number of wanted secrets by owner
-	full   bool           // a refusal by want was logged; reset when a secret is released
+	owned  map[string]int // number of wanted secrets by owner, a namespace; "": the proxy's own
+	full   bool           // a refusal by want was logged; false again once a secret is dropped
 }
 
 // fileSecret is one requested file secret.
@@ -39,14 +39,13 @@ type fileSecret struct {
 	name    fileName
 	streams int           // number of streams that want the secret
 	seen    []fs.FileInfo // state of each file at the last read; nil: not all files could be read
-	version string        // served version; empty: none
+	version string        // served version; empty: no version is served
 	fault   string        // error of the name or of the present files; empty: the present files are served
 }
 
 // want registers a stream's interest in a secret, and reads the files for the first stream. It returns false and
-// registers nothing if one of three bounds is reached: maxNames other secrets are registered, maxOwned secrets of the
-// secret's owner, or maxOther secrets of all owners. So the objects of other namespaces do not use up the secrets of
-// the proxy's own namespace.
+// registers nothing if a new secret would exceed maxNames, maxOwned or maxOther. The last two bounds do not apply to
+// secrets for objects of the proxy's own namespace. So other namespaces leave room for the proxy's own.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +73,7 @@ func (f *files) want(name string) bool {
 	return true
 }
 
-// most returns the bound that a further secret with a name would exceed; 0: none.
+// most returns the bound that a new secret with this name would exceed. The result is 0 if there is no such bound.
 func (f *files) most(name string) int {
 	_, owner := splitOwner(name)
 	switch {
@@ -106,7 +105,7 @@ func (f *files) release(name string) {
 	}
 }
 
-// follow checks the files each period until ctx ends, and then returns nil.
+// follow checks the files once in each period until ctx ends, and then returns nil.
 func (f *files) follow(ctx context.Context, period time.Duration) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -203,8 +202,8 @@ func (f *files) faults() (out []FileFault) {
 	return out
 }
 
-// FileFault is a secret that Envoy requests by file paths and that cannot be served. Its name is invalid, or its
-// present files are unreadable or invalid.
+// FileFault is the fault of a secret that Envoy requests by file paths. The secret's name is invalid, or its present
+// files are unreadable or invalid.
 type FileFault struct {
 	Name   string `json:"name"`   // the secret's name as Envoy requests the secret, with the paths
 	Error  string `json:"error"`  // reason to refuse the name or the files; never empty

@@ -75,7 +75,7 @@ func (a *Agent) request() *x509.CertificateRequest {
 }
 
 // read parses and verifies a response of the CA. The response has the leaf, the leaf's issuers and the root bundle. The
-// leaf must be for key, name one URI, be valid at present, and chain to the roots of the response.
+// leaf must certify the given key, name one URI, be valid at present, and chain to the roots of the response.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))

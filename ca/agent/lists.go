@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// lists are revocation lists in use, one for each issuer.
+// lists are revocation lists, at most one for each issuer.
 type lists []*x509.RevocationList
 
 // parseLists parses PEM with revocation lists only, at most one for each issuer. For an empty text it returns nil. The
@@ -42,7 +42,7 @@ func parseLists(text []byte) (lists, error) {
 	}
 }
 
-// sameIssuer returns the list in l whose issuer is the issuer of the argument; nil: l has no such list.
+// sameIssuer returns the list in l that has the same issuer as the argument. The result is nil if l has no such list.
 func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	for _, list := range l {
 		if bytes.Equal(list.RawIssuer, other.RawIssuer) && bytes.Equal(list.AuthorityKeyId, other.AuthorityKeyId) {
@@ -52,8 +52,8 @@ func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow returns one list for each issuer in l: the list from the argument if its number is higher, otherwise the
-// list from l. So a lagging replica of the control plane does not undo a revocation. The result has no lists of
+// follow returns one list for each issuer in l. It takes an issuer's list from l, unless the argument has a list with a
+// higher number. So a lagging replica of the control plane does not undo a revocation. The result has no lists of
 // issuers that are missing from l.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))

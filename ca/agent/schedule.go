@@ -41,18 +41,18 @@ type (
 func (ask) isEffect()    {}
 func (wakeAt) isEffect() {}
 
-// The pause after a failure doubles with each further failure. It is a random value from the upper half of a step, so
-// that many agents without their CA spread their requests.
+// The pause after a failure is random, between half a step and a whole step. So agents that have lost their CA spread
+// their requests. The step doubles with each further failure, up to a limit.
 const (
 	retryBase    = 500 * time.Millisecond
 	retryMax     = 30 * time.Second
-	retryMaxHeld = 5 * time.Minute // while the certificate in use has hours left
+	retryMaxHeld = 5 * time.Minute // limit while the certificate in use has hours left
 )
 
 // schedule decides when to request a certificate, and with which credential. It does no I/O and reads no clock.
 type schedule struct {
 	at     float64 // fraction of the remaining lifetime after which to renew
-	jitter float64 // relative random change of at, in either direction
+	jitter float64 // largest relative random change of that fraction, in either direction
 	token  bool    // a token file is configured
 
 	asking   bool
@@ -61,7 +61,8 @@ type schedule struct {
 	failures int
 }
 
-// Step applies one event and returns its effects. nil: nothing to do. random is from [0, 1). Calls must not overlap.
+// Step applies one event and returns the actions for the caller, or nil if there are none. The argument random is in
+// [0, 1). Calls must not overlap.
 func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 	switch e := e.(type) {
 	case begin, due:
@@ -98,8 +99,8 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns byCertificate while the certificate is valid, otherwise byToken. While the certificate is valid,
-// each failure switches between the two. The CA may refuse the certificate for good, because the certificate is revoked
+// credential returns byToken without a valid certificate. With a valid certificate it begins with byCertificate, and
+// each failure switches to the other kind. The CA may refuse a certificate for good, because the certificate is revoked
 // or its issuer is unknown. Without a token file the result is always byCertificate.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
@@ -112,8 +113,9 @@ func (s *schedule) credential(now time.Time) credential {
 	return byCertificate
 }
 
-// pause returns the time until the next attempt. The pause grows with failures, up to a limit that is higher while the
-// certificate has much lifetime left. It leaves time for several more attempts before the certificate expires.
+// pause returns the time until the next attempt. The pause grows with failures, up to a limit. The limit is higher
+// while the certificate has much lifetime left. The pause leaves time for several more attempts before the certificate
+// expires.
 func (s *schedule) pause(now time.Time, random float64) time.Duration {
 	left := s.notAfter.Sub(now)
 	step := min(retryBase<<min(s.failures-1, 10), min(max(left/20, retryMax), retryMaxHeld))

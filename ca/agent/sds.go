@@ -84,7 +84,7 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 
 // DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns nil when the client
 // closes its side. Otherwise it returns the error that ends the stream or its context. A requested name without a
-// secret has no response until the secret exists. Names above the limit of file secrets (maxNames) have no response.
+// secret has no response until the secret exists. Secrets from files above a limit (files.want) have no response.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -193,7 +193,7 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
 	}
 }
 
-// client is the state of one stream, without the stream.
+// client is the state of one stream. It does not contain the stream itself.
 type client struct {
 	log          *slog.Logger
 	acknowledged func(roots []string)
@@ -207,7 +207,7 @@ type client struct {
 
 func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
 
-// subscribe adds a wanted name. version is the secret's version that Envoy claims to hold; empty: no version.
+// subscribe adds a wanted name. version is the secret's version that Envoy claims to hold, or empty.
 func (c *client) subscribe(name, version string) {
 	_, wanted := c.wants[name]
 	switch {
@@ -239,8 +239,8 @@ func (c *client) end() {
 	}
 }
 
-// due returns the secrets to send, sorted by name. While a response is unanswered it returns nil, so that only the
-// newest version is sent. Roots that Envoy holds from an earlier stream count as acknowledged.
+// due returns the secrets to send, sorted by name. The result is nil while a response is unanswered. Envoy gets the
+// newest versions after its answer. Roots that Envoy holds from an earlier stream count as acknowledged.
 func (c *client) due(secrets map[string]*secret) []*secret {
 	if c.flight != nil {
 		return nil

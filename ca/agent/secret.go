@@ -51,7 +51,8 @@ func certificateSecret(name string, chain []byte, key keyPEM) *secret {
 func trustSecret(bundle, crl []byte, roots []string) *secret {
 	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(bundle)}
 	if len(crl) > 0 {
-		// Otherwise Envoy would refuse every peer while the list of any issuer in the chain is missing or expired.
+		// Without OnlyVerifyLeafCertCrl, Envoy refuses every peer while the list of any issuer in the chain is missing
+		// or expired.
 		v.Crl, v.OnlyVerifyLeafCertCrl = inline(crl), true
 	}
 	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}},

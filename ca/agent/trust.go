@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source is a source of roots. The roots of all sources are trusted. A root stays trusted until no source has the root
-// any more. So a lagging CA replica or file can delay a rotation but not break it.
+// source says where roots come from. The roots of all sources are trusted. A root stays trusted until no source has it.
+// So a lagging CA replica or file can delay a rotation but not break it.
 type source uint8
 
 const (
@@ -21,11 +21,11 @@ const (
 	fromPush
 )
 
-// SetTrust replaces the roots that the control plane pushed (PEM, at least one) and all revocation lists (PEM; empty:
-// no lists). The roots of other sources stay. If an issuer's list in use has a higher number than its pushed list, the
-// list in use stays. A list in use is dropped if its issuer has no pushed list. Errors: a text does not parse, there is
-// no root, an issuer has two lists, or a list has no number or no key identifier of its issuer. With an error nothing
-// changes. The arguments are not retained.
+// SetTrust replaces the roots that the control plane pushed, and all revocation lists. Both arguments are PEM. There
+// must be at least one root, but there may be no lists. The roots of other sources stay. If an issuer's list in use has
+// a higher number than its pushed list, the list in use stays. A list in use is dropped if its issuer has no pushed
+// list. Errors: a text does not parse, there is no root, an issuer has two lists, or a list has no number or no key
+// identifier of its issuer. With an error nothing changes. The arguments are not retained.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
@@ -92,9 +92,9 @@ func fingerprints(roots []*x509.Certificate) []string {
 	return out
 }
 
-// publish passes certificate, key, roots and revocation lists to Envoy, and all but the lists to the output directory.
-// Before the first certificate it does nothing. It holds the lock throughout, so an older state never replaces a newer
-// one.
+// publish passes certificate, key, roots and revocation lists to Envoy. It writes all of them except the lists to the
+// output directory. Before the first certificate publish does nothing. It holds the lock throughout, so an older state
+// never replaces a newer one.
 func (a *Agent) publish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +110,8 @@ func (a *Agent) publish() {
 	held := roots
 	if len(a.crls) > 0 {
 		// Envoy refuses a leaf if the leaf's issuer has no list here. A root from the CA or the file may arrive before
-		// the push brings its list. Such a root is trusted but not reported as held: the CA must not sign leaves under
-		// it yet.
+		// the push brings its list. Such a root is trusted, but Envoy's acknowledgement of it is not reported. So the
+		// CA does not sign leaves under it yet.
 		held = a.trust[fromPush]
 	}
 	a.hub.set(certificateSecret(certificateName, id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))

@@ -1,8 +1,9 @@
 // Package attest authenticates callers by a token or by the connection's certificate, never by the content of a
 // request.
 //
-// Owns: caches of verification keys (also in files) and of verified tokens; the key of the issuer Local.
-// Reads: the key file of Local; files and URLs of verification keys.
+// Owns: caches of verification keys (also in files) and of verified tokens; the key of the token issuer that Local
+// makes.
+// Reads: the key file of that issuer (token-issuer.key); files and URLs of verification keys.
 // Never: logs a token.
 package attest
 
@@ -27,29 +28,30 @@ type Caller struct {
 	// By is the kind of the credential: ByToken or ByCertificate. The first certificate of a workload is issued by
 	// token; renewals may use the certificate.
 	By string
-	// Pod is the name of the Pod that the token is bound to; empty: no Pod, or unknown. PodUID is the Pod's uid; empty:
-	// unknown. A certificate and its renewals record both values of the token by which the first certificate was issued
-	// (issue.Origin).
+	// Pod is the name of the Pod that the token is bound to. It is empty if there is no Pod, or if the Pod is unknown.
+	// PodUID is the Pod's uid, or empty if unknown. A certificate and its renewals record both values of the token by
+	// which the first certificate was issued (issue.Origin).
 	Pod, PodUID string
-	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens that do not
-	// contain the uid.
+	// AccountUID is the uid of the service account in a token. It is empty for certificates, and for tokens without the
+	// uid.
 	AccountUID string
 	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
-	// caller (issue.Follows). With Certificates.Foreign, or if the certificate does not state that time, it is the
-	// certificate's time of issue (issue.IssuedAt). Zero: unknown.
+	// caller's identity (issue.Follows). With Certificates.Foreign, or if the certificate does not state that time, it
+	// is the certificate's time of issue (issue.IssuedAt). Zero: unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
 	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate records the cluster of its first
 	// token. Empty: unknown.
 	Cluster string
-	// Token identifies a token without a Pod. It is the first 128 bytes of the token's id (jti). Without an id it is a
-	// digest of the token. For a certificate it is the value in its issue.Origin. Empty: unknown, or there is a Pod.
+	// Token identifies a token that is not bound to a Pod. It is the first 128 bytes of the token's id (jti). Without
+	// an id it is a digest of the token. For a certificate it is the value in the certificate's issue.Origin. Empty:
+	// unknown, or there is a Pod.
 	Token string
-	// Proven is the time when a token last proved the caller. Only ca/serve sets it. Zero: unknown.
+	// Proven is the time when a token last proved the caller's identity. Only ca/serve sets it. Zero: unknown.
 	Proven time.Time
 	// NotBefore is the start of a certificate's validity; zero for tokens. NotAfter is the end of the credential's
-	// validity, without a tolerance for clocks.
+	// validity; the tolerance TokensConfig.Leeway is not included.
 	NotBefore, NotAfter time.Time
 }
 
@@ -63,9 +65,10 @@ func (c Caller) Origin() issue.Origin {
 	return o
 }
 
-// Credential returns a value that distinguishes the credentials of one identity. A token and all certificates that this
-// CA issues and renews by the token have the same value. With a Pod the value is POD/UID, or POD if PodUID is empty. So
-// all tokens of one Pod share a value. Without a Pod the value is Token, or Serial if Token is empty. Empty: unknown.
+// Credential returns a value that distinguishes the credentials of one identity. A token has the same value as all
+// certificates that this CA issues by the token, and as their renewals. With a Pod the value is POD/UID, or POD if
+// PodUID is empty. So all tokens of one Pod share a value. Without a Pod the value is Token, or Serial if Token is
+// empty. If both are empty, the credential is unknown and the result is empty.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")

@@ -20,11 +20,13 @@ import (
 // verified the certificates. Safe for concurrent use if Aliases and Now are.
 type Certificates struct {
 	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
-	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain; nil: no aliases.
+	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain. If Aliases is
+	// nil, there are no aliases.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
-	// Foreign means that another CA signs. That CA may copy extensions from CSRs, so a certificate's extensions about
-	// its token are ignored: Caller.Pod, PodUID, Token and Cluster are empty.
+	// Foreign means that a CA other than Navarch's signs the client certificates. That CA may copy extensions from
+	// CSRs, so extensions about a certificate's token are ignored. Caller.Pod, PodUID, Token and Cluster are then
+	// empty.
 	Foreign bool
 	Now     func() time.Time // nil: time.Now
 }

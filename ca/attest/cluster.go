@@ -12,8 +12,8 @@ import (
 )
 
 // A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers with the same name, keys
-// with the same id, even the same key. So a token is verified only with the keys of the cluster that the call names,
-// and of issuers without a cluster.
+// with the same id, even the same key. So a token is verified only with keys of the cluster that the call names, and
+// with keys of issuers without a cluster.
 
 // shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. An empty cluster means
 // calls of any cluster.
@@ -50,9 +50,9 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 // security/pkg/nodeagent/caclient/providers/citadel/client.go).
 const clusterMetadata = "clusterid"
 
-// clusterOf returns the cluster that a call names. If the call names no cluster, the result is TokensConfig.Cluster.
-// Empty: any cluster. The name is a claim until a token is verified by that cluster's keys. ErrMalformed: the call
-// names two clusters.
+// clusterOf returns the cluster that a call names. If the call names no cluster, the result is TokensConfig.Cluster. An
+// empty result means any cluster. The name is only a claim until that cluster's keys verify a token. ErrMalformed: the
+// call names two clusters.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -74,10 +74,10 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the matching
-// issuer's cluster. The last argument is a cluster. Only issuers of that cluster, and issuers without a cluster, are
-// tried. If the argument is empty, all issuers with the name are tried. If no keys match, the error is the last error
-// that matches ErrUnavailable. Without such an error it is the first error.
+// signed verifies a token's signature, and returns the cluster of the issuer whose key matches. It tries the issuers
+// that have the token's issuer name, and that belong to the given cluster (the last argument) or to no cluster. If the
+// last argument is empty, issuers of all clusters are tried. If no key matches, the error is the last error that
+// matches ErrUnavailable. If there is no such error, it is the first error.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -108,8 +108,8 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 
 // named returns the issuers with a name (the second argument) that belong to a cluster (the last argument) or to no
 // cluster. If the last argument is empty, the issuers of all clusters are returned. remote reports whether
-// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown and no issuer has the name, or an
-// issuer whose name is not fetched yet may have the name. In the latter case the other issuers are returned as well.
+// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown and no issuer has the name, or the name
+// of an issuer is not fetched yet. Issuers that are known to have the name are returned even with an error.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

@@ -25,11 +25,12 @@ func checkIssuer(name string) error {
 	return nil
 }
 
-// maxMemory bounds the file, in bytes: a key set in base64, its owner, and the issuer's name.
+// maxMemory bounds the file KeysConfig.Memory, in bytes. The file has a key set in base64, its source, and the issuer's
+// name.
 const maxMemory = 2 * maxKeySet
 
-// memory is the content of the file. The keys are valid for the source Whose alone: two clusters may have the same
-// issuer name.
+// memory is the content of the file KeysConfig.Memory. The keys are valid only for the source Whose, because two
+// clusters may have the same issuer name.
 type memory struct {
 	Whose  string `json:"whose"`
 	Issuer string `json:"issuer"`
@@ -37,8 +38,8 @@ type memory struct {
 }
 
 // Issuer returns the issuer's name that KeysConfig.Ask returned with the keys, or that came with the keys of
-// KeysConfig.Before or Memory. Empty: there are no keys yet, or the keys came without a name, as from sources except
-// Ask.
+// KeysConfig.Before or Memory. The result is empty if there are no keys yet, or if the keys came from a source other
+// than Ask, without a name.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -46,8 +47,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil if the issuer's name is known. If the name is unknown, patient is true and fewer than maxWaiting
-// other callers wait, learn waits for a fetch first. Errors match ErrUnavailable.
+// learn returns nil if the issuer's name is known. A patient caller first waits for a fetch of an unknown name, unless
+// maxWaiting other callers already wait. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil
@@ -65,12 +66,13 @@ func (k *Keys) learn(ctx context.Context, patient bool) error {
 	failed := k.failed
 	k.mu.Unlock()
 	if failed != nil {
-		return fmt.Errorf("%w: the issuer is not known yet: %v", ErrUnavailable, failed) // not wrapped: its deadline is not the caller's
+		return fmt.Errorf("%w: the issuer is not known yet: %v", ErrUnavailable, failed) // not wrapped: a timeout of the fetch is not the caller's
 	}
 	return fmt.Errorf("%w: the issuer of %s is not known yet", ErrUnavailable, k.source)
 }
 
-// remembered loads the saved keys if they are of the same source (Whose). The next fetch replaces them.
+// remembered loads the keys from the file KeysConfig.Memory, if they were saved for the same source (Whose). The next
+// fetch replaces them.
 func (k *Keys) remembered() {
 	if k.cfg.Memory == "" {
 		return
@@ -108,7 +110,7 @@ func (k *Keys) EndSaving() {
 	k.unsaved = true
 }
 
-// remember saves keys to the file if they differ from the file's content.
+// remember saves an issuer's name and keys to the file KeysConfig.Memory, if they differ from the file's content.
 func (k *Keys) remember(issuer string, keys []byte) {
 	if k.cfg.Memory == "" {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest lifetime of a token of an Issuer. A single token cannot be revoked, but its identity can. A
-// change of the Issuer's key invalidates all its tokens.
+// MaxMintTTL is the longest lifetime of a token of an Issuer. A single token cannot be revoked, but its identity can
+// be. A change of the Issuer's key invalidates all tokens of the Issuer.
 const MaxMintTTL = 30 * 24 * time.Hour
 
 // Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. The
@@ -31,8 +31,8 @@ type Issuer struct {
 	now    func() time.Time
 }
 
-// NewIssuer returns an issuer with a name (claim iss) and an ECDSA key on P-256. A nil now means time.Now. Errors: the
-// name is empty, or the key is nil, of another kind, or cannot be encoded.
+// NewIssuer returns an issuer with a name (claim iss) and an ECDSA key on P-256. If now is nil, the issuer uses
+// time.Now. Errors: the name is empty, or the key is nil, of another kind, or cannot be encoded.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -79,15 +79,17 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from the current second for the whole seconds of ttl (1 s to
-// MaxMintTTL). It also returns the token's end. Errors: ttl is out of range, the audience is empty, a name cannot be
-// part of a SPIFFE ID (ErrIdentity), or signing fails. Mint does not check Kubernetes' stricter rules for names.
+// Mint makes a token for a service account, and returns the token and its end. The token is valid from the current
+// second on. Its lifetime is ttl (1 s to MaxMintTTL), truncated to seconds. Errors: ttl is out of range, the audience
+// is empty, a name cannot be part of a SPIFFE ID (ErrIdentity), or signing fails. Mint does not check Kubernetes'
+// stricter rules for names.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for a token that is bound to a Pod by name, without a uid; empty: unbound. All tokens with one Pod
-// name have the same Caller.Credential. Errors are those of Mint; the Pod's name is not checked.
+// MintBound is Mint for a token that is bound to a Pod by name, without a uid. If the name is empty, the token is
+// unbound. All tokens with one Pod name have the same Caller.Credential. Errors are those of Mint; the Pod's name is
+// not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

@@ -22,9 +22,9 @@ import (
 // maxKeySet bounds a response of a key endpoint, in bytes.
 const maxKeySet = 1 << 20
 
-// maxWaiting bounds the tokens with unknown keys that wait for a fetch, for each issuer. A client that invents key ids
-// waits as long as the endpoint takes to answer. The bound is below the number of credentials that a server checks at
-// once (ca/serve, Limits.Checks), so tokens with known keys are still verified.
+// maxWaiting bounds, for each issuer, the tokens with unknown keys that wait for a fetch. A client can invent key ids.
+// The bound is below the number of tokens that a server checks at once (ca/serve, Limits.Checks). So tokens with known
+// keys are verified even while other tokens wait.
 const maxWaiting = 2
 
 // KeysConfig configures the source of an issuer's public keys. Exactly one of Discovery, URL, File and Ask must be set.
@@ -36,14 +36,15 @@ type KeysConfig struct {
 	// 1024 bytes. The field Whose is the name of Ask's source, for messages and for Memory.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
-	// Memory is the path of a file that keeps the last good result of Ask for the next start; empty: no file. A file
-	// that is broken, or was saved with a different value of Whose, is ignored with a warning.
+	// Memory is the path of a file that keeps the last good result of Ask for the next start. If Memory is empty, there
+	// is no such file. A file that is broken, or was saved with a different value of Whose, is ignored with a warning.
 	Memory string
 	// Before provides the keys until the first successful fetch; NewKeys copies them. If Before is nil or has no
 	// keys, Memory provides them.
 	Before *Keys
-	// Client fetches from Discovery or URL. It must have the CA and the bearer token that the endpoint needs. nil: a
-	// client without both that refuses redirections to plain http, and the fifth redirection.
+	// Client fetches from Discovery or URL. It must trust the endpoint's CA, and send the bearer token that the
+	// endpoint needs. If Client is nil, a client with the system's CAs and without a token is used. That client refuses
+	// redirections to plain http (except on loopback hosts), and the fifth redirection.
 	Client      *http.Client
 	Refresh     time.Duration    // shortest interval of Run after a success; 0: 5 min (File: 30 s)
 	MinInterval time.Duration    // shortest interval between refreshes for unknown keys; 0: 10 s
@@ -172,7 +173,7 @@ func checkURL(s string) error {
 	return nil
 }
 
-// checkRedirect refuses redirections to plain text, and the fifth redirection.
+// checkRedirect refuses redirections to URLs that checkURL refuses, and the fifth redirection.
 func checkRedirect(r *http.Request, before []*http.Request) error {
 	if len(before) >= 5 {
 		return errors.New("more than 4 redirections")
@@ -257,14 +258,14 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	failed := k.failed
 	k.mu.Unlock()
 	if failed != nil {
-		// Not wrapped: its deadline is not the caller's.
+		// Not wrapped: a timeout of the fetch is not the caller's.
 		return nil, fmt.Errorf("%w: key %.80q is not known, and the issuer's keys cannot be fetched: %v", ErrUnavailable, id, failed)
 	}
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
 }
 
-// start starts a refresh, or returns the refresh under way. nil: the keys are static, or an unscheduled refresh is not
-// allowed before MinInterval has passed.
+// start starts a refresh, or returns the refresh under way. The result is nil if the keys are static. It is also nil if
+// an unscheduled refresh is not allowed before MinInterval has passed.
 func (k *Keys) start(scheduled bool) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()

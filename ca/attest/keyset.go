@@ -32,7 +32,8 @@ type publicKey struct {
 	print     [sha256.Size]byte
 }
 
-// find returns the keys of an id. Without an id it returns the key if there is only one.
+// find returns the keys with an id, or nil if there are none. For an empty id it returns the only key, or nil if there
+// are several.
 func (s *keySet) find(id string) []publicKey {
 	if s == nil {
 		return nil

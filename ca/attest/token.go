@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// algorithms lists the accepted signature algorithms. All are asymmetric. With the algorithm "none" or an HMAC, anyone
-// who knows a public key could sign.
+// algorithms lists the accepted signature algorithms. All are asymmetric. A token with the algorithm "none" needs no
+// key, and an HMAC could be made with the public key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -27,15 +27,15 @@ var algorithms = []jose.SignatureAlgorithm{
 // maxTokenID bounds the stored part of a token's id, in bytes.
 const maxTokenID = 128
 
-// TokenIssuer is an issuer of tokens with its public keys. The issuers of two clusters may have the same name, as they
-// do by Kubernetes' default.
+// TokenIssuer is an issuer of tokens with its public keys. Issuers of different clusters may have the same name. By
+// Kubernetes' default they do.
 type TokenIssuer struct {
 	Name    string // the claim iss; empty: the name is fetched with the keys (KeysConfig.Ask)
-	Cluster string // Caller.Cluster of callers with the issuer's tokens; empty: unknown, and callers may claim any
+	Cluster string // cluster of the callers with the issuer's tokens; empty: unknown, callers of any cluster may have them
 	Keys    *Keys  // never nil
 }
 
-// Reviewer verifies tokens elsewhere, by Kubernetes' TokenReview.
+// Reviewer verifies tokens without the issuers' keys, by Kubernetes' TokenReview.
 type Reviewer interface {
 	// Review returns the account and Pod of a token that is valid for one of the audiences. Errors match ErrDenied if
 	// the token is refused, and ErrUnavailable if the reviewer cannot answer at present. Safe for concurrent use.
@@ -54,25 +54,25 @@ type Reviewed struct {
 type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
-	// Cluster is the cluster of calls that name no cluster in metadata clusterid, as agents send it. The token of a
-	// call is verified with the keys of the call's cluster and of issuers without a cluster. Empty: a call that names
-	// no cluster may be of any cluster.
+	// Cluster is the cluster of calls without the gRPC metadata clusterid, in which Istio's agents name their cluster.
+	// The token of a call is verified with the keys of issuers of the call's cluster, and of issuers without a cluster.
+	// Empty: a call without clusterid may be of any cluster.
 	Cluster string
-	// Remote returns the issuer of a cluster that Issuers and Cluster do not name. The issuer's name is fetched with
-	// its keys, so Name is ignored. false: the cluster is unknown. Remote is called whenever a token of such a cluster
-	// is verified, also concurrently. nil: there are no other clusters.
+	// Remote returns the issuer of a cluster that Issuers and Cluster do not name, and false if the cluster is unknown.
+	// The issuer's name is fetched with its keys, so TokenIssuer.Name is ignored. Remote is called at each verification
+	// of a token of that cluster, also concurrently. nil: there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
 	Audiences []string         // accepted audiences; a token must have one of them; default: istio-ca
 	Leeway    time.Duration    // tolerated difference of clocks; default: 10 min; negative: none
-	MaxBytes  int              // longest accepted token, in bytes; default: 8 KiB (Kubernetes' tokens have 1 to 2)
+	MaxBytes  int              // longest accepted token, in bytes; default: 8 KiB (Kubernetes' tokens have 1 to 2 KiB)
 	CacheSize int              // number of cached tokens; default: 16384
 	Reviewer  Reviewer         // for calls of Cluster if the issuer is unknown or its keys are unavailable; nil: none
 	Now       func() time.Time // nil: time.Now
 }
 
 // Tokens authenticates callers by service account tokens, from metadata "authorization: Bearer ...". It verifies a
-// token by the issuers' keys. If the keys cannot decide (TokensConfig.Reviewer), the Reviewer verifies the token. Safe
-// for concurrent use.
+// token by the issuers' keys. If the token's issuer is unknown or its keys are unavailable, the Reviewer may verify the
+// token (TokensConfig.Reviewer). Safe for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
@@ -80,7 +80,8 @@ type Tokens struct {
 	// clusters contains the clusters of the configured issuers, and the config cluster. TokensConfig.Remote is not
 	// called for them.
 	clusters map[string]bool
-	// known caches verified tokens until they expire or their key is removed: Istio's agents send one token for hours.
+	// known caches verified tokens until they expire or their key is removed. Istio's agents send the same token for
+	// hours.
 	known *lru.Cache[shown, verified]
 }
 
@@ -192,10 +193,10 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. Verify
-// may wait for a fetch of keys or for the Reviewer. A token that the keys verified is cached at most until its end plus
-// Leeway, or until its key is removed. Errors match ErrDenied if the token is refused, and ErrUnavailable if it cannot
-// be verified at present.
+// Verify returns the caller named by a token. ctx has the call's incoming gRPC metadata, in which clusterid names the
+// cluster of the call. Verify may wait for a fetch of keys or for the Reviewer. A token verified by an issuer's keys is
+// cached at most until its expiry plus Leeway, or until its key is removed. Errors match ErrDenied if the token is
+// refused, and ErrUnavailable if it cannot be verified at present.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
@@ -225,12 +226,12 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	return v.caller, err
 }
 
-// digest returns 128 bits of a token's hash in hexadecimal. They identify a token without an id.
+// digest returns 128 bits of a token's hash in hexadecimal. They identify a token that has no id.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
 // review verifies a token by the Reviewer. Results are not cached here, since the Reviewer caches them. Tokens with
-// invalid claims (checkClaims) are refused without a review. The token's claims are used if the Reviewer accepts the
-// token and names the same account and Pod.
+// invalid claims (checkClaims) are refused without a review. The caller is made from the token's claims. It is returned
+// only if the Reviewer accepts the token and names the same account and Pod.
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	_, c, err := parse(token)
 	if err == nil {
@@ -276,8 +277,8 @@ func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
 	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByToken, Pod: pod}, nil
 }
 
-// verify verifies a token with the issuers' keys. Cheap checks come first. Errors before the check of the signature
-// show no claim except the issuer.
+// verify verifies a token with the issuers' keys. Cheap checks come first. An error quotes no claim except the issuer
+// until the signature has been verified.
 func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, error) {
 	parsed, c, err := parse(token)
 	if err != nil {
@@ -320,8 +321,8 @@ func parse(token string) (*jwt.JSONWebToken, claims, error) {
 	return parsed, c, nil
 }
 
-// checkSignature tries the keys on the signature, and stores the fingerprint of the matching key in v. ErrSignature: no
-// key matches.
+// checkSignature tries the keys on the signature, and stores the fingerprint of the matching key in v. It returns
+// ErrSignature if no key matches.
 func checkSignature(parsed *jwt.JSONWebToken, algorithm string, keys []publicKey, v *verified) error {
 	for _, k := range keys {
 		if k.algorithm != "" && k.algorithm != algorithm {

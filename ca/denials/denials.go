@@ -1,8 +1,8 @@
 // Package denials emits the CA's revoked identities to the ingester, which stores configuration. The identities become
 // one mesh-wide DENY policy of all proxies (normal.DeniedID).
 //
-// Owns: the list that it emitted last.
-// Reads: states of ca/keyring.
+// Owns: the last list of identities that Run emitted.
+// Reads: the revoked identities in the state of the keyring (ca/keyring).
 // Never: revokes an identity; writes to the store.
 package denials
 
@@ -21,22 +21,22 @@ import (
 // Source emits the revoked identities. All fields are required.
 type Source struct {
 	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). known is
-	// false while the keyring is unknown.
+	// false while the keyring has not been read.
 	Denied  func(now time.Time) (all []keyring.Denial, known bool)
 	Changed func() <-chan struct{} // returns a channel that is closed when the result of Denied may have changed
-	Emit    func([]object.Event)   // receives one event for each list that Run emits, and owns the slice
+	Emit    func([]object.Event)   // receives one event for each list; may keep the slice
 	Log     *slog.Logger
 }
 
-// Unknown returns the event to emit in a process without the keyring: object.Broken for normal.DeniedID. This event
-// keeps the stored list of denied identities.
+// Unknown returns one event for a process without the keyring to emit: object.Broken for normal.DeniedID. The event
+// leaves the stored list of denied identities unchanged.
 func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }
 
 // Run follows the keyring until ctx ends, and returns nil then. It emits the first known list, also an empty one, and
 // each changed list. It reads the list again at each change of the keyring, and at least every hour. While the keyring
-// is unknown, Run emits nothing and the stored list stays. Errors are those of normal.NewDenied.
+// has not been read, Run emits nothing. If normal.NewDenied refuses a list, Run returns the error.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {
@@ -65,7 +65,7 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now returns the identities to deny, and the time until the next call, from 1 min to 1 h.
+// now returns the identities to deny, and the time to wait until the next call, from 1 min to 1 h.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)
 	stays = time.Hour

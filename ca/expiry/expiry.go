@@ -1,12 +1,13 @@
-// Package expiry decides when streams with an expired credential end. A stream ends if newer credentials could be
-// obtained for a grace period after the stream's credential had expired, and its identity has shown no unexpired
-// credential to this process. While credentials cannot be obtained, streams stay, but receive no further private keys.
+// Package expiry decides when streams with an expired credential end. A stream ends if two conditions hold. Newer
+// credentials could be obtained for a grace period after the stream's credential expired. No caller with the stream's
+// identity has shown an unexpired credential to this process. While credentials cannot be obtained, streams stay, but
+// receive no further private keys.
 //
 // A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
-// certificates that callers show. A certificate that became valid long enough after a credential's end proves that
-// certificates could be obtained then.
+// certificates that callers show. A shown certificate that became valid long enough after a credential's end proves
+// that newer credentials could be obtained after that end.
 //
-// Owns: the latest credential end that each identity showed here, and when shown certificates began.
+// Owns: the latest end of each identity's shown credentials, and the latest start of a shown certificate.
 // Reads: callers that ca/attest verified.
 // Never: ends a stream; verifies a credential.
 package expiry
@@ -27,7 +28,7 @@ const (
 	grace  = 5 * time.Minute  // shortest stay of a stream after its credential's end
 	spread = 10 * time.Minute // spreads the ends of streams whose credentials ended together
 	every  = 10 * time.Second // interval of the checks of Run
-	pause  = time.Hour        // a longer gap between NotBefore of shown certificates may mean that none could be obtained
+	pause  = time.Hour        // a longer gap between the NotBefore of shown certificates may mean that none could be obtained
 )
 
 // Expiry records the ends of shown credentials, and since when certificates can be obtained. Safe for concurrent use.
@@ -81,9 +82,10 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 }
 
 // Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
-// issuing is the time since which newer credentials could be obtained without a gap. It is set even if ended is false
-// because a newer credential was shown. It is zero if the credential has not expired, or if this process does not know
-// that newer credentials can be obtained. A credential with a zero NotAfter never expires.
+// issuing is the time since which newer credentials could be obtained without a gap. issuing is zero if the credential
+// has not expired, or if this process does not know that newer credentials can be obtained. If the credential has
+// expired but a newer one was shown, ended is false and issuing may be set. A credential with a zero NotAfter never
+// expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -105,9 +107,9 @@ func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
-// Refused returns the reason to stop serving a caller; nil: the caller is served. The caller is refused if its
-// credential has ended (Ended), and newer ones could be obtained without a gap for 5 to 15 min after that end. Within
-// one Expiry, the exact time is constant for each credential.
+// Refused returns the reason to stop serving a caller; nil: the caller is served. The caller is refused if Ended
+// reports true, and newer credentials could be obtained without a gap for 5 to 15 min after the end of the caller's
+// credential. The exact time within this range depends on the credential.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {
@@ -122,8 +124,8 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// Noting wraps an authenticator. The result returns the same callers and errors, and records in e the credential of
-// each verified caller.
+// Noting wraps an authenticator. The wrapper returns the same callers and errors. It also records the credential of
+// each verified caller in e.
 func (e *Expiry) Noting(by attest.Authenticator) attest.Authenticator { return noting{by, e} }
 
 type noting struct {
@@ -141,8 +143,8 @@ func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // Run calls issuing and recheck every 10 s until ctx ends, and returns nil then. issuing reports whether certificates
-// can be obtained at present. If issuing is nil, Ended infers this from the certificates that callers show. recheck
-// must call Refused for each stream's caller and end refused streams.
+// can be obtained at present. If issuing is nil, Ended infers from the certificates that callers show whether
+// certificates can be obtained. recheck must call Refused for each stream's caller and end refused streams.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
 	if issuing == nil {
 		issuing = func() bool { return false }

@@ -19,7 +19,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Authority is a signer: a CA key and its certificates. Immutable. It prints without its key.
+// Authority is a signer: a CA key and its certificates. Immutable. Its formatted, logged and JSON forms do not contain
+// the key.
 type Authority struct {
 	Epoch uint64        // number of the key in the mesh's keyring; each further key has a higher number
 	Key   crypto.Signer // the private key of Certificate; nil: not loaded, so the authority cannot sign
@@ -27,11 +28,11 @@ type Authority struct {
 	// Certificate first, without the root. Chain is empty if Certificate is a root or issued by one.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
-	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate for a root of SelfSigned,
-	// else the user's roots (root-cert.pem).
+	// Roots are the trust anchors that this authority needs in the mesh's bundle. They are Certificate alone if
+	// SelfSigned made it, or else the user's roots (root-cert.pem).
 	Roots []*x509.Certificate
-	// Lists are the revocation lists that a user gave with the CA (ca-crl.pem): at most one per issuer, each with a
-	// number. The list that the function CRL signs is not among them.
+	// Lists are the revocation lists that a user gave with the CA (ca-crl.pem): at most one per issuer, each with a CRL
+	// number. Lists that the function CRL signs are not among them.
 	Lists []*x509.RevocationList
 }
 
@@ -93,8 +94,8 @@ func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String(
 
 // SelfSigned makes an authority with a fresh P-256 key and a self-signed root, which signs leaves directly. The root is
 // valid from now-Backdate until now+validity. Its subject contains the epoch and a part of the key's hash, so that
-// verifiers do not try several issuers of one name. A nil random means crypto/rand. Errors: the trust domain is zero,
-// validity is below a second, or those of random and of signing.
+// different roots have different subjects. A nil random means crypto/rand. SelfSigned returns an error if the trust
+// domain is zero, validity is below a second, or reading random or signing fails.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
 		random = rand.Reader
@@ -128,8 +129,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between root and leaf, so that an old root could sign a new one for verifiers that lack
-		// the new root. Navarch does not sign such an issuer yet.
+		// One issuer may lie between root and leaf. An old root could then sign the key of a newer root, for verifiers
+		// that lack the newer root. Navarch does not do that yet.
 		MaxPathLen:   1,
 		SubjectKeyId: id,
 		URIs:         uris(td.ID()),

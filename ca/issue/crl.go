@@ -19,7 +19,7 @@ var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 // Revoked is one entry of a revocation list.
 type Revoked struct {
 	Serial string    // hexadecimal, as Issued.Serial; positive, below 2^159
-	At     time.Time // time of revocation; the list has whole seconds
+	At     time.Time // time of revocation; truncated to whole seconds in the list
 	// Reason is a CRLReason of RFC 5280, section 5.3.1, from 0 to 10 except 7. 0 (unspecified) is omitted from the
 	// list, 1 is keyCompromise.
 	Reason int
@@ -29,9 +29,10 @@ type Revoked struct {
 // greater than the number of the previous list. The list begins (thisUpdate) at now-Backdate, for peers with slow
 // clocks. It ends (nextUpdate) with a.Certificate, because peers refuse every certificate once a list is outdated.
 // Entries are sorted by serial number; if several have the same serial number, only the earliest is used. revoked may
-// be empty. If random is nil, crypto/rand is used. Errors: ErrAuthority if a has no key or certificate, or its
-// certificate ended at now-Backdate or earlier; ErrNoCRL; an invalid number, serial number or reason; those of random
-// and the signer.
+// be empty. If random is nil, crypto/rand is used. Errors match ErrAuthority if the authority has no key or
+// certificate, or if its certificate ended at now-Backdate or earlier. They match ErrNoCRL if the certificate does not
+// allow lists (CanRevoke). Any other error means that a number or reason is invalid, or that reading random or signing
+// failed.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader

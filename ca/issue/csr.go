@@ -24,12 +24,12 @@ const minRSA, maxRSA = 2048, 8192
 
 var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// ParseCSR parses one CSR in PEM, and returns its public key. The key is ECDSA on P-256 or P-384, or RSA of 2048 to
-// 8192 bits with an odd exponent from 65537 on. It must have signed the CSR. Signatures with MD5 or SHA-1 are refused.
-// Each alternative name of the CSR must be id, or id's path in one of the trust domains aliases; a CSR without names is
-// accepted. A subject is ignored, because Istio's agents send an empty organizationName. Errors match ErrInvalid:
-// ErrTooLarge (more than MaxCSR bytes), ErrMalformed (not exactly one CSR, or unreadable names), ErrWeakKey,
-// ErrSignature or ErrForeignName.
+// ParseCSR parses one CSR in PEM, and returns its public key. The key must be ECDSA on P-256 or P-384, or RSA of 2048
+// to 8192 bits with an odd exponent of at least 65537. The key must have signed the CSR. Signatures with MD5 or SHA-1
+// are refused. Each subject alternative name (SAN) of the CSR must be id, or id with a trust domain from the argument
+// aliases. A CSR without SANs is accepted. The CSR's subject is ignored, because Istio's agents send an empty
+// organizationName. Errors match ErrInvalid, and one of ErrTooLarge (more than MaxCSR bytes), ErrMalformed (not exactly
+// one CSR, or unreadable SANs), ErrWeakKey, ErrSignature and ErrForeignName.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, aliases)
 	if err != nil {
@@ -89,7 +89,8 @@ func onePEM(text []byte) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// checkKey refuses unsupported public keys, of a leaf or of an authority. Envoy accepts neither Ed25519 nor P-224.
+// checkKey returns an error if a public key is not supported for a leaf or an authority. Envoy accepts neither Ed25519
+// nor P-224.
 func checkKey(public crypto.PublicKey) error {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -109,8 +110,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames refuses every alternative name except id, and id's path in one of the aliases. It decodes the extension
-// without x509, which skips unknown kinds of names.
+// checkNames returns an error if a subject alternative name is neither id nor id with a trust domain from the argument
+// aliases. It does not decode the extension with package x509, which skips unknown kinds of names.
 func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
 	for _, e := range extensions {
 		if !e.Id.Equal(oidSubjectAltName) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Encode returns the elements of IstioCertificateResponse.cert_chain, in PEM. Each certificate of i.Chain is one
+// Encode returns the strings for IstioCertificateResponse.cert_chain, in PEM. Each certificate of i.Chain is one
 // element, the leaf first. The last element is the whole root bundle, or "" for an empty bundle. Istio's agents use the
 // last element as their trust bundle (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
 func (i *Issued) Encode(bundle []*x509.Certificate) []string {
@@ -20,7 +20,7 @@ func (i *Issued) Encode(bundle []*x509.Certificate) []string {
 	return append(out, string(EncodeCertificates(bundle...)))
 }
 
-// EncodeCertificates returns the certificates as concatenated PEM; nil without certificates.
+// EncodeCertificates returns the certificates as concatenated PEM. The result is nil if there are no certificates.
 func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	var b bytes.Buffer
 	for _, c := range certs {

@@ -22,15 +22,16 @@ const (
 	maxChain   = 8        // certificates
 )
 
-// oidOrganization is the only attribute in the subjects of Istio's agents; its value is empty (istio:
+// oidOrganization is the only subject attribute in CSRs of Istio's agents. Its value is empty there (istio:
 // security/pkg/pki/util/generate_csr.go).
 var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
-// ParseExact parses one CSR in PEM that another CA will sign, and returns its public key. Key and signature must
-// satisfy ParseCSR. The other CA copies the CSR's names, so the CSR must name id exactly once and nothing else. A
-// subject or another extension is refused, because it might have a meaning for that CA or its relying parties. For
-// example, Kubernetes interprets an organizationName as a group. An empty organizationName is accepted. Errors match
-// ErrInvalid: those of ParseCSR, and ErrForeignName for names, a subject or an extension that is refused.
+// ParseExact parses one CSR in PEM that another CA will sign, and returns its public key. The key and the signature
+// must meet the conditions of ParseCSR. The other CA copies the CSR's names, so the CSR must name id exactly once and
+// nothing else. A subject or another extension is refused, because it might have a meaning for that CA or for verifiers
+// of its certificates. For example, Kubernetes interprets an organizationName as a group. An empty organizationName is
+// accepted. Errors are those of ParseCSR. They match ErrForeignName if the names, the subject or an extension is
+// refused.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {
@@ -57,14 +58,14 @@ type Foreign struct {
 	Identity spiffeid.ID         // the only name of the leaf
 	Key      crypto.PublicKey    // the key of the CSR
 	Roots    []*x509.Certificate // roots of the CA; empty: every certificate is refused
-	MaxTTL   time.Duration       // longest remaining lifetime; a leaf may exceed it by the constant Backdate
+	MaxTTL   time.Duration       // longest lifetime after now; a leaf may exceed it by the constant Backdate
 }
 
-// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. text has
-// at most 64 KiB and 8 certificates. The leaf must not be a CA, and must be for both clients and servers. It may begin
-// at most 1 min after now, and must be valid for at least 1 min from now. A chain must lead from it to one of Roots.
-// Issued.Chain is the leaf and the certificates between the leaf and a root. Issued.Epoch is 0. Every error matches
-// ErrForeign, not ErrInvalid.
+// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. text may
+// have at most 64 KiB and 8 certificates. The leaf must not be a CA, and must be for both clients and servers. It may
+// begin at most 1 min after now, and must be valid for at least 1 min from now. A chain must lead from the leaf to one
+// of Roots. In the result, Chain has the leaf and the certificates between the leaf and a root, and Epoch is 0. Every
+// error matches ErrForeign, and no error matches ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
 		return nil, fmt.Errorf("%w: the response has %d bytes; at most %d are accepted", ErrForeign, len(text), maxForeign)

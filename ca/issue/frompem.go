@@ -19,16 +19,17 @@ import (
 // Files contains the user's own CA in PEM, with one field for each key of the Secret cacerts.
 type Files struct {
 	Cert  []byte // ca-cert.pem: the issuer of leaves; further certificates in it are treated like those of Chain
-	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
-	Chain []byte // cert-chain.pem: the certificates above the issuer, with or without the issuer and the root; may be empty
+	Key   []byte // ca-key.pem: the key of the issuer, PKCS #8, SEC 1 or PKCS #1, not encrypted
+	Chain []byte // cert-chain.pem: the certificates above the issuer; may also contain the issuer and the root; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM parses a user's CA, and verifies with Verify that peers accept its leaves. Files.Lists may have at most 64
-// KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the issuer of a
-// list is in this CA, the issuer must have signed the list. No list may revoke ca-cert.pem or a certificate of its
-// chain. The result does not share memory with f. Errors name the faulty file, as those of Verify.
+// FromPEM parses a user's CA, and calls Verify to check that peers will accept the CA's leaves. Files.Lists may have at
+// most 64 KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the files
+// contain the issuer of a list, the issuer must have signed the list. No list may revoke ca-cert.pem or a certificate
+// of its chain. The result does not share memory with f. Errors name the faulty file, unless Verify cannot sign a trial
+// leaf.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -92,14 +93,14 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 		}
 		below = c
 	}
-	if err := a.ready(now); err != nil { // certificate and chain are checked
+	if err := a.ready(now); err != nil { // certificate and chain were checked above, so the roots are the cause
 		return fmt.Errorf("root-cert.pem: %w", err)
 	}
 	return a.probe(td, now)
 }
 
-// checkCA returns an error if c cannot be an issuer above a leaf, where between is the number of issuers between c and
-// the leaf.
+// checkCA returns an error if c cannot be an issuer above a leaf. The parameter between is the number of issuers
+// between c and the leaf.
 func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
@@ -116,8 +117,8 @@ func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	return nil
 }
 
-// probe signs a leaf, which is discarded, and verifies it as a peer would. Faults that checkCA does not cover (name
-// constraints, extended usages, the root itself) show here instead of at the first handshake.
+// probe signs a leaf, which is discarded, and verifies it as a peer would. It finds faults that checkCA does not look
+// for: in name constraints, extended key usages and the root.
 func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	id, err := spiffeid.FromSegments(td, "ns", "probe", "sa", "probe")
 	if err != nil {
@@ -146,8 +147,9 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	return nil
 }
 
-// Certificates parses all certificates of a PEM text. It returns nil for a text that is empty or white space, and
-// ignores text outside of blocks. Errors: a block is not a certificate or is broken, or any other text has no block.
+// Certificates parses all certificates of a PEM text. It returns nil for a text that is empty or white space. It
+// ignores text outside of PEM blocks, but any other text without a block is an error. A block that is broken or not a
+// certificate is an error too.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -173,7 +175,7 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// PrivateKey parses the first PEM block of a text as an ECDSA or RSA key in the form PKCS #8, SEC 1 or PKCS #1. A block
+// PrivateKey parses the first PEM block of a text as an ECDSA or RSA key, encoded as PKCS #8, SEC 1 or PKCS #1. A block
 // EC PARAMETERS before the key is skipped; blocks after the key are ignored. Errors: the text has no block, the block
 // is not a private key, or the key is broken, encrypted or of another kind. Errors do not show the key.
 func PrivateKey(text []byte) (crypto.Signer, error) {

@@ -25,9 +25,9 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Errors of requests, for errors.Is. The errors from ErrMalformed to ErrTTL match ErrInvalid. Such an error is the
-// fault of the request, and permanent (gRPC InvalidArgument). ErrAuthority means that the signer cannot sign at present
-// (Unavailable). Any other error is internal.
+// Errors of requests, for errors.Is. The errors from ErrMalformed to ErrTTL match ErrInvalid. ErrInvalid means that the
+// request is at fault, and that a repetition is useless (gRPC InvalidArgument). ErrAuthority means that the signer
+// cannot sign at present (Unavailable). Any other error is internal.
 var (
 	ErrInvalid     = errors.New("invalid certificate request")
 	ErrMalformed   = fmt.Errorf("%w: malformed CSR", ErrInvalid)
@@ -42,16 +42,17 @@ var (
 
 // Request is a request for one certificate.
 type Request struct {
-	CSR      []byte      // PEM, as ParseCSR accepts; only its public key is put into the certificate
+	CSR      []byte      // PEM; checked by ParseCSR; only its public key is put into the certificate
 	Identity spiffeid.ID // the certificate's URI name; required, with a path
-	// Aliases are trust domains under which the CSR may name Identity's path. Agents that started before the mesh
-	// changed its trust domain use an alias. The certificate names Identity in any case.
+	// Aliases are trust domains that the CSR may use instead of the trust domain of Identity. Agents that started
+	// before the mesh changed its trust domain use an alias. The certificate names Identity in any case.
 	Aliases []spiffeid.TrustDomain
 	TTL     time.Duration // 0: Policy.DefaultTTL; above Policy.MaxTTL: MaxTTL; negative or below 1 s: ErrTTL
-	// Proven is the time of the last proof of the identity by a token, to be recorded in the certificate (function
-	// Proven); zero: not recorded.
+	// Proven is the time when a token last proved the identity. The certificate records it (function Proven), unless it
+	// is zero.
 	Proven time.Time
-	// Origin is the credential of the first proof, to be recorded in the certificate (OriginOf); zero: not recorded.
+	// Origin identifies the token that first proved the identity. The certificate records it (OriginOf), unless it is
+	// zero.
 	Origin Origin
 	// Names are the DNS names and IP addresses to add to the certificate. The server sets them, never the CSR.
 	Names []string
@@ -67,7 +68,7 @@ type Policy struct {
 	DefaultTTL time.Duration // lifetime from the time of issue, if no TTL is requested; 0: 24 h
 	MaxTTL     time.Duration // longest lifetime; 0: 90 d
 	Backdate   time.Duration // time by which NotBefore is in the past; 0: the constant Backdate; negative: none
-	Jitter     float64       // largest fraction of the TTL by which NotAfter is earlier, below 1; 0: 0.1; negative: none
+	Jitter     float64       // the TTL is shortened by a random fraction up to Jitter, below 1; 0: 0.1; negative: not shortened
 }
 
 func (p Policy) withDefaults() Policy {
@@ -87,14 +88,15 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime that Jitter permits for a requested TTL; ttl 0: the default TTL. Rounding to
-// whole seconds and the end of the signer may make a lifetime shorter.
+// Shortest returns the shortest lifetime that Jitter permits for a requested TTL. A ttl of 0 means the default TTL. The
+// rounding to whole seconds, or an earlier end of the signer, may make a lifetime shorter.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
 }
 
-// Longest returns the longest lifetime of certificates for a requested TTL, at most MaxTTL; ttl 0: the default TTL.
+// Longest returns the longest lifetime of certificates for a requested TTL, at most MaxTTL. A ttl of 0 means the
+// default TTL.
 func (p Policy) Longest(ttl time.Duration) time.Duration {
 	if p = p.withDefaults(); ttl == 0 {
 		ttl = p.DefaultTTL
@@ -102,8 +104,7 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 	return min(ttl, p.MaxTTL)
 }
 
-// Default returns DefaultTTL with its default applied. Certificates without a requested TTL have this lifetime, or
-// MaxTTL if that is shorter.
+// Default returns DefaultTTL, or 24 h if DefaultTTL is 0. It does not apply MaxTTL or Jitter.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
 // Check validates the policy: both TTLs are at least 1 s, and Jitter is below 1. A zero field is valid. The error names
@@ -124,17 +125,18 @@ func (p Policy) Check() error {
 type Issued struct {
 	Leaf   *x509.Certificate
 	Chain  []*x509.Certificate // leaf first, then its issuers up to a root, without the root
-	Epoch  uint64              // of the signer; 0: another CA
+	Epoch  uint64              // epoch of the signer; 0: another CA signed
 	Serial string              // hexadecimal, as SerialString makes it
 }
 
 // SerialString formats a serial number as lower-case hexadecimal without leading zeros.
 func SerialString(serial *big.Int) string { return serial.Text(16) }
 
-// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. The leaf does not begin before
-// a.Certificate, and does not end after a.End. random is the source of serial number and jitter; nil: crypto/rand.
-// Errors match ErrInvalid (the request is invalid) or ErrAuthority (a is nil, incomplete, expired or not valid yet, or
-// the policy is invalid), or are those of random and of signing.
+// Issue makes a leaf for the request's identity and the CSR's public key. It is signed with a.Key. The leaf does not
+// begin before a.Certificate, and does not end after a.End. The serial number and the jitter are read from random; if
+// random is nil, from crypto/rand. Errors match ErrInvalid if the request is invalid. They match ErrAuthority if the
+// authority is nil, incomplete, expired or not valid yet, or if the policy is invalid. Any other error means that
+// reading random or signing failed.
 func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if err := checkIdentity(r.Identity); err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func checkIdentity(id spiffeid.ID) error {
 	return nil
 }
 
-// sign completes and signs a template that has its names and extended usages.
+// sign completes and signs a template that already has its names and extended key usages.
 func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	ttl time.Duration, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if random == nil {
@@ -209,9 +211,9 @@ func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within that of the signer, and
-// ends after now, possibly by less than a second. Errors match ErrAuthority (invalid policy) or ErrTTL, or are those of
-// random.
+// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within the signer's validity.
+// It ends after now, possibly by less than a second. Errors match ErrAuthority (invalid policy) or ErrTTL, or are those
+// of the reader random.
 func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {
 	if err := p.Check(); err != nil {
 		return from, to, fmt.Errorf("%w: %w", ErrAuthority, err)
@@ -242,7 +244,7 @@ func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random 
 	return from, to, nil
 }
 
-// serial returns 128 random bits, never zero. Errors: those of random, or a source of zeros.
+// serial returns 128 random bits, never zero. It returns an error if random fails or yields only zeros.
 func serial(random io.Reader) (*big.Int, error) {
 	var b [16]byte
 	for range 3 {

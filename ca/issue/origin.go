@@ -7,21 +7,23 @@ import (
 )
 
 // Origin identifies the token by which the first leaf of a series of renewals was issued. All leaves of the series have
-// the same Origin, so that budgets count them once.
+// the same Origin. Limits for each token therefore count the series once.
 type Origin struct {
 	Pod    string `asn1:"utf8"` // name of the Pod that the token was bound to; empty: unbound
 	PodUID string `asn1:"utf8"` // uid of the Pod; empty: not in the token
-	// Token identifies a token without a Pod. If the first leaf had no Origin, Token is that leaf's serial number.
+	// Token identifies a token that is bound to no Pod. If the first leaf had no Origin, Token is that leaf's serial
+	// number.
 	Token string `asn1:"utf8"`
 	// Cluster is the cluster whose keys verified the token; empty: unknown.
 	Cluster string `asn1:"utf8"`
 }
 
-// originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
+// originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). provenOID explains the
+// number.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// OriginOf returns the Origin recorded in a leaf. The result is zero if the leaf has no Origin that decodes, because an
-// older version of this CA or another CA issued the leaf.
+// OriginOf returns the Origin recorded in a leaf. The result is zero if the leaf has no readable Origin. An older
+// version of this CA or another CA issued such a leaf, or no Origin was requested.
 func OriginOf(leaf *x509.Certificate) Origin {
 	for _, e := range leaf.Extensions {
 		var o Origin

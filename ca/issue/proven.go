@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// provenOID is the leaf's extension with the time of the last proof of its identity by a token, in Unix seconds (an
-// INTEGER; not critical). Renewals copy it, so that every replica knows the time without a request. The OID is below
-// the arc for experiments (1.3.6.1.3): only Navarch's CA writes the extension, and it is read only if Navarch's CA is
-// the mesh's CA (attest.Certificates.Foreign).
+// provenOID is the leaf's extension with the time when a token last proved the leaf's identity, in Unix seconds (an
+// INTEGER; not critical). Renewals copy the extension, so that every replica can read the time from the leaf. The OID
+// is below the arc for experiments (1.3.6.1.3). An experimental number suffices, because only Navarch's CA writes the
+// extension, and other CAs' leaves are not searched for it (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
 // Proven returns the time when a token last proved a leaf's identity. If the leaf does not state that time, because an
@@ -22,9 +22,9 @@ func Proven(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore
 }
 
-// Follows returns the time when a token last proved a leaf's identity, as Proven does. If the leaf does not state
-// that time, the result is IssuedAt, which is later than the result of Proven by Backdate. So Follows suits checks
-// that must not mistake the leaf for an older one.
+// Follows returns the time when a token last proved a leaf's identity, as Proven does. If the leaf does not state that
+// time, the result is IssuedAt, which is later than the result of Proven by Backdate. Use Follows for checks that must
+// not mistake the leaf for an older one.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at

@@ -16,9 +16,9 @@ import (
 )
 
 // ServingNames returns the DNS names of the control plane's serving certificate, as agents expect them. These are
-// SERVICE.NAMESPACE.svc of the Services istiod, istiod-remote, istio-pilot and, for a revision that is neither "" nor
-// "default", istiod-<revision>. Custom names are added (ISTIOD_CUSTOM_HOST and the like), except empty ones. The result
-// is sorted, without duplicates.
+// SERVICE.NAMESPACE.svc of the Services istiod, istiod-remote and istio-pilot. A revision that is neither "" nor
+// "default" adds the Service istiod-<revision>. The names in the argument custom are added, except empty ones
+// (ISTIOD_CUSTOM_HOST, for example). The result is sorted, without duplicates.
 func ServingNames(namespace, revision string, custom ...string) []string {
 	services := []string{"istiod", "istiod-remote", "istio-pilot"}
 	if revision != "" && revision != "default" {
@@ -39,10 +39,10 @@ type ServingRequest struct {
 	TTL      time.Duration // as Request.TTL
 }
 
-// Serving makes a P-256 key and a certificate for a server of the control plane, signed by a. The result contains the
-// chain without the root, and the parsed leaf. A nil random means crypto/rand. Errors match ErrInvalid if the request
-// has no names or an invalid TTL. They match ErrAuthority in the same cases as those of Issue. Other errors are those
-// of random and of signing.
+// Serving makes a P-256 key and a certificate for a server of the control plane. The certificate is signed with a.Key.
+// The result contains the chain without the root, and the parsed leaf. A nil random means crypto/rand. Errors match
+// ErrInvalid if the request has no names or an invalid TTL. They match ErrAuthority if the authority or the policy
+// cannot be used (see Issue). Any other error means that reading random or signing failed.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// maxUserLists bounds ca-crl.pem, in bytes. The content is a part of the keyring's record, and of a ConfigMap in every
+// maxUserLists bounds ca-crl.pem, in bytes. The lists are stored in one value of etcd, and in a ConfigMap in every
 // namespace.
 const maxUserLists = 64 << 10
 
-// readLists parses the user's revocation lists, ca-crl.pem, into a. A list of an issuer in a's path or roots must be
-// signed by that issuer. The signatures of other lists are not checked here, since proxies verify them. A CA that its
-// own lists revoke is refused.
+// readLists parses the user's revocation lists, ca-crl.pem, into a.Lists. If the authority's certificates or roots
+// contain the issuer of a list, that issuer must have signed the list. Signatures of other lists are not checked here,
+// since proxies verify them. readLists returns an error if a list revokes a certificate of the authority's own chain.
 func (a *Authority) readLists(text []byte, now time.Time) error {
 	if len(text) > maxUserLists {
 		return fmt.Errorf("%d bytes; at most %d are accepted", len(text), maxUserLists)
@@ -46,7 +46,7 @@ func (a *Authority) readLists(text []byte, now time.Time) error {
 	}
 }
 
-// checkList validates one list.
+// checkList validates one list for readLists. Lists that were read before are in a.Lists.
 func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	switch {
 	case list.Number == nil:
@@ -84,7 +84,7 @@ func SameIssuer(a, b *x509.RevocationList) bool {
 
 // NewestLists merges revocation lists into a fresh slice. For each issuer (SameIssuer) the slice has the list with the
 // highest number, or the first of several lists with that number. The first argument must contain at most one list of
-// an issuer, and each list must have a number. Issuers are in order of first appearance. The lists are not copied.
+// each issuer. All lists must have a number. Issuers are in order of first appearance. The lists are not copied.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

@@ -1,8 +1,9 @@
 // Package istioca reads the mesh's CA from istiod's Secrets in the namespace of the control plane. The Secret cacerts
-// has the user's own CA. Without it, the Secret istio-ca-secret has the root that istiod made for itself.
+// has the user's own CA. If cacerts does not exist, the Secret istio-ca-secret has the root that istiod made for
+// itself.
 //
 // Owns: nothing.
-// Reads: these two Secrets, by name, while Run runs.
+// Reads: the Secrets cacerts and istio-ca-secret, every 5 s while Run runs.
 // Never: writes a Secret; shows a Secret's content in an error or log line.
 package istioca
 
@@ -21,8 +22,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Names of the Secrets, and the type of Secrets with istiod's own root. With USE_CACERTS_FOR_SELF_SIGNED_CA istiod
-// keeps this root in cacerts.
+// Names of the Secrets, and the type of Secrets with istiod's own root. If istiod runs with
+// USE_CACERTS_FOR_SELF_SIGNED_CA, it keeps its own root in cacerts.
 const (
 	userSecret   = "cacerts"
 	istiodSecret = "istio-ca-secret"
@@ -60,9 +61,9 @@ func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 }
 
 // Read implements keyring.CASource. It returns the CA that Run read last, without a request. If neither Secret existed
-// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. If the API server cannot be
-// read, the result does not change. Only before the first successful read, the result is then the error of the last
-// attempt. The bytes must not be modified.
+// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. While the API server cannot be
+// read, the result stays as it was. Before the first successful read, Read returns the error of the last attempt. The
+// bytes must not be modified.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err
@@ -99,8 +100,8 @@ func (s *Secrets) refresh(ctx context.Context) {
 	}
 }
 
-// readSecrets reads the CA; None: neither Secret exists. *incomplete: a Secret lacks a key. Other errors: a Secret
-// cannot be read.
+// readSecrets reads the CA. UserCA.None means that neither Secret exists. An error of type *incomplete means that a
+// Secret lacks a key. Other errors mean that a Secret cannot be read.
 func (s *Secrets) readSecrets(ctx context.Context) (keyring.UserCA, error) {
 	for _, name := range []string{userSecret, istiodSecret} {
 		secret, err := s.get(ctx, name)
@@ -114,14 +115,14 @@ func (s *Secrets) readSecrets(ctx context.Context) (keyring.UserCA, error) {
 	return keyring.UserCA{None: true}, nil
 }
 
-// secret is the used part of a Secret (k8s.io/api/core/v1).
+// secret has the fields of a Secret (k8s.io/api/core/v1) that this package uses.
 type secret struct {
 	Metadata struct{ Name string }
 	Type     string
 	Data     map[string][]byte
 }
 
-// get reads a Secret by name. nil without an error: the API server answered that the Secret does not exist.
+// get reads a Secret by name. It returns nil without an error if the Secret does not exist.
 func (s *Secrets) get(ctx context.Context, name string) (*secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -147,8 +148,8 @@ func (i *incomplete) Error() string {
 	return fmt.Sprintf("%s: key %s is missing or empty", i.from, i.key)
 }
 
-// userCA returns the CA in a Secret. As with istiod, a Secret with tls.crt has the keys of type kubernetes.io/tls, as
-// cert-manager writes them.
+// userCA returns the CA in a Secret. If the Secret has the key tls.crt, the CA is in tls.crt, tls.key and ca.crt, which
+// cert-manager writes. istiod reads such a Secret in the same way.
 func (s *secret) userCA(from string) (keyring.UserCA, error) {
 	u := keyring.UserCA{From: from, FirstOnly: s.Type == istiodType || s.Metadata.Name == istiodSecret}
 	type part struct {

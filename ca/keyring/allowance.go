@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// While etcd is away a replica renews certificates for an hour, from an allowance that etcd recorded before. An
-// attacker who cuts replicas off from etcd gets at most the certificates of the allowance. All of them end by
-// Allowance.Last, and none is for an identity that this replica knew to be revoked. Decisions that depend on the issued
-// certificates assume that every recorded allowance was used up. Until Allowance.Last, or until a newer allowance
-// replaces it, an allowance therefore delays three changes. A root that is not in the allowance's bundle signs only if
-// forced. The allowance's epoch does not retire. An identity that was denied after the allowance was recorded is not
-// restored.
+// An allowance is a replica's permission to renew a number of certificates while etcd is away. The replica records it
+// in etcd in advance. It lasts for an hour or more after etcd is lost. An attacker who cuts replicas off from etcd gets
+// at most the certificates of the allowance. All of them end by Allowance.Last, and none is for an identity that this
+// replica knew to be revoked. Decisions that depend on the issued certificates assume that every recorded allowance was
+// used up. Until Allowance.Last, or until a newer allowance replaces it, an allowance therefore delays three changes. A
+// root that is not in the allowance's bundle signs only if forced. The allowance's epoch does not retire. An identity
+// that was denied after the allowance was recorded is not restored.
 
 const (
-	allowanceLife  = 75 * time.Minute // at least an hour is left when etcd goes away
+	allowanceLife  = 75 * time.Minute // replaced every 15 min, so that at least an hour is left when etcd goes away
 	allowanceEvery = 15 * time.Minute // interval of recording a new one
 	allowanceTTL   = 4 * time.Hour    // longest remaining lifetime of a certificate when it is issued
 	renewalsOfOne  = 2                // renewals of the same certificate; more than 1, since a response may be lost
@@ -29,15 +29,15 @@ var ErrAllowance = errors.New("not issued while etcd cannot record it")
 // replica's disk. Each field is fixed when the allowance is recorded.
 type Allowance struct {
 	Replica    string    `json:"replica"`    // a random name, stored in the replica's data directory
-	Epoch      uint64    `json:"epoch"`      // the epoch that signs
+	Epoch      uint64    `json:"epoch"`      // number of the signing certificate (epoch) that signs the renewals
 	Generation uint64    `json:"generation"` // generation of the trust bundle that is delivered with the renewals
 	Version    uint64    `json:"version"`    // version of the keyring's record under which the allowance was recorded
 	Until      time.Time `json:"until"`      // no renewal is issued after this time
-	Last       time.Time `json:"last"`       // no certificate issued from it ends later
+	Last       time.Time `json:"last"`       // no certificate of this allowance ends later
 	Count      int       `json:"count"`      // number of renewals
 }
 
-// allowance returns a new allowance under a record that has an active epoch.
+// allowance returns a new allowance for the keyring's record r, which must have an active epoch.
 func allowance(replica string, r *record, count int, now time.Time) Allowance {
 	until := now.UTC().Truncate(time.Second).Add(allowanceLife)
 	return Allowance{Replica: replica, Epoch: r.in(Active).Number, Generation: r.Generation, Version: r.Version,
@@ -47,13 +47,13 @@ func allowance(replica string, r *record, count int, now time.Time) Allowance {
 // ended reports whether all certificates issued from the allowance have expired.
 func (a Allowance) ended(now time.Time) bool { return now.After(a.Last.Add(clockTolerance)) }
 
-// covers reports whether the allowance may be recorded in etcd while the replica still renews from its previous
-// allowance, which is the argument. Both must have the same epoch and trust bundle.
+// covers reports whether both allowances have the same epoch and trust bundle. If so, the new allowance may be recorded
+// in etcd while the replica still renews from its previous one.
 func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
 
-// stale reports whether a new allowance should replace this one under a record.
+// stale reports whether a new allowance should replace this one. r is the keyring's present record.
 func (a Allowance) stale(r *record, now time.Time) bool {
 	return a.Version != r.Version || a.Epoch != r.in(Active).Number ||
 		a.Until.Sub(now) < allowanceLife-allowanceEvery || a.Until.Sub(now) > allowanceLife
@@ -71,9 +71,9 @@ func newBalance(a Allowance) balance {
 	return balance{allowance: a, perIdentity: map[string]int{}, perCertificate: map[string]int{}}
 }
 
-// refuses returns the reason to refuse a renewal, ErrAllowance or ErrRevoked. nil: the renewal may be issued.
-// i.Previous is the serial number of the renewed certificate, shownEnds the end of that certificate. s is the last
-// known state of the keyring.
+// refuses returns the reason to refuse a renewal, or nil if the renewal may be issued. The error matches ErrAllowance
+// or ErrRevoked. i.Previous is the serial number of the certificate to renew, and shownEnds is the end of that
+// certificate. s is the last known state of the keyring.
 func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time) error {
 	a := p.allowance
 	no := func(format string, args ...any) error {
@@ -106,8 +106,8 @@ func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time)
 		return no("certificate %s was renewed %d times already", i.Previous, renewalsOfOne)
 	case p.spent >= a.Count:
 		return no("the allowance of %d renewals is used up", a.Count)
-	// A single identity gets at most half of the allowance, and each of n identities 1/(n+1). The rest is for other
-	// identities.
+	// A single identity gets at most half of the allowance. If n identities renew as much as they may, each gets about
+	// 1/(n+1).
 	case p.perIdentity[i.Identity] >= a.Count-p.spent:
 		return no("%s has used up its part of the allowance, %d of %d renewals", i.Identity, p.perIdentity[i.Identity], a.Count)
 	}

@@ -32,16 +32,16 @@ type allowanceFile struct {
 	mu sync.Mutex // guards the fields below; held while the disk is written, and while etcd records a new allowance
 	balance
 	file   *os.File // open at its end; nil: no renewal can be issued
-	issued []Issue  // not yet journalled in etcd
+	issued []Issue  // renewals that are not yet in etcd's journal
 
-	shownLeft atomic.Int64 // result of the last call of remaining
+	shownLeft atomic.Int64 // last result that remaining computed
 }
 
 // allowanceHeader is the first line of the file.
 type allowanceHeader struct {
 	Allowance
-	// Made is the creation time of the file. A copy (in another replica's directory, or from a backup) has another
-	// creation time. A copy may lack renewals of the original. Zero: unknown, in files of older versions and on file
+	// Made is the creation time of the file. A copy in another replica's directory or from a backup has another
+	// creation time, and may lack renewals of the original. Zero: unknown, in files of older versions and on file
 	// systems without creation times.
 	Made time.Time `json:"made,omitzero"`
 }
@@ -57,8 +57,8 @@ func (k allowanceHeader) copied(made time.Time) error {
 	return fmt.Errorf("%w: original made at %s, copy at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
 }
 
-// readAllowance reads the file from dir. A copy or a damaged file is set aside, so that the replica starts. No renewals
-// are issued from that file any more, and its readable renewals go to the journal in etcd.
+// readAllowance reads the file from dir. A copy or a damaged file is renamed, and no more renewals are issued from its
+// allowance. The renewals that can be read from the renamed file go to the journal in etcd.
 func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	s := &allowanceFile{balance: newBalance(Allowance{})}
 	if dir == "" {
@@ -79,7 +79,7 @@ func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	}
 	if err == nil {
 		if err = recorded.copied(durable.Made(s.file)); err != nil {
-			s.balance = newBalance(Allowance{}) // the allowance of that name in etcd still belongs to the other replica
+			s.balance = newBalance(Allowance{}) // etcd's allowance with the same name belongs to the other replica
 		}
 	}
 	if err == nil {
@@ -125,7 +125,7 @@ func (s *allowanceFile) readLines(whole []byte) (recorded allowanceHeader, bad e
 	return recorded, bad
 }
 
-// replace writes a new file with allowance a and no renewals. After an error no renewal can be issued.
+// replace writes a new file with the allowance a and no renewals. After an error no renewal can be issued.
 func (s *allowanceFile) replace(dir string, a Allowance) error {
 	path := filepath.Join(dir, allowanceFileName)
 	err := durable.Replace(path, 0o600, func(w io.Writer) error {
@@ -148,7 +148,8 @@ func (s *allowanceFile) replace(dir string, a Allowance) error {
 	return err
 }
 
-// remaining returns the number of renewals that may still be issued.
+// remaining returns the number of renewals that may still be issued. While the file is being written, the number is an
+// older one.
 func (s *allowanceFile) remaining(now time.Time) int {
 	if s.mu.TryLock() { // otherwise the file is being written, and the last result is good enough
 		defer s.mu.Unlock()
@@ -171,7 +172,7 @@ func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 // disk when Spend returns; Run journals it in etcd later. i.Previous is the serial number of the certificate that the
 // caller showed and that was verified; shownEnds is the end of that certificate.
 //
-// ErrAllowance: the allowance does not cover the renewal, or the allowance's file is not open after an earlier failure.
+// ErrAllowance: the allowance does not permit the renewal, or the allowance's file was closed after an earlier failure.
 // ErrRevoked: the identity or the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of JSON, or
 // writing to the disk failed. After a failed write, Spend accepts no renewal until Run has recorded the next allowance.
 // After any error the certificate must not be handed out. Spend waits while Run records an allowance.
@@ -181,7 +182,7 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	if err != nil {
 		return fmt.Errorf("renewal %.60q: %w", i.Serial, err)
 	}
-	if len(raw) > maxEntry { // JSON has no line breaks of its own, so that an entry is a line
+	if len(raw) > maxEntry { // json.Marshal writes no line breaks, so an entry is one line
 		return fmt.Errorf("renewal %.60q: %d bytes, at most %d", i.Serial, len(raw), maxEntry)
 	}
 	s := k.allowances
@@ -197,7 +198,7 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	if _, err = s.file.Write(append(raw, '\n')); err == nil {
 		err = s.file.Sync()
 	}
-	if err != nil { // the content of the file is unknown: it is not used again
+	if err != nil { // the content of the file is unknown, so the file is not used again
 		_ = s.file.Close()
 		s.file = nil
 		return fmt.Errorf("renewal %s: %w", i.Serial, err)
@@ -207,7 +208,7 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 }
 
 // renewAllowance journals the renewals that were issued without etcd, and records a new allowance in etcd and on disk.
-// The loop calls it after reading etcd, and only while the clock is trusted, because an allowance contains times.
+// Run calls it after reading etcd, and only while the clock is trusted, because an allowance contains times.
 func (k *Keyring) renewAllowance(ctx context.Context) error {
 	s := k.allowances
 	if k.cfg.Allowance == 0 || k.cfg.Dir == "" || k.ring == nil || k.ring.rec.in(Active) == nil {
@@ -230,7 +231,7 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 		name = rand.Text()
 	}
 	next := allowance(name, k.ring.rec, k.cfg.Allowance, now)
-	if !next.covers(s.allowance) { // the old one ends first: etcd must record every allowance in use
+	if !next.covers(s.allowance) { // the old allowance is given up first, because etcd must have every allowance in use
 		if err := s.replace(k.cfg.Dir, Allowance{Replica: name}); err != nil {
 			return fmt.Errorf("allowance of renewals: %w", err)
 		}
@@ -243,7 +244,7 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 	defer cancel()
 	change := kv.BlobChange{If: map[string]int64{statePath: k.ring.revision}, Put: []kv.Blob{{Path: allowancesFolder + name, Raw: raw}}}
 	_, err = k.cfg.Store.ChangeBlobs(asked, change)
-	if errors.Is(err, kv.ErrConflict) { // the keyring has changed: it is read again first
+	if errors.Is(err, kv.ErrConflict) { // the keyring has changed, and must be read again before the next attempt
 		return nil
 	}
 	if err == nil {
@@ -255,8 +256,8 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 	return nil
 }
 
-// handOver journals the renewals that were issued without etcd. Renewals of certificates that were revoked meanwhile
-// are journalled and revoked. Journalling twice is harmless.
+// handOver journals the renewals that were issued without etcd. If the renewed certificate was revoked meanwhile, the
+// renewal is journalled and then revoked. Journalling twice is harmless.
 func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	if len(s.issued) == 0 {
 		return nil
@@ -304,7 +305,7 @@ func (k *Keyring) readAllowances(ctx context.Context) (all []Allowance, err erro
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()
 	blobs, _, err := k.cfg.Store.Blobs(asked, allowancesFolder, 0)
-	if errors.Is(err, kv.ErrForbidden) { // etcd's roles are those of an older version, which records no allowances
+	if errors.Is(err, kv.ErrForbidden) { // etcd's roles were made for an older version, which records no allowances
 		return nil, nil
 	}
 	for _, blob := range blobs {

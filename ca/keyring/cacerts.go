@@ -19,10 +19,10 @@ type CASource interface {
 	Read() (UserCA, error)
 }
 
-// ErrNotRead is the error of a CASource before the end of its first read; it may be wrapped.
+// ErrNotRead is the error of CASource.Read until the source has tried to read the CA once. It may be wrapped.
 var ErrNotRead = errors.New("the CA has not been read yet")
 
-// UserCA is the content of a CASource.
+// UserCA is the CA that a CASource returns.
 type UserCA struct {
 	issue.Files
 	From string // its location, for messages
@@ -33,7 +33,7 @@ type UserCA struct {
 	FirstOnly bool
 }
 
-// origin returns the Origin of an epoch of this CA.
+// origin returns the field Origin for an epoch (signing certificate) made from this CA.
 func (u UserCA) origin() string {
 	if u.FirstOnly {
 		return originIstiod
@@ -63,9 +63,9 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 // ca-key.pem, root-cert.pem, and optionally cert-chain.pem and ca-crl.pem.
 type Folder string
 
-// Read implements CASource. A missing folder, a missing file that is not optional, or an unreadable file is an error.
-// UserCA.None and FirstOnly are never set. Kubernetes replaces the files of a Secret volume together, but possibly
-// between two reads. Read therefore reads all files twice, and returns an error if the results differ.
+// Read implements CASource. It returns an error if a file is unreadable, or if the folder or a required file is
+// missing. UserCA.None and FirstOnly are never set. Kubernetes replaces the files of a Secret volume together, but
+// possibly between two reads. Read therefore reads all files twice, and returns an error if the results differ.
 func (dir Folder) Read() (UserCA, error) {
 	var read [2]UserCA
 	for i := range read {
@@ -90,10 +90,10 @@ func (dir Folder) Read() (UserCA, error) {
 	return read[0], nil
 }
 
-// errOwnCA refuses a rotation in a mesh with the user's own CA.
+// errOwnCA is the error of a requested rotation in a mesh with the user's own CA.
 var errOwnCA = errors.New("this mesh uses the user's own CA: to rotate, put a new CA into cacerts")
 
-// refusesRotation returns the reason why this process may not publish a self-made root; nil: it may. The record is
+// refusesRotation returns nil if this process may publish a self-made root, and the reason if it may not. The record is
 // checked too, since navarchctl and some replicas have no Config.CACerts.
 func (k *Keyring) refusesRotation(r *record) error {
 	if a := r.in(Active); a != nil && a.Origin == originCACerts {
@@ -109,7 +109,7 @@ func (k *Keyring) refusesRotation(r *record) error {
 	return nil
 }
 
-// userCA reads the user's own CA; None: no source is configured, or the source has no CA.
+// userCA reads the user's own CA. None is set if no source is configured, or if the source has no CA.
 func (k *Keyring) userCA() (UserCA, error) {
 	if k.cfg.CACerts == nil {
 		return UserCA{None: true}, nil
@@ -117,7 +117,8 @@ func (k *Keyring) userCA() (UserCA, error) {
 	return k.cfg.CACerts.Read()
 }
 
-// first makes or reads the first authority of a mesh, and returns its origin.
+// first returns the first authority of a mesh and its origin. The authority is the user's CA, or a new root if there is
+// no such CA.
 func (k *Keyring) first() (*issue.Authority, string, error) {
 	if err := k.cfg.Clock.Off(); err != nil {
 		return nil, "", err

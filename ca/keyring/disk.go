@@ -17,9 +17,9 @@ import (
 )
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
-// away verifies and unseals this copy. From the copy the replica has a certificate for its secure address, verifies
-// its callers, and knows the revocations. Until etcd answers again, the replica renews certificates from an allowance
-// (allowance_file.go), and issues no first certificates.
+// away verifies and unseals this copy. With the keys in the copy the replica makes a certificate for its secure address
+// and verifies its callers. The copy also has the revocations. Until etcd answers again, the replica renews
+// certificates from an allowance (allowance_file.go), and issues no first certificates.
 
 const (
 	diskFile = "keyring.sealed"
@@ -68,9 +68,9 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	k.saved = sum
 }
 
-// restore puts the keyring on disk in force while etcd does not answer. Call it only while no other keyring is in
-// force. restore writes nothing to etcd, and does nothing if the file is missing. After an error no keyring is in
-// force, and the next refresh tries again.
+// restore publishes the keyring that is on disk, for use while etcd does not answer. away is the error of etcd. Call
+// restore only while no other keyring is in force. restore does nothing if the file is missing. After an error no
+// keyring is in force.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil
@@ -109,5 +109,5 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 	return nil
 }
 
-// onDisk is the revision of a keyring that was read from disk. etcd has no such revision.
+// onDisk stands for the etcd revision of a keyring that was read from disk. etcd has no negative revisions.
 const onDisk = -1

@@ -1,12 +1,11 @@
-// Package keyring keeps the CA's signing keys in etcd, sealed and the same for every replica. It rotates them, journals
-// issued certificates, and records revocations.
+// Package keyring keeps the CA's signing keys in etcd, sealed (encrypted). All replicas use the same keys. It rotates
+// them, journals issued certificates, and records revocations.
 //
 // # Data structures
 //
-// record is the keyring without its keys, the revocation lists that it signs, and the journal. It contains the epochs,
-// the generation of the trust bundle, revoked serial numbers and denied identities. An epoch is one signing certificate
-// with its status, from prepared to retired. The record is one value in etcd. Each key and each signed revocation list
-// is a further value. The keys are sealed under the key encryption key.
+// The type record contains the epochs, the generation of the trust bundle, revoked serial numbers and denied
+// identities. An epoch is one signing certificate with its status, from prepared to retired. The record is one value in
+// etcd. Each key and each signed revocation list is a further value. The keys are sealed with the key encryption key.
 //
 // The journal has one entry for each issued certificate. If an identity has very many certificates, an aggregate entry
 // replaces single entries: it has no serial numbers, only the end of the last of these certificates (journal_quota.go).
@@ -23,9 +22,9 @@
 // # Invariants, held by tests
 //
 // Every change of the record is a transaction that compares the record's revision in etcd. If several replicas try a
-// change, one transaction succeeds. Transactions of the journal compare the revision too, so nothing is issued under a
-// superseded record: neither by a replaced signer nor for a revoked identity. Renewals from an allowance are the
-// exception. A replica that remembers a newer record than the one in etcd refuses the one in etcd.
+// change, one transaction succeeds. Transactions of the journal compare the revision too. So no certificate is issued
+// by a replaced signer or for a revoked identity, except renewals from an allowance. A replica refuses the record in
+// etcd if it has seen a newer record before.
 //
 // Owns: etcd's keys/, certificates/ and allowances/, and the keyring's files in the data directory.
 // Reads: ca/seal, ca/issue, store/kv, the user's CA through a CASource.

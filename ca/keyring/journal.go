@@ -17,35 +17,35 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The journal consists of blobs of up to maxBatch entries. A blob's name begins with the end of the last certificate
-// in the blob, so that one range deletion prunes the journal. Entries that arrive during a transaction form the next
-// batch.
+// The journal consists of blobs (values in etcd) of up to maxBatch entries. A blob's name begins with the end of the
+// last certificate in the blob, so that one range deletion prunes the journal. Entries that arrive during a transaction
+// form the next batch.
 const (
 	journalFolder = "certificates/"
 	maxBatch      = 512
 	maxEntry      = 1900 // bytes: a full batch fits one transaction
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
-	reportKept    = 91 * 24 * time.Hour // longest lifetime of a report; no leaf certificate lives longer
-	reportsKnown  = 100_000             // reports that this replica remembers as journalled: some 15 MB
+	reportKept    = 91 * 24 * time.Hour // longest lifetime of a report (Held); no leaf certificate lives longer
+	reportsKnown  = 100_000             // number of journalled reports that this replica remembers, in about 15 MB
 )
 
 type entry struct {
 	issue  Issue
 	raw    []byte
-	came   int64 // Unix ns
+	came   int64 // time of arrival, in Unix ns
 	folded *many // the aggregate that replaces the entry; nil: journalled singly
 	done   chan error
 }
 
 // Append writes an entry to the journal in etcd, and returns when the entry is durable. It blocks until Run has
-// committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of its identity
-// (Config.IdentityBytes) or of its origin is used up, an entry may join an aggregate. A report beyond the quota is
-// dropped without an error.
+// committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of the entry's identity
+// (Config.IdentityBytes) or origin is used up, an aggregate (Issue.Many) may replace the entry. A report (Issue.Report)
+// beyond the quota is dropped without an error.
 //
 // ErrStale: another epoch signs now, or the bundle of Issue.Generation lacks a published root or is unknown here. Sign
-// again with the newest State. ErrRevoked: the identity is revoked. Reports do not cause these two errors. An error
-// that wraps State.Sealed: this replica cannot sign. An entry without a serial number, with an end before 1970, or of
+// again with the newest State. ErrRevoked: the identity is revoked. Reports do not cause these two errors. If this
+// replica cannot sign, the error wraps State.Sealed. An entry without a serial number, with an end before 1970, or of
 // more than 1,900 bytes of JSON is refused. After errors of etcd or ctx the entry may or may not be in the journal.
 // After every error the certificate must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
@@ -75,10 +75,10 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 }
 
 // Held journals a report: the holder of a certificate has the present trust bundle. roots are the SHA-256 digests of
-// the holder's roots (DER), in lower-case hexadecimal. If roots lack a root of the present bundle, Held does nothing
-// and returns nil. A report that this replica remembers is not journalled again, so that holders cannot fill etcd.
-// origin is the certificate's Issue.Origin. end is the end of the certificate. The report expires at end, but after 91
-// days at the latest. Held blocks like Append, and returns its errors.
+// the holder's roots (DER), in lower-case hexadecimal. If a root of the present bundle is missing in roots, Held does
+// nothing and returns nil. A report that this replica remembers is not journalled again, so that holders cannot fill
+// etcd. origin is the certificate's Issue.Origin. end is the end of the certificate. The report expires at end, but
+// after 91 days at the latest. Held blocks like Append, and returns its errors.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -111,7 +111,7 @@ func fingerprint(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// journal commits appended entries, one transaction at a time.
+// journal commits the entries from Append to etcd, one transaction at a time.
 func (k *Keyring) journal(ctx context.Context) error {
 	run, count := rand.Text(), 0
 	if k.cfg.Leads() {
@@ -161,7 +161,7 @@ func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 		if _, err = k.cfg.Store.ChangeBlobs(ctx, change); !errors.Is(err, kv.ErrConflict) {
 			break
 		}
-		if asked := k.ask(ctx, func(context.Context) error { return nil }); asked != nil { // the loop refreshes before it runs a job
+		if asked := k.ask(ctx, func(context.Context) error { return nil }); asked != nil { // Run reads the record before it runs a job
 			err = asked
 			break
 		}
@@ -171,7 +171,7 @@ func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	}
 }
 
-// admit fails the entries that may not be committed under a State, and returns the others.
+// admit returns the entries that may be committed under the State s, and answers the others with an error.
 func admit(batch []*entry, s *State) []*entry {
 	return slices.DeleteFunc(batch, func(e *entry) bool {
 		var err error
@@ -213,8 +213,8 @@ func join(batch []*entry) []byte {
 	return b.Bytes()
 }
 
-// prune deletes ended allowances, and blobs of the journal in which all certificates have ended. Within pruneEvery of
-// the last deletion it does nothing.
+// prune deletes ended allowances, and blobs of the journal in which all certificates have ended. It does nothing if the
+// last deletion was less than pruneEvery ago.
 func (k *Keyring) prune(ctx context.Context) error {
 	now, err := k.cfg.Clock.Sure()
 	if err != nil || now.Sub(k.pruned) < pruneEvery {

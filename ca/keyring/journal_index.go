@@ -17,7 +17,7 @@ type Issue struct {
 	Identity   string    `json:"i,omitempty"`    // SPIFFE ID in the certificate
 	Epoch      uint64    `json:"e,omitempty"`    // the epoch that signed the certificate; 0 in a report
 	Generation uint64    `json:"g"`              // generation of the trust bundle delivered with the certificate
-	NotBefore  time.Time `json:"b,omitzero"`     // start of the certificate; like NotAfter in whole seconds, UTC
+	NotBefore  time.Time `json:"b,omitzero"`     // start of the certificate; in whole seconds, UTC, like NotAfter
 	NotAfter   time.Time `json:"a"`              // end of the certificate, or of the report
 	By         string    `json:"by,omitempty"`   // kind of the credential, as attest.Caller.By
 	Pod        string    `json:"pod,omitempty"`  // name of the caller's Pod; empty: unknown
@@ -31,22 +31,22 @@ type Issue struct {
 	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
 	// Many marks an aggregate entry for certificates of Identity that are not journalled one by one (journal_quota.go).
-	// If Origin is set, they are those of Origin only. NotAfter is the end of the last of these certificates, rounded
-	// up to a full hour.
+	// If Origin is set, all of them have this Origin. NotAfter is the end of the last of these certificates, rounded up
+	// to a full hour.
 	Many bool `json:"many,omitempty"`
 }
 
-// Holder is a workload with an unexpired leaf certificate that may lack a root of the trust bundle. With Many, one
-// Holder stands for several workloads. It may stand for all workloads whose certificates a replica renewed from its
-// allowance, without etcd. Identity then is a text that names the replica.
+// Holder is a workload with an unexpired leaf certificate that may lack a root of the trust bundle. If Many is set, one
+// Holder stands for several certificates of an identity, or for all certificates that a replica may have renewed
+// without etcd. In the second case, Identity is a text that names the replica.
 type Holder struct {
 	Identity string    `json:"identity"`       // SPIFFE ID of the workload
 	Pod      string    `json:"pod,omitempty"`  // name of its Pod; empty: unknown
 	Peer     string    `json:"peer,omitempty"` // network address from which it requested the certificate
 	Serial   string    `json:"serial"`         // serial number of the certificate, lower-case hexadecimal
 	NotAfter time.Time `json:"notAfter"`       // end of the certificate
-	// Many marks an aggregate of certificates that are not journalled one by one, or an allowance. NotAfter is the end
-	// of the last certificate, or later. Pod, Peer and Serial are empty.
+	// Many marks a Holder that stands for an aggregate entry (Issue.Many) or for an Allowance. NotAfter is the end of
+	// the last certificate, or later. Pod, Peer and Serial are empty.
 	Many bool `json:"many,omitempty"`
 }
 
@@ -56,8 +56,8 @@ type journalIndex struct {
 	reported   map[string]uint64    // serial number -> greatest bundle generation that its holder reported
 	greatest   map[uint64]time.Time // epoch -> end of its last leaf
 	many       map[many]time.Time   // aggregate entries -> end of the last certificate
-	allowances []Allowance          // of all replicas, as stored in etcd
-	at         int64                // revision of etcd up to which the journal was read
+	allowances []Allowance          // allowances of all replicas, as stored in etcd
+	at         int64                // etcd revision at which the journal was last read
 }
 
 func newJournalIndex() *journalIndex {
@@ -82,8 +82,8 @@ func (c *journalIndex) add(i Issue) {
 	}
 }
 
-// read adds the journal entries of blobs. An error names the blob that does not decode; the index then lacks the
-// holders of the blob's certificates.
+// read adds the journal entries of blobs. After an error, the index lacks the entries of the blob that does not decode
+// and of the blobs after it.
 func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	for _, blob := range blobs {
 		var batch []Issue
@@ -98,7 +98,8 @@ func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	return nil
 }
 
-// prune removes leaves, their reports and aggregates that ended more than clockTolerance ago.
+// prune removes leaves and aggregates that ended more than clockTolerance ago. It also removes the reports about these
+// leaves.
 func (c *journalIndex) prune(now time.Time) {
 	for serial, leaf := range c.leaves {
 		if now.After(leaf.NotAfter.Add(clockTolerance)) {
@@ -110,8 +111,8 @@ func (c *journalIndex) prune(now time.Time) {
 }
 
 // aggregatedRenewals finds the aggregates that may include a renewal of a leaf. It returns the identity and the end of
-// the aggregate that ends last. Zero: every renewal of the leaf has an entry of its own. If the journal lacks the leaf,
-// pass the zero Issue; then every aggregate counts.
+// the aggregate that ends last. The results are zero if every renewal of the leaf has an entry of its own. If the
+// journal lacks the leaf, pass the zero Issue; it matches every aggregate.
 func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
@@ -122,8 +123,8 @@ func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose stri
 	return whose, until
 }
 
-// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included. Zero: the epoch
-// issued no certificate.
+// lastEnd returns the end of the last certificate that an epoch issued, or may issue by an allowance. The result is
+// zero if there is no such certificate.
 func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	end := c.greatest[epoch]
 	for _, a := range c.allowances {
@@ -134,8 +135,8 @@ func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	return end
 }
 
-// unawareUntil returns the end of the last certificate that a replica may have issued without etcd while it knew an
-// older version of the record. Zero: every replica knows the version, or its allowance has ended.
+// unawareUntil looks for unexpired allowances that were recorded under older versions of the record. It returns the end
+// of their last certificate, or zero if there are none.
 func (c *journalIndex) unawareUntil(version uint64, now time.Time) (end time.Time) {
 	for _, a := range c.allowances {
 		if a.Version < version && !a.ended(now) && a.Last.After(end) {
@@ -160,7 +161,7 @@ func (c *journalIndex) aggregated(now time.Time) (out []Denial) {
 	return out
 }
 
-// aggregatedUntil returns the end of an identity's last aggregate entry. Zero: the identity has no such entry.
+// aggregatedUntil returns the end of an identity's last unexpired aggregate entry, or zero if it has no such entry.
 func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until time.Time) {
 	for _, one := range c.aggregated(now) {
 		if one.Identity == identity {
@@ -173,7 +174,7 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 // missing lists the holders without the trust bundle of a generation, sorted by identity, then by the Pod followed by
 // the serial number. Only holders of unexpired leaves count. A leaf has the bundle if it was issued with this or a
 // later bundle, or if its holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or
-// another leaf of its Pod has the bundle. Aggregates and allowances of older generations are listed too.
+// another leaf of its Pod has the bundle. Unexpired aggregates and allowances of older generations are listed too.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

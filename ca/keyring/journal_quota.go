@@ -14,31 +14,33 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of the unexpired
-// entries that the replica has added for an identity. A replica that leads when it starts also counts the entries that
-// are in the journal already. An identity beyond its quota still gets certificates, since it may have many legitimate
-// workloads. From then on the journal aggregates the identity's entries: a few blobs for each hour in which
-// certificates end replace one entry for each certificate. An aggregate suffices to deny the identity and to determine
-// how long an epoch is in use. An aggregate does not identify single certificates. Therefore a rotation waits for the
-// end of aggregated certificates that were delivered without the new root. A revocation by serial number is refused if
-// an aggregate may include a renewal.
+// The journal in etcd has an entry for each issued certificate. Each identity has a quota of journal bytes, so that no
+// identity can fill etcd. Each replica counts the bytes of the unexpired entries that it has added for an identity. A
+// replica that leads (Config.Leads) when it starts also counts the entries that are in the journal already.
 //
-// An identity may be the service account of thousands of Pods, so each origin has a quota within that of its
+// An identity beyond its quota still gets certificates, since it may have many legitimate workloads. Aggregates then
+// replace its new entries. An aggregate is one entry for many certificates, without serial numbers. It states only when
+// the last of them ends. An aggregate suffices to deny the identity, and to determine how long an epoch (a signing
+// certificate) is in use. Two operations need single entries. A rotation waits until the aggregated certificates that
+// were delivered without the new root have ended. A revocation by serial number is refused if an aggregate may include
+// a renewal of the certificate.
+//
+// An identity may be the service account of thousands of Pods, so each origin has a quota too, within the quota of its
 // identity. An origin is the Pod that a token is bound to, or one unbound token. All certificates that were issued for
-// the token, and their renewals, belong to the origin. Entries beyond an origin's quota are aggregated for that origin.
-// The entries of other origins stay single, and these certificates can be revoked by serial number.
+// the origin's tokens, and their renewals, belong to the origin. Entries beyond an origin's quota are aggregated for
+// that origin. The entries of other origins stay single, and these certificates can be revoked by serial number.
 
 const (
-	identityBytes = 32 << 20  // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
-	parts         = 16        // an origin's quota is 1/parts of the identity's quota: some 5,000 entries
-	coarse        = time.Hour // the ends of aggregates are rounded up to a multiple of this
-	maxCoarse     = 64        // most aggregate blobs of one transaction (fold)
+	identityBytes = 32 << 20  // room for 75,000 entries or more; 10,000 Pods need 20,000 (24 h certificates)
+	parts         = 16        // an origin's quota is a sixteenth of the identity's quota: some 5,000 entries
+	coarse        = time.Hour // ends of aggregates are rounded up to full hours
+	maxCoarse     = 64        // maximum number of aggregates in one transaction (fold)
 	seedPause     = time.Minute
 )
 
 // OriginOf returns a digest of a credential for Issue.Origin: 12 lower-case hexadecimal digits. The digest of an empty
-// credential is empty. Callers pass the result of attest.Caller.Credential, which is equal for a token and for all
-// certificates that were issued and renewed by that token.
+// credential is empty. Callers pass the result of attest.Caller.Credential. It is equal for a token, for the
+// certificates that were issued for the token, and for their renewals.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""
@@ -51,9 +53,9 @@ func OriginOf(credential string) string {
 type journalQuota struct {
 	most int // quota of one identity, in bytes
 
-	mu         sync.Mutex // leaf lock
+	mu         sync.Mutex // a leaf lock: no other lock is taken while it is held
 	identities map[string]*account
-	sweep      int // a new identity first causes the removal of empty accounts if there are this many identities
+	sweep      int // from this number of identities on, a new one first causes the removal of empty accounts
 }
 
 // account counts the bytes of one identity, and of each of its origins.
@@ -62,7 +64,7 @@ type account struct {
 	origins map[string]*counted
 }
 
-// counted counts bytes of entries by the hour in which their certificates end.
+// counted counts the bytes of entries, by the hour in which their certificates end.
 type counted struct {
 	bytes int
 	ends  []ending
@@ -86,8 +88,8 @@ const (
 	perIdentity                       // aggregated by identity: the identity's quota is used up
 )
 
-// add returns the granularity for an entry of the given size. Only a single entry (perCertificate) counts against the
-// quotas of its identity and origin.
+// add returns the granularity for an entry of the given size. It counts only perCertificate entries against the quotas
+// of their identity and origin.
 func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +122,8 @@ func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	return perCertificate
 }
 
-// room reports whether an entry fits the quota. If it does not fit at first, room removes ended entries.
+// room reports whether a further entry fits the quota. If necessary, room first stops counting entries that ended long
+// ago.
 func (c *counted) room(bytes, most int, now time.Time) bool {
 	if c.bytes+bytes > most {
 		c.forget(now)
@@ -140,7 +143,7 @@ func (c *counted) count(bytes int, end time.Time) {
 	c.ends = append(c.ends, ending{hour, bytes})
 }
 
-// forget removes entries that ended long ago, which prune may have deleted from the journal in etcd.
+// forget stops counting entries that ended long ago. By then prune may have deleted them from etcd.
 func (c *counted) forget(now time.Time) {
 	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
 		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
@@ -172,7 +175,7 @@ func (t *journalQuota) forget(now time.Time) {
 // seed counts the unexpired single entries of etcd's journal, and then closes k.seeded. It retries after errors until
 // ctx ends.
 func (k *Keyring) seed(ctx context.Context) {
-	counted := map[string]bool{} // paths, for the retry after an error
+	counted := map[string]bool{} // paths of blobs: a retry after an error skips them
 	for ctx.Err() == nil {
 		now := k.cfg.Now()
 		err := k.cfg.Store.EachBlob(ctx, journalFolder, func(b kv.Blob) error {
@@ -202,10 +205,10 @@ func (k *Keyring) seed(ctx context.Context) {
 	}
 }
 
-// fold counts the entries of a batch against the quotas. Entries beyond a quota join an aggregate, for which fold sets
-// entry.folded. Beyond maxCoarse aggregates, an entry joins its identity's aggregate of the batch, or stays single
-// without it. Reports (Issue.Report) beyond a quota are acknowledged and dropped, since an aggregate does not identify
-// holders.
+// fold counts the entries of a batch against the quotas. It lets entries beyond a quota join an aggregate, and sets
+// their field folded. A batch has at most maxCoarse aggregates. At this limit an entry joins an existing aggregate. If
+// the batch has none that fits, the entry stays single. fold acknowledges and drops reports (Issue.Report) beyond a
+// quota, since an aggregate does not identify holders. It returns the other entries.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}
@@ -230,10 +233,10 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 	})
 }
 
-// many is the key of an aggregate. Each transaction writes one blob of an aggregate, for the hour in which the last
-// certificate ends. The blob replaces an older blob of the aggregate for that hour.
+// many is the key of an aggregate. A transaction writes one blob for each key. The blob's path contains the key and the
+// full hour by which the last certificate of the transaction ends. A later blob with the same path replaces it.
 type many struct {
-	identity, origin  string // empty origin: all origins
+	identity, origin  string // an empty origin stands for all origins
 	epoch, generation uint64
 }
 

@@ -25,18 +25,20 @@ import (
 
 // Errors that callers distinguish.
 var (
-	// ErrNotLoaded: the keyring has not been read from etcd yet. Or etcd has no keyring, and this replica does not
-	// create one (Config.Leads).
+	// ErrNotLoaded: this replica has not read the keyring from etcd yet. It is also the error if etcd has no keyring,
+	// and this replica does not create one (Config.Leads).
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: the keyring in etcd is older than the one that this replica or a peer remembers. Or it is missing,
-	// or differs at an equal version. The replica refuses the keyring in etcd (State.Alarm). To use a restored backup,
-	// stop all replicas, remove keyring.json from each data directory, and start the replicas again.
+	// ErrRolledBack: this replica or a peer remembers a keyring that is newer than the one in etcd, or that differs
+	// from it at the same version. A missing keyring counts as older. The replica refuses the keyring in etcd
+	// (State.Alarm). To use a restored backup, stop all replicas, remove keyring.json from each data directory, and
+	// start the replicas again.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
-	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again with the newest State.
+	// ErrStale: the certificate was signed under an outdated State. Since then another epoch (signing certificate)
+	// became active, or a root was published. Sign again with the newest State.
 	ErrStale = errors.New("the keyring has moved on")
 	// ErrRevoked: the identity, or the certificate to renew, is revoked.
 	ErrRevoked = errors.New("the identity is revoked")
-	// ErrRotating: a prepared epoch waits to sign. Abort the rotation, force it, or wait.
+	// ErrRotating: a prepared epoch waits to sign already. Abort the rotation, force it, or wait.
 	ErrRotating = errors.New("a rotation is under way")
 	// ErrNoRotation: no epoch is prepared.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
@@ -45,46 +47,49 @@ var (
 // Config configures a Keyring. Store, Sealer, Mesh and TrustDomain are required.
 type Config struct {
 	Store       *kv.Store
-	Sealer      seal.Sealer // seals keys and the record's digest under the key encryption key
+	Sealer      seal.Sealer // encrypts the signing keys under the key encryption key
 	Mesh        string      // the mesh's name; sealed values of another mesh do not open
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory; New creates it. It stores the digest of the newest verified record, the sealed
-	// keyring and the allowance. The record is the keyring without its keys. Empty: nothing is stored, and there is no
-	// allowance.
+	// Dir is the data directory, which New creates. It has the digest of the newest verified record, the sealed keyring
+	// and the allowance. The record is the keyring without its keys. If Dir is empty, nothing is stored, and there is
+	// no allowance.
 	Dir string
-	// CACerts is the source of the user's own CA. It is read again after each read of etcd. A new CA certificate
-	// becomes an epoch, and its key is sealed into etcd. nil, or a source without a CA: the keyring makes its own
-	// roots.
+	// CACerts is the source of the user's own CA. The keyring reads the source again after each read of etcd. A new CA
+	// certificate becomes an epoch, and its key is stored in etcd, encrypted. If CACerts is nil or has no CA, the
+	// keyring makes its own roots.
 	CACerts CASource
 	RootTTL time.Duration // lifetime of roots that the keyring makes; 0: 10 years
-	// MaxRevoked bounds the revoked certificates of all issuers together, and thereby the size of the revocation
-	// lists. Each entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry
-	// and TLS context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. The maximum is
+	// MaxRevoked bounds the revoked certificates of all issuers together, and thereby the size of the revocation lists.
+	// Each entry takes 36 bytes on the wire to each proxy. Envoy keeps 54 bytes for each entry in each TLS context
+	// (cluster or listener). With 1,000 entries, a sidecar with 2,000 clusters needs 108 MB for them. The maximum is
 	// 5,000; 0: 1,000.
 	MaxRevoked int
-	// IdentityBytes is the quota of journal bytes for each identity, as counted by this replica. One origin
-	// (Issue.Origin) may use a sixteenth of the quota. Entries beyond a quota are aggregated (Issue.Many). 0: 32 MiB.
+	// IdentityBytes is each identity's quota in the journal of issued certificates, in bytes. Each replica counts for
+	// itself. One origin (Issue.Origin) may use a sixteenth of the quota. Entries beyond a quota are aggregated
+	// (Issue.Many). 0: 32 MiB.
 	IdentityBytes int
 	// Allowance is the number of renewals that this replica may issue while etcd is away. 0, or an empty Dir: none.
 	Allowance int
 	Every     time.Duration // pause between reads of etcd, CACerts and Leads; a change in etcd ends the pause; 0: 5 s
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
 	Answer    time.Duration // timeout for reading the keyring from etcd, after which etcd counts as away; 0: 5 s
-	// Peers sends a nonce to the other replicas and returns their answers (Seen), also together with an error. The
-	// error joins the failures of single replicas. The context ends after 5 s. A starting replica calls Peers once
-	// before it trusts etcd: if etcd was set back, running replicas remember a newer record. Later the replica calls
-	// Peers again after each pause (PeersEvery). A replica without any answer continues, so that the first replica of
-	// a mesh can start. nil: there are no peers.
+	// Peers sends a nonce to the other replicas, and returns the answers that they made with Seen. An error joins the
+	// failures of single replicas; the answers of the others are returned too. The context ends after 5 s. A starting
+	// replica calls Peers once before it trusts etcd. If etcd was rolled back, a running replica remembers a newer
+	// record. Later the replica calls Peers again after each pause (PeersEvery). Without any answer the replica
+	// continues, so that the first replica of a mesh can start. nil: there are no peers.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
-	PeersEvery time.Duration // longest pause between calls of Peers; pauses are random, at least half of it; 0: 1 min
-	// Roots limits the roots in State.Claimed, which a replica uses until it has verified the keyring for the first
-	// time. Roots is called for each such State. After an error, or if Roots returns no root, Claimed is empty. nil:
-	// the roots remembered in Dir are the limit; without remembered roots, Claimed has all roots in etcd.
+	PeersEvery time.Duration // longest pause between calls of Peers; shorter until a peer has answered; 0: 1 min
+	// Roots returns the roots that State.Claimed may have. A replica uses Claimed until it has verified the keyring for
+	// the first time. Until then the keyring calls Roots for each new State. After an error, or if Roots returns no
+	// root, Claimed is empty. If Roots is nil, Claimed may have the roots remembered in Dir. If no roots are remembered
+	// either, Claimed has all roots in etcd.
 	Roots func() ([]*x509.Certificate, error)
 	// Leads reports whether this replica maintains the keyring. A replica that leads creates a missing keyring,
 	// prepares successors, ends rotations, prunes the journal, encrypts again after a rotation of the key encryption
 	// key, and records its allowance. Several replicas may lead. Each transaction compares the record's revision, so
-	// only one of several competing changes is written. Two goroutines call Leads. nil: the replica always leads.
+	// only one of several competing changes is written. Leads must be safe for concurrent use. nil: the replica always
+	// leads.
 	Leads  func() bool
 	Logger *slog.Logger     // nil: slog's default
 	Now    func() time.Time // nil: time.Now
@@ -95,7 +100,7 @@ type Config struct {
 
 // Clock is the part of store/clock's Clock that the keyring uses. It must be safe for concurrent use.
 type Clock interface {
-	Off() error                // nil: the time of this machine can be trusted; otherwise the reason why not
+	Off() error                // the reason not to trust this machine's time; nil: it is trusted
 	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; the error is that of Off
 	Compared() <-chan struct{} // returns a channel that is closed once the other clocks have been read
 	Word() clock.Word          // this process's clock report for a peer
@@ -103,7 +108,7 @@ type Clock interface {
 	Heard(w clock.Word, roundTrip time.Duration)
 }
 
-// believed is the Clock of a process that compares its clock with no other.
+// believed is the Clock of a process that always trusts its own time.
 type believed func() time.Time
 
 func (believed) Off() error                      { return nil }
@@ -116,7 +121,7 @@ func (believed) Compared() <-chan struct{} {
 	return done
 }
 
-// complete validates the fields and sets defaults. An error: a required field is missing, a duration is negative, or
+// complete validates the fields and sets defaults. Errors: a required field is missing, a duration is negative, or
 // MaxRevoked is out of bounds.
 func (c *Config) complete() error {
 	switch {
@@ -158,7 +163,7 @@ type Keyring struct {
 	current     atomic.Pointer[published]
 	jobs        chan job
 	entries     chan *entry
-	reports     *lru.Cache[report, struct{}] // reports that are journalled or under way
+	reports     *lru.Cache[report, struct{}] // reports of holders that are journalled, or are being journalled
 	quota       *journalQuota
 	seeded      chan struct{}          // closed once quota has counted the journal's entries
 	seen        atomic.Pointer[memory] // copy of mem, for peers
@@ -169,15 +174,15 @@ type Keyring struct {
 	away        atomic.Bool  // the last read of the keyring from etcd failed
 	oldest      atomic.Int64 // arrival of the oldest entry in the transaction under way, Unix ns; 0: none
 	waiting     atomic.Int64 // holders that a rotation waits for
-	peers       atomic.Int64 // number of peers that answered last
+	peers       atomic.Int64 // number of answers in the last round of Peers
 
-	// The loop owns the fields below.
+	// Only the goroutine of the method loop uses the fields below.
 	mem       memory
-	saved     string        // digest of the file on disk, as this process wrote it
+	saved     string        // digest of the keyring file that this process wrote last
 	minimum   memory        // peersMemory as it was before the last read of etcd
 	ring      *ring         // the keyring in use; nil: no keyring could be read and verified
-	trouble   error         // why the last keyring from etcd cannot be used; nil: it can, or none was read
-	index     *journalIndex // nil: the next rotation or revocation reads the whole journal
+	trouble   error         // the reason not to use the keyring in etcd; nil: it is used, or was not read yet
+	index     *journalIndex // the journal as read so far; nil: the next reader reads all of it
 	adopted   [32]byte      // digest of the user's CA that was adopted last
 	pruned    time.Time
 	resealed  time.Time
@@ -185,7 +190,8 @@ type Keyring struct {
 	logged    string // the last logged error; empty: none
 }
 
-// published is a State with the revision of keys/state that journal transactions compare.
+// published is a State, with the revision of the record in etcd (keys/state). Journal transactions compare this
+// revision.
 type published struct {
 	state *State
 	fence int64
@@ -198,8 +204,8 @@ type job struct {
 }
 
 // New returns a Keyring, after reading the remembered record (keyring.json) and the allowance from the data directory.
-// It sends nothing to etcd; Run does. Errors: a required field is missing, a duration is negative, MaxRevoked is out of
-// bounds, or the directory cannot be created. Other errors: keyring.json cannot be read, or belongs to another mesh or
+// New sends nothing to etcd. Errors: a required field is missing, a duration is negative, MaxRevoked is out of bounds,
+// or the directory cannot be created. It is also an error if keyring.json cannot be read, or belongs to another mesh or
 // trust domain. An allowance file that cannot be used is logged and renamed, without an error.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
@@ -243,14 +249,14 @@ func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 // Changed, then State, then wait for the channel. The next State may have the same content.
 func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
-// show puts a State in force. Only the loop calls it.
+// show replaces the present State. Only the goroutine of loop calls it.
 func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run maintains the keyring until ctx ends, and then returns nil. Call Run once. If one of its loops fails or panics,
-// Run ends earlier and returns that loop's error. Append, Held, Rotate, Abort, Status, Revoke and Restore depend on
-// Run: without it they block until their contexts end.
+// Run maintains the keyring in three goroutines until ctx ends, and then returns nil. Call Run once. If one of the
+// goroutines fails or panics, Run ends earlier and returns its error. Append, Held, Rotate, Abort, Status, Revoke and
+// Restore depend on Run: without it they block until their contexts end.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -268,7 +274,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 	select {
 	case <-k.cfg.Clock.Compared():
-	case <-time.After(time.Second): // etcd is probably away: refresh restores the keyring on disk
+	case <-time.After(time.Second): // etcd is probably away; refresh then uses the keyring on disk
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -287,7 +293,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 			asked = &j
 		}
 		err := k.refreshAndAdvance(ctx)
-		k.logResult(err) // before the reply: callers find the reason in the log
+		k.logResult(err) // before the reply, so that callers find the reason in the log
 		if asked != nil {
 			asked.done <- asked.do(ctx)
 		}
@@ -336,8 +342,8 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 	return err
 }
 
-// ask runs do in the loop, after a refresh, and returns the error of do. The loop owns the data that do uses. If ctx
-// ends first, ask returns the error of ctx, and do may still run.
+// ask lets the goroutine of loop call the function do after a refresh, and returns the error of do. Only that goroutine
+// may use the data that do needs. If ctx ends first, ask returns the error of ctx, and do may still run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

@@ -17,23 +17,24 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// memory identifies the newest record that this replica has verified. It is stored in the data directory, so that a
-// rollback of etcd is detected after a restart.
+// memory identifies the newest record (the keyring without its keys) that this replica has verified. It is stored in
+// the data directory, so that a rollback of etcd is detected after a restart.
 type memory struct {
 	Mesh        string `json:"mesh"`
 	TrustDomain string `json:"trustDomain"`
 	Epoch       uint64 `json:"epoch"`   // the highest epoch number that the record has used
 	Version     uint64 `json:"version"` // of the record; 0: no record is remembered
 	Digest      string `json:"digest"`  // SHA-256 of the record, hexadecimal
-	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted
-	// replica can unseal, it trusts only these roots, unless Config.Roots is set. Empty: an older version of Navarch
-	// wrote the file.
+	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted replica
+	// can decrypt the keyring, it trusts only these roots, unless Config.Roots is set. Empty: an older version of
+	// Navarch wrote the file.
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed returns the roots of an unverified record that Config.Roots returns too. If Config.Roots is nil, believed
-// returns the roots that are also remembered. Without remembered roots, it returns all roots of the record. nil: the
-// record's roots do not parse, or Config.Roots fails or returns no root.
+// believed returns the roots of an unverified record that this replica may trust: those that Config.Roots returns too.
+// If Config.Roots is nil, they are the roots that this replica remembers. If it remembers no roots either, believed
+// returns all roots of the record. The result is nil if the record's roots do not parse, or if Config.Roots fails or
+// returns no root.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -65,7 +66,8 @@ func fingerprints(roots []*x509.Certificate) string {
 
 const memoryFile = "keyring.json"
 
-// recall reads the memory from dir. It returns the zero memory if dir is empty or has no such file.
+// recall reads the memory from the file keyring.json in dir. It returns the zero memory if dir is "", or if the file is
+// missing.
 func recall(dir string) (memory, error) {
 	var m memory
 	if dir == "" {
@@ -86,7 +88,7 @@ func recall(dir string) (memory, error) {
 	return m, nil
 }
 
-// remember replaces the file in dir atomically. If dir is empty, remember stores nothing.
+// remember replaces the file keyring.json in dir atomically. If dir is "", remember stores nothing.
 func (m memory) remember(dir string) error {
 	if dir == "" {
 		return nil
@@ -105,8 +107,9 @@ func (m memory) remember(dir string) error {
 	return nil
 }
 
-// refuses returns ErrRolledBack if a record is older than the remembered one, or differs from it at the same version. A
-// nil record counts as older. If no record is remembered, refuses returns nil.
+// refuses returns ErrRolledBack if the record r, with the digest sum, is older than the remembered record. It returns
+// ErrRolledBack also if both have the same version but differ. A nil record counts as older. If no record is
+// remembered, refuses returns nil.
 func (m memory) refuses(r *record, sum []byte) error {
 	switch {
 	case m.Version == 0:
@@ -122,7 +125,7 @@ func (m memory) refuses(r *record, sum []byte) error {
 	return nil
 }
 
-// knows reports whether a record is the remembered one.
+// knows reports whether the record r, with the digest sum, is the remembered record.
 func (m memory) knows(r *record, sum []byte) bool {
 	return m.Version == r.Version && m.Epoch == r.Highest && m.Digest == hex.EncodeToString(sum)
 }

@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-const tries = 8 // attempts at one change, since another transaction may change the record first
+const tries = 8 // attempts at one change; an attempt fails if another transaction changes the record first
 
-// clockOff returns an error while this replica's clock keeps it from changing the keyring.
+// clockOff returns an error while this replica must not change the keyring, because its clock is not trusted.
 func (k *Keyring) clockOff() error {
 	if err := k.cfg.Clock.Off(); err != nil {
 		return fmt.Errorf("the keyring cannot be changed by this replica: %w", err)
@@ -23,10 +23,10 @@ func (k *Keyring) clockOff() error {
 	return nil
 }
 
-// update changes the record in etcd. Only the loop calls update. change gets a copy of the record, and returns the
-// changed record (nil: unchanged) and the blobs to write in the same transaction. If another write came first, update
-// calls change again, with a copy of the newer record. The transaction that writes the record also deletes the keys and
-// lists of epochs that the change retires.
+// update changes the record in etcd (the keyring without its keys). Only the goroutine of Keyring.loop calls update.
+// The function change gets a copy of the record. It returns the changed record, or nil for no change, and further blobs
+// to write. If another write came first, update calls change again, with a copy of the newer record. One transaction
+// writes the record and the blobs, and deletes the keys and lists of epochs that the change retires.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
@@ -57,14 +57,15 @@ func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []k
 	return fmt.Errorf("the keyring changed %d times meanwhile: %w", tries, kv.ErrConflict)
 }
 
-// advance applies step to the record in etcd, and prepares a successor for an ageing root.
+// advance prepares a successor if the active root is near its end. Otherwise it applies the function step to the
+// record.
 func (k *Keyring) advance(ctx context.Context) error {
 	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
 		sure, err := k.cfg.Clock.Sure()
 		if err != nil {
 			return nil, nil, err
 		}
-		if ageing(r, k.cfg.Now()) && k.refusesRotation(r) == nil { // a user's own CA is adopted instead
+		if ageing(r, k.cfg.Now()) && k.refusesRotation(r) == nil { // the user replaces a CA of his own
 			return k.successor(ctx, r, false)
 		}
 		if r.in(Prepared) == nil && r.in(Retiring) == nil {
@@ -85,13 +86,13 @@ func (k *Keyring) advance(ctx context.Context) error {
 	})
 }
 
-// readJournal updates the journal index. The record must have been read before.
+// readJournal adds new journal entries to the index, and reads the allowances. The record must have been read before.
 func (k *Keyring) readJournal(ctx context.Context) error {
 	if k.index == nil {
 		k.index = newJournalIndex()
 	}
-	// Allowances are read before the journal: a replica journals the renewals from an allowance before the next
-	// allowance replaces it.
+	// Allowances are read before the journal, so that no renewal is missed. A replica journals the renewals from an
+	// allowance before it replaces the allowance.
 	allowances, err := k.readAllowances(ctx)
 	if err != nil {
 		return err
@@ -125,19 +126,19 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 	return r, put, err
 }
 
-// Rotate prepares a new root, which joins the trust bundle at once. The root's epoch signs when the holders of all
-// unexpired leaves have the root. With force, the epoch signs without waiting. If an epoch is prepared already, force
-// makes that epoch sign, and no further root is made.
+// Rotate prepares a new epoch (a signing certificate with its key and root). The root joins the trust bundle at once.
+// The epoch signs once the holders of all unexpired leaves have the root. With force, the epoch signs without waiting.
+// If an epoch is prepared already, force makes that epoch sign, and Rotate makes no further root.
 //
-// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (of the active epoch,
-// or of Config.CACerts), Rotate makes no root and returns an error. In such a mesh a rotation starts when the CA's
-// certificate changes, and Rotate can only force the prepared epoch. If a new root is needed and Config.CACerts cannot
-// be read, the error wraps that of Config.CACerts.
+// ErrRotating: an epoch is prepared already, and force is false. If the active epoch or Config.CACerts has the user's
+// own CA, Rotate makes no root and returns an error. In such a mesh a rotation starts when the CA's certificate
+// changes, and Rotate can only force the prepared epoch. If Config.CACerts must be read and cannot be read, the error
+// wraps the error of Config.CACerts.
 //
-// Other errors, also of Abort, Revoke and Restore: this machine's clock is not trusted, the keyring is sealed or
-// refused, or the key encryption key is not available. A key or a list cannot be made. An entry of the journal or an
-// allowance does not decode. Eight attempts lost to other writers (kv.ErrConflict). etcd fails, or ctx ends. After such
-// an error the change may have been made.
+// Rotate, Abort, Revoke and Restore also fail in the following cases. This machine's clock is not trusted, the keyring
+// is sealed or refused, or the key encryption key is not available. A key or a revocation list cannot be made. A
+// journal entry or an allowance does not decode. Other writers change the record first in eight attempts
+// (kv.ErrConflict). etcd fails, or ctx ends. After such an error the change may have been made.
 func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -176,7 +177,7 @@ func (k *Keyring) Abort(ctx context.Context) error {
 }
 
 // Report is the keyring's status for operators. Fields without a comment are as in State. Sealed and Alarm are the
-// texts of State's errors; they are empty for nil errors.
+// texts of State.Sealed and State.Alarm; empty: no error.
 type Report struct {
 	Epochs     []Epoch  `json:"epochs"`
 	Generation uint64   `json:"generation"`
@@ -190,10 +191,10 @@ type Report struct {
 	Serials    int                  `json:"revokedSerials"`              // number of revoked certificates
 	Identities []string             `json:"revokedIdentities,omitempty"` // denied identities, sorted
 	Denied     []Denial             `json:"denied,omitempty"`            // as State.Denied
-	// KEKs are the key encryption keys (seal.KEK) of the keyring, of Secrets' private keys, and of the MAC key of
-	// ca/vault, sorted, each once. After a rotation the previous key is listed until all these values are encrypted
-	// again: for about a minute, and a second more for each 32 Secrets. The sealed kubeconfigs of other clusters are
-	// not examined. Empty: unknown, because this replica cannot unseal the keyring.
+	// KEKs names the key encryption keys in use (seal.KEK), sorted, each once. They encrypt the keyring, the private
+	// keys and registry credentials of Secrets, the MAC key of ca/vault, and the kubeconfigs of other clusters. After a
+	// rotation the previous key is listed until all these values are encrypted again. That takes about a minute, and a
+	// second more for each 32 Secrets. Empty: unknown, because this replica cannot unseal the keyring.
 	KEKs []string `json:"keks,omitempty"`
 }
 
@@ -242,34 +243,35 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err // the loop may still write out
+		return nil, err // the goroutine of loop may still write to out
 	}
 	return out, nil
 }
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	// Serials are the serial numbers that this call added to the revocation lists, sorted as text. They are those of
-	// the named certificates and of their renewals, without certificates that were listed before. Like Unknown they are
+	// Serials are the serial numbers that this call added to the revocation lists, sorted as text. They belong to the
+	// named certificates and to their renewals. Numbers that were listed before are left out. The numbers are
 	// lower-case hexadecimal without leading zeros.
 	Serials []string
-	// Unknown are the named serial numbers that the journal lacks, sorted as text. Unless such a number was listed
-	// before, it stays in the list of every issuer for ever. Some of its renewals may be missing from the lists.
+	// Unknown are the named serial numbers without a certificate in the journal, in the format and order of Serials. If
+	// Revoke adds such a number, it stays in the list of every issuer for ever. The lists may lack renewals of its
+	// certificate.
 	Unknown []string
 	Denied  []Denial // one for each named identity in the given order, also if it was denied before
 }
 
 // Revoke adds certificates, with their renewals, to revocation lists, and denies identities (State.Denied). Serial
-// numbers are hexadecimal, and identities are SPIFFE IDs. Each list may be empty. When Revoke returns without an error,
-// the lists and denials are in etcd. From then on these identities get no certificates, except from a replica without
-// etcd, which may renew from its allowance (Spend).
+// numbers are hexadecimal, and identities are SPIFFE IDs. Both arguments may be empty. When Revoke returns without an
+// error, the lists and denials are in etcd. From then on these identities get no certificates. The exception is a
+// replica without etcd: it may still renew certificates from its allowance (Spend).
 //
 // Revoke first denies the identities, all or none. This step fails if an identity is not a SPIFFE ID, or if more than
-// 1,000 identities would be denied. Then Revoke lists the certificates, all or none. This step fails in five cases. A
-// serial number is malformed, the lists have no room (Config.MaxRevoked), or one certificate with its renewals needs
-// more than a tenth of the room. Renewals may be among aggregated certificates (Issue.Many), or an issuer cannot sign
-// lists. After such a failure the identities stay denied, and Denial.Until may be unknown. For the other errors see
-// Rotate. With an error the result is nil.
+// 1,000 identities would be denied. In the second step Revoke lists the certificates, all or none. This step fails if a
+// serial number is malformed, an issuer cannot sign lists, or the lists have no room (Config.MaxRevoked). It fails if a
+// certificate with its renewals needs more than a tenth of the room. It also fails if renewals may be among aggregated
+// certificates (Issue.Many). After a failed second step the identities stay denied, and Denial.Until may be unknown.
+// For the other errors see Rotate. With an error the result is nil.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
@@ -277,12 +279,12 @@ func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Re
 		return err
 	})
 	if err != nil {
-		return nil, err // the loop may still write out
+		return nil, err // the goroutine of loop may still write to out
 	}
 	return out, nil
 }
 
-// revokeAll is Revoke for the loop.
+// revokeAll does the work of Revoke. Only the goroutine of Keyring.loop calls it.
 func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (out *Revoked, err error) {
 	// Deny first: afterwards the journal gains no certificates of these identities, so readJournal reads all of them.
 	if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
@@ -308,8 +310,8 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 
 // Restore ends the denial of identities (SPIFFE IDs), all or none, so that they get certificates again. Their unexpired
 // certificates from before the denial are added to the revocation lists. Errors: an identity is not denied, or not all
-// of its certificates can be listed. In the second case the error states when the identity can be restored, if
-// Denial.Until is known. For the other errors see Rotate.
+// of its certificates can be listed. In the second case the error states when the identity can be restored, if that is
+// known. For the other errors see Rotate.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {

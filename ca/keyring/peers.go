@@ -16,15 +16,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Each replica remembers the newest record that it has verified, also for its peers. A replica that starts without a
-// data directory cannot distinguish an old keyring from the newest. A peer's answer is sealed under the key encryption
-// key, for the requester's nonce. An answer can therefore not be forged without that key, and cannot be replayed. The
-// connection to a peer needs no certificate, because a starting replica cannot present one.
+// Each replica remembers the newest record (the keyring without its keys) that it has verified, and tells its peers. A
+// replica that starts without a data directory remembers no record, so it cannot detect an old keyring in etcd by
+// itself. A peer's answer is sealed under the key encryption key, for the requester's nonce. An answer can therefore
+// not be forged without that key, and cannot be replayed. The connection to a peer needs no certificate, because a
+// starting replica cannot present one.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
 	peersBudget = 5 * time.Second // timeout of one round
-	peersFirst  = time.Second     // longest first pause after a round without answers; it doubles up to PeersEvery
+	peersFirst  = time.Second     // longest pause after the first round without answers; doubles up to PeersEvery
 )
 
 // answer is a replica's answer to a peer: the remembered record and a clock report.
@@ -34,10 +35,10 @@ type answer struct {
 }
 
 // Seen answers a peer: it returns the version and digests of the newest record that this replica has verified, and this
-// replica's time. The answer is sealed for the peer's nonce, which has 16 to 64 bytes. Config.Sealer.Open of the peer
-// opens the answer. It contains no secrets. Without a verified record, the version in the answer is 0. Sealing calls
-// the provider of the key encryption key about once a day (seal.Envelope). Errors: a nonce of another length, and those
-// of the sealer, for example if ctx ends.
+// replica's time. The answer is sealed for the peer's nonce, which has 16 to 64 bytes. The peer opens the answer with
+// its own Config.Sealer. The answer contains no secrets. Without a verified record, the version in the answer is 0.
+// Seen may wait for the provider of the key encryption key. Errors: a nonce of another length, and the errors of
+// Config.Sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -53,8 +54,8 @@ func (k *Keyring) seenContext(nonce []byte) seal.Context {
 	return k.context(0, hex.EncodeToString(nonce), purposeSeen)
 }
 
-// pollPeers queries the peers in rounds, with pauses of at most PeersEvery, and notifies the loop of newer records. It
-// closes peersAsked after the first round.
+// pollPeers queries the peers in rounds, with pauses of at most PeersEvery. It wakes Keyring.loop if a peer remembers a
+// newer record, and closes peersAsked after the first round.
 func (k *Keyring) pollPeers(ctx context.Context) error {
 	if k.cfg.Peers == nil {
 		close(k.peersAsked)
@@ -136,17 +137,16 @@ func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err
 	return m, nil
 }
 
-// newer reports whether m identifies a record that is later than the argument's record, or a different record of the
-// same version.
+// newer reports whether m has a higher version than the argument, or the same version and another digest.
 func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }
 
-// behind reports whether a peer remembers a newer or different record than the one that this replica last verified.
+// behind reports whether a peer remembers a newer record than this replica, or a different record of the same version.
 func (k *Keyring) behind() bool { return k.minimum.newer(k.mem) }
 
-// refuses returns ErrRolledBack if this replica or a peer remembers a newer record than the given one, or a different
-// record of the same version.
+// refuses returns ErrRolledBack if this replica or a peer remembers a newer record than r, or a different record of the
+// same version. A nil r counts as older than every record. The argument sum is the digest of r.
 func (k *Keyring) refuses(r *record, sum []byte) error {
 	if err := k.mem.refuses(r, sum); err != nil {
 		return err

@@ -31,8 +31,8 @@ const (
 	statePath      = "keys/state"
 	keysFolder     = "keys/"
 	sealedFolder   = "keys/sealed/"
-	keepRetired    = 16   // retired epochs that stay in the record
-	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
+	keepRetired    = 16   // number of retired epochs that stay in the record
+	maxRevoked     = 5000 // revoked certificates: the record then has 650 KB, and each list 175 KB
 	maxDenied      = 1000 // denied identities; every inbound filter chain of every proxy lists them
 	purposeKey     = "signing-key"
 	purposeState   = "keyring-state"
@@ -44,7 +44,7 @@ const (
 
 // record is the keyring without keys and revocation lists, as one value in etcd. Every change compares the value's
 // revision and replaces the whole value. The record contains no secrets. A sealed digest (stored.Tag) proves that a
-// holder of the KEK wrote the record.
+// holder of the key encryption key wrote the record.
 type record struct {
 	Schema     int                `json:"schema"`
 	Version    uint64             `json:"version"`    // number of changes of the record so far; never decreases
@@ -74,7 +74,7 @@ type epoch struct {
 type revoked struct {
 	At    time.Time `json:"at"`              // time of the revocation
 	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so every list has the certificate
-	// Version is the version of the first record that denies an identity. 0: the entry is of a certificate, or an
+	// Version is the version of the first record that denies the identity. 0: the entry is of a certificate, or an
 	// older version of Navarch wrote it.
 	Version uint64 `json:"version,omitempty"`
 	// Until is the end of the certificate, or of an identity's last certificate. Zero: unknown.
@@ -127,8 +127,8 @@ func (r *record) bundle() [][]byte {
 	return out
 }
 
-// add appends a new epoch. The new epoch becomes active if no epoch is active, or if all its roots are in the bundle
-// already. Otherwise it becomes prepared.
+// add appends a new epoch with the certificates of an authority. The epoch is prepared at first. It becomes active at
+// once if no epoch is active, or if all its roots are in the bundle already.
 func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	before := r.bundle()
 	r.Highest++
@@ -152,7 +152,8 @@ func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	return added
 }
 
-// rebundle increments the generation if the bundle differs from before, and reports whether it does.
+// rebundle reports whether the bundle differs from an earlier bundle, the argument. If it differs, rebundle increments
+// the generation.
 func (r *record) rebundle(before [][]byte) bool {
 	if slices.EqualFunc(before, r.bundle(), bytes.Equal) {
 		return false
@@ -169,7 +170,7 @@ func (r *record) activate(e *epoch, now time.Time) {
 }
 
 // retire ends an epoch, and drops the oldest retired epochs beyond keepRetired. The epoch's roots leave the bundle,
-// unless another epoch in the bundle has them. Its revocation lists and revoked certificates are dropped.
+// unless another epoch in the bundle has them. The epoch's revocation lists and revoked certificates are dropped.
 func (r *record) retire(e *epoch, now time.Time) {
 	before, number := r.bundle(), e.Number
 	e.Status, e.Since, e.CRL, e.Lists = Retired, now, 0, nil
@@ -217,8 +218,8 @@ func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
 	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
 }
 
-// parseRecord decodes the stored keyring. seal.ErrNewer: its schema is newer than this build reads. Other errors: the
-// value does not decode, or its schema is older.
+// parseRecord decodes the value of keys/state. seal.ErrNewer: the record's schema is newer than this build reads. Other
+// errors: the value does not decode, or the schema is older.
 func parseRecord(raw []byte) (*record, stored, error) {
 	var s stored
 	if err := json.Unmarshal(raw, &s); err != nil {

@@ -21,10 +21,10 @@ const (
 	resealBudget = 5 * time.Second
 )
 
-// reseal encrypts the keyring's sealed values again after a rotation of the key encryption key. These values are the
-// record's tag and the keys of unretired epochs. One transaction compares and writes these few values, so only the
-// check is paced (resealEvery). The record and its version do not change. The first of successive errors is logged.
-// reseal takes at most resealBudget.
+// reseal checks for a rotation of the key encryption key, at most once per resealEvery. After a rotation it encrypts
+// the sealed values of the keyring again, in one transaction. The sealed values are the record's tag (its encrypted
+// digest) and the keys of unretired epochs. The record and its version do not change. The first of successive errors is
+// logged. reseal takes at most resealBudget.
 func (k *Keyring) reseal(ctx context.Context) {
 	now := k.cfg.Now()
 	if k.ring == nil || now.Sub(k.resealed) < resealEvery {
@@ -72,7 +72,7 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 		change.Put = append(change.Put, *fresh)
 	}
 	if state == nil || state.Revision != k.ring.revision {
-		k.resealed = time.Time{} // the keyring has changed: checked again after the next refresh
+		k.resealed = time.Time{} // etcd has another record now: check again after the next refresh
 		return nil
 	}
 	fresh, err := k.retag(ctx, *state, stale, len(change.Put) > 0)
@@ -91,7 +91,8 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 	return nil
 }
 
-// reencryptKey encrypts one epoch's key again. nil: the record in use has no such epoch.
+// reencryptKey returns a blob with the key of one epoch, encrypted again. The result is nil if the record in use has no
+// epoch for the given blob.
 func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
 	at := slices.IndexFunc(k.ring.rec.Epochs, func(e epoch) bool { return sealedPath(e.Number) == blob.Path })
 	if at < 0 {
@@ -108,7 +109,8 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest again if the tag is stale, or if must is true. nil: the tag stays.
+// retag seals the record's digest again, and returns the new value of keys/state. It returns nil if the tag is not
+// stale and the argument must is false.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -130,8 +132,8 @@ func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.
 	return raw, err
 }
 
-// keks returns the key encryption keys of sealed blobs (seal.KEK), sorted, each once. Blobs that do not decode are
-// skipped.
+// keks returns the ids of the key encryption keys of the keyring's blobs (seal.KEK), sorted, each once. It skips blobs
+// that do not decode.
 func keks(blobs []kv.Blob) []string {
 	var out []string
 	for _, blob := range blobs {
@@ -157,9 +159,9 @@ func keks(blobs []kv.Blob) []string {
 // clusters (store/source/remote).
 var sealedFolders = []string{"sealing/", "clusters/named/"}
 
-// keksOfSecrets returns the given list, extended by the key encryption keys of Secrets' private keys and of
-// sealedFolders. The result is sorted, without duplicates. Values that do not decode are skipped. Errors are those of
-// the store.
+// keksOfSecrets adds to a list the ids of the key encryption keys of Secrets (private keys and registry credentials)
+// and of the values in sealedFolders. The result is sorted, without duplicates. Values that do not decode are skipped.
+// Errors are those of the store.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	state, err := k.cfg.Store.Load(ctx, 0)
 	if err != nil {

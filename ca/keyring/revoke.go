@@ -20,9 +20,9 @@ import (
 // Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"` // SPIFFE ID
-	// Until is the end of the last certificate that the identity may have from before the denial. It is the time of
-	// the denial if no certificate ends later. Zero: unknown. After Until no unexpired certificate is left to refuse,
-	// but the identity still obtains no new certificates.
+	// Until is the end of the last certificate that the identity may have from before the denial. If no certificate
+	// ends later, Until is the time of the last Revoke of the identity. Zero: unknown. After Until all these
+	// certificates have expired, but the identity still obtains no new certificates.
 	Until time.Time `json:"until,omitzero"`
 	// Leaves counts the identity's certificates that are journalled one by one, and that are unexpired or ended at most
 	// 15 minutes ago. Only Revoke sets Leaves; elsewhere it is 0.
@@ -30,7 +30,7 @@ type Denial struct {
 }
 
 // deny adds identities to the record's denied identities. The returned record is nil if all the given identities are
-// denied already. Errors: a text is not a SPIFFE ID, or more than maxDenied identities would be denied.
+// denied already. Errors: a given text is not a SPIFFE ID, or more than maxDenied identities would be denied.
 func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
@@ -81,8 +81,8 @@ func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Tim
 	return out
 }
 
-// revoke adds certificates and their renewals to the record. The caller sets Revoked.Denied. After an error the
-// caller must discard the record.
+// revoke adds certificates and their renewals to the record's revoked certificates. The argument most is their maximum
+// number. The caller sets Revoked.Denied. After an error the caller must discard the record.
 func revoke(r *record, c *journalIndex, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
@@ -127,11 +127,13 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 	return out, nil
 }
 
-// share is the number of places in the lists for one revocation or restoration: a tenth leaves room for others.
+// share returns the number of list entries that one serial number or one restored identity may take: a tenth of most.
+// The rest is for others.
 func share(most int) int { return max(1, most/10) }
 
-// checkRenewals returns an error if an aggregate may include renewals of a certificate, because a revocation by serial
-// number would miss these renewals. leaf is zero if the journal lacks the certificate; then every aggregate counts.
+// checkRenewals returns an error if an aggregate (one journal entry for many certificates) may include renewals of a
+// certificate. A revocation by serial number would miss these renewals. If the journal lacks the certificate, leaf is
+// zero, and any unexpired aggregate causes the error.
 func checkRenewals(c *journalIndex, serial string, leaf Issue, now time.Time) error {
 	if whose, until := c.aggregatedRenewals(leaf, now); !until.IsZero() {
 		return fmt.Errorf("serial %s: %s has certificates that are not journalled one by one, the last until %s, and renewals of this one"+
@@ -153,9 +155,10 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 	return true
 }
 
-// restore ends denials. The certificates that an identity had when it was denied are added to the lists, since an
-// attacker may have them. If they do not fit, or an issuer cannot sign lists, the error states when the identity can be
-// restored, or the zero time if that is unknown. After an error the caller must discard the record.
+// restore ends the denial of identities. It revokes the certificates that an identity had when it was denied, since an
+// attacker may have them. If the lists have no room for them, or an issuer cannot sign lists, restore returns an error.
+// The error states when the identity can be restored, or the zero time if that is unknown. After an error the caller
+// must discard the record.
 func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {

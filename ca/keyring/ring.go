@@ -19,7 +19,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// ring is a verified record with its unsealed keys and revocation lists (DER), both by epoch number.
+// ring is a verified record (the keyring without keys) with the decrypted keys and the revocation lists (DER), both by
+// epoch number.
 type ring struct {
 	rec      *record
 	revision int64
@@ -31,7 +32,7 @@ var errNoRecord = errors.New("there is no " + statePath)
 
 // refresh reads the keyring from etcd and publishes the resulting State. If the record is unchanged, the present State
 // stays. If this replica leads and no record is remembered, refresh creates a missing keyring. If etcd does not answer
-// and no keyring is in force, refresh uses the keyring on disk. After an error the caller tries again.
+// and no keyring is in use, refresh uses the keyring on disk. The caller tries again after an error.
 func (k *Keyring) refresh(ctx context.Context) error {
 	for {
 		// This precedes the read of etcd: peers remember only records that were in etcd, so a later read must return
@@ -83,9 +84,9 @@ func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 	return blobs, err
 }
 
-// applyStored verifies the stored keyring and puts it in force. If the keyring is refused (alarming), the previous
-// State stays in force, with an Alarm. The previous State loses Active if a peer remembers a newer keyring. After any
-// other error the State is sealed.
+// applyStored verifies the keyring that was read from etcd, and publishes its State. If the keyring is refused
+// (function alarming), applyStored publishes a copy of the previous State with an Alarm. The copy has no Active if a
+// peer remembers a newer keyring. After any other error the published State is sealed: it cannot sign.
 func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
 	verified := err == nil
@@ -137,7 +138,8 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// noteTrouble records the result of applyStored, an error or nil. It logs a new refusal (alarming).
+// noteTrouble records the error of applyStored, which may be nil. It logs a refusal (function alarming), but not the
+// same refusal twice in succession. An error also ends the use of the present ring.
 func (k *Keyring) noteTrouble(err error) {
 	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
 		k.log.Error("keyring: the keyring in etcd is refused; this replica keeps the previous one, if it has one", slog.Any(obs.KeyError, err))
@@ -153,8 +155,9 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if the argument or an earlier
-// record was verified. Otherwise its roots are only Claimed.
+// sealedState builds the State of a replica that cannot decrypt the keyring. Bundle has the roots of the record r if r
+// is verified, otherwise those of an earlier verified record. If no record was verified yet, the roots of r are only
+// Claimed.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -171,8 +174,8 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 }
 
 // verify decodes the record. It checks that a holder of the key encryption key wrote the record, and that the record is
-// not older than the remembered one. If the tag does not open, for any reason, the record and its digest are returned
-// too, unverified.
+// not older than the remembered one. If the tag (the encrypted digest) does not open, verify returns the unverified
+// record and its digest with the error.
 func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
 	if state.Revision == 0 {
 		return nil, nil, cmp.Or(k.refuses(nil, nil), errNoRecord)
@@ -198,7 +201,7 @@ func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, e
 	return r, sum, nil
 }
 
-// unseal opens the keys of all epochs that are not retired, and verifies their revocation lists.
+// unseal decrypts the keys of all unretired epochs, and verifies the revocation lists of these epochs.
 func (k *Keyring) unseal(ctx context.Context, r *record, revision int64, found map[string]kv.Blob) (*ring, error) {
 	out := &ring{rec: r, revision: revision, keys: map[uint64]crypto.Signer{}, crls: map[uint64][]byte{}}
 	for i := range r.Epochs {
@@ -263,8 +266,9 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record in etcd, if the record still has the revision after (0: no record exists yet). It writes
-// further blobs (put) and deletes blobs (drop) in the same transaction. kv.ErrConflict: another write came first.
+// write replaces the record in etcd. The argument after is the expected revision of the replaced record; 0: etcd has no
+// record yet. The same transaction writes the blobs put and deletes the paths drop. kv.ErrConflict: another write came
+// first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)
@@ -284,8 +288,8 @@ func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv
 	return err
 }
 
-// enrol makes the blobs of the newest epoch: its sealed key and, if its certificate may sign lists, its first
-// revocation list. Both must exist before the epoch signs.
+// enrol makes the blobs of the newest epoch. These are its encrypted key and, if its certificate may sign lists, its
+// first revocation list. Both must exist before the epoch signs.
 func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]kv.Blob, error) {
 	e := r.epoch(r.Highest)
 	plain, err := x509.MarshalPKCS8PrivateKey(a.Key)

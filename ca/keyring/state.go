@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// State is a snapshot of the keyring as this replica may use it. It is immutable: callers must not change what its
-// fields refer to. It prints without keys.
+// State is a snapshot of the keyring as this replica may use it. Callers must not change it, nor the values to which
+// its fields refer. A printed State shows no keys.
 type State struct {
 	// Active signs certificates. nil: this replica cannot sign, and Sealed has the reason.
 	Active *issue.Authority
@@ -30,20 +30,20 @@ type State struct {
 	Generation uint64
 	// Claimed has the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means that this
 	// replica has not checked yet that a holder of the key encryption key wrote the roots. Claimed has only roots that
-	// Config.Roots returns too. If Config.Roots is nil, the roots remembered in Config.Dir are the limit. Without
-	// remembered roots there is no limit. Use Claimed to query peers and to verify callers, but do not publish it.
-	// While Claimed is in use, revocations are unverified too.
+	// Config.Roots returns too. If Config.Roots is nil, Claimed has only roots that are remembered in Config.Dir. If no
+	// roots are remembered either, it has all roots in etcd. Use Claimed to query peers and to verify callers, but do
+	// not publish it. While Claimed is in use, revocations are unverified too.
 	Claimed []*x509.Certificate
-	Epochs  []Epoch // by number; also retired epochs, of which the newest 16 are kept
+	Epochs  []Epoch // sorted by number, including the newest 16 retired epochs
 	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if the issuer of one of these epochs
 	// cannot sign lists, since proxies reject every certificate whose issuer's list is missing. It may be nil while
 	// Sealed is set.
 	CRLs []CRL
 	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
-	// Alarm is the reason why the keyring in etcd was refused; nil: the keyring was not refused. With an Alarm the
-	// other fields are those of the previous keyring. But if a peer remembers a newer keyring, Active is nil. With an
-	// Alarm and without Active, Sealed equals Alarm.
+	// Alarm is the reason why the keyring in etcd was refused; nil: the keyring was not refused. While Alarm is set,
+	// the other fields are those of the previous keyring. But Active is nil if a peer remembers a newer keyring. If
+	// Active is nil while Alarm is set, Sealed equals Alarm.
 	Alarm error
 
 	serials, identities map[string]revoked
@@ -85,10 +85,10 @@ func (s *State) Callers() []*x509.Certificate {
 // RevokedIdentity reports whether an identity is denied. It returns false while no keyring is known.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
 
-// Denied lists the denied identities with possibly unexpired certificates, sorted by Identity, without Leaves. Proxies
-// must refuse these identities. An identity is listed until 15 minutes after Denial.Until, for proxies with slow
-// clocks, or always if Until is zero. known is false while Bundle and Claimed are empty: callers must not rely on the
-// list then. With Claimed the list is unverified. The caller owns the result.
+// Denied lists the denied identities that may have unexpired certificates, sorted by Identity. Denial.Leaves is 0.
+// Proxies must refuse these identities. An identity is listed until 15 minutes after Denial.Until, for proxies with
+// slow clocks, or always if Until is zero. While Bundle and Claimed are both empty, known is false, and callers must
+// not rely on the list. While only Bundle is empty, the list is unverified. The caller owns the result.
 func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	for id, v := range s.identities {
 		if !ended(v, now) {
@@ -99,8 +99,9 @@ func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	return out, len(s.Bundle)+len(s.Claimed) > 0
 }
 
-// RevokedSerial reports whether a certificate is revoked by its serial number: lower-case hexadecimal without leading
-// zeros. It returns false while no keyring is known, and for certificates whose identity alone is denied.
+// RevokedSerial reports whether the certificate with a serial number is revoked. The argument is lower-case hexadecimal
+// without leading zeros. The result is false while no keyring is known, and if only the certificate's identity is
+// denied.
 func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }
 
 // String describes the state in one line, without keys.
@@ -128,7 +129,7 @@ func (s *State) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalJSON implements json.Marshaler: it encodes the result of String.
 func (s *State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// signer hides a private key from everything that prints.
+// signer is a private key that prints as [sealed].
 type signer struct{ crypto.Signer }
 
 // Format implements fmt.Formatter.
@@ -162,7 +163,7 @@ func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
 	return &issue.Authority{Epoch: e.Number, Key: key, Certificate: certs[0], Chain: certs[1:], Roots: roots}, nil
 }
 
-// public builds the part of a State that needs no keys.
+// public builds a State without the fields that need keys.
 func (r *record) public() (*State, error) {
 	bundle, err := certificates(r.bundle())
 	if err != nil {

@@ -12,12 +12,12 @@ type Stats struct {
 	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is Epoch.NotAfter of the
 	// active epoch; zero: no epoch is known to be active.
 	RootEnd, ChainEnd time.Time
-	// Waiting is the number of holders that a rotation waits for, when this replica last advanced the keyring. A
-	// replica that does not lead advances the keyring only in Rotate; 0 before.
+	// Waiting is the number of certificate holders that a rotation waited for when this replica last checked. It is 0
+	// before the first check. A replica that does not lead (Config.Leads) checks only in Rotate.
 	Waiting int
 	// RevokedSerials and RevokedIdentities are the numbers of revoked certificates and of denied identities.
 	RevokedSerials, RevokedIdentities int
-	Queued                            int           // journal entries that wait for the end of a transaction; at most 512
+	Queued                            int           // journal entries that wait for the transaction under way; at most 512
 	Lag                               time.Duration // age of the oldest entry of the transaction under way; 0: no transaction
 	// Peers is the number of answers in the last round of Config.Peers. It may include this replica's own answer.
 	Peers     int

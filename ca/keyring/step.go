@@ -11,16 +11,17 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// renewAt is the fraction of a self-made root's lifetime (istiod's included) after which a successor is prepared.
+// renewAt is the fraction of a root's lifetime after which a successor is prepared. It applies to roots that Navarch or
+// istiod made.
 const renewAt = 0.8
 
-// step applies the rules of a rotation to the record at the time now. next is a changed copy of the record; nil:
-// nothing changes. happened describes the changes of epochs, for the log. waiting is the number of holders that a
-// prepared epoch still waits for, because they lack its root.
+// step applies the rules of a rotation to the record at the time now. The result next is a changed copy of the record;
+// nil: nothing changes. The result happened describes the changes of epochs, for the log. The result waiting is the
+// number of holders that a prepared epoch still waits for, because they lack its root.
 //
 // step reads the journal index only if an epoch is prepared or retiring. The caller must have read the index after the
 // record. Certificates that are journalled later do not matter. Under this record only the active epoch signs, and each
-// of its certificates is delivered with a prepared root (admit).
+// of its certificates is delivered with the prepared root (admit).
 func step(r *record, now time.Time, c *journalIndex) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
@@ -60,8 +61,8 @@ func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forgotten reports whether the record may drop a revoked certificate. The certificate and its renewals by a replica
-// without etcd must have expired. Such renewals are revoked only when that replica reaches etcd again (handOver).
+// forgotten reports whether the record may drop a revoked certificate. The certificate must have expired, and also its
+// renewals by a replica without etcd. These renewals are revoked only when that replica reaches etcd again (handOver).
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
 // forget drops the revoked certificates for which forgotten returns true.
@@ -79,7 +80,7 @@ func outlived(r *record, now time.Time) bool {
 	return false
 }
 
-// ageing reports whether the active root needs a prepared successor.
+// ageing reports whether a successor of the active root must be prepared now. It is false for a user's own CA.
 func ageing(r *record, now time.Time) bool {
 	a := r.in(Active)
 	if a == nil || a.Origin == originCACerts || r.in(Prepared) != nil {
@@ -93,11 +94,12 @@ func ageing(r *record, now time.Time) bool {
 	return now.After(certs[0].NotBefore.Add(time.Duration(float64(life) * renewAt)))
 }
 
-// adopt adds the user's CA to a copy of the record. next is nil if nothing changes. fresh reports whether an epoch was
-// added; its key must then be sealed. If an epoch has the CA's certificate already, only further roots and newer
-// revocation lists are added. Nothing is ever removed: replicas read changed files at different times, and must not
-// undo one another's changes. Errors: the CA's epoch is retired, its lists do not parse, another epoch is prepared, or
-// the new CA cannot sign lists while anything is revoked.
+// adopt adds the user's CA to a copy of the record. The result next is the copy, or nil if nothing changes. The result
+// fresh reports whether an epoch was added, whose key must then be sealed. If an epoch has the CA's certificate
+// already, only further roots and newer revocation lists are added. Nothing is ever removed, since replicas read
+// changed files at different times and must not undo one another's changes. Errors: the CA's epoch is retired, or a
+// stored revocation list of this epoch does not parse. A new CA is an error while an epoch is prepared. It is also an
+// error if the new CA cannot sign lists while certificates or identities are revoked.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {

@@ -28,7 +28,7 @@ const (
 	certManagers = "experimental.cert-manager.io/request-duration"
 )
 
-// request is the used part of a CertificateSigningRequest (k8s.io/api/certificates/v1).
+// request has the fields of a CertificateSigningRequest (k8s.io/api/certificates/v1) that this package uses.
 type request struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -64,8 +64,8 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// obtain lets a signer sign a CSR, and returns the certificates as PEM, unverified. It deletes the created object
-// afterwards, also after an error.
+// obtain creates a CertificateSigningRequest for a CSR, and waits until the signer has signed it. It returns the
+// certificates as PEM, unverified. In all cases it deletes the created object.
 func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
 	made, err := r.create(ctx, signer, q)
 	if made.Metadata.Name != "" {
@@ -80,7 +80,8 @@ func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registrat
 	return r.await(ctx, made)
 }
 
-// create creates the object in the API server. After an error, made.Metadata.Name is empty unless the object may exist.
+// create creates the CertificateSigningRequest in the API server. If the object may exist after an error,
+// made.Metadata.Name is its name; otherwise the name is empty.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -120,7 +121,7 @@ func (r *Registrar) approve(ctx context.Context, made request, q serve.Registrat
 	return nil
 }
 
-// Pauses before reads of the object. Signers in the cluster need a fraction of a second, other signers need seconds.
+// Pauses before reads of the object. Signers in the cluster need less than a second, other signers need seconds.
 const (
 	firstLook = 50 * time.Millisecond // the first pause; it doubles with each read
 	longLook  = time.Second           // the longest pause

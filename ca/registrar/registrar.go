@@ -2,9 +2,10 @@
 // with EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API. For an authenticated caller it creates a CertificateSigningRequest,
 // approves the request, waits for the certificate, verifies the certificate, and deletes the request.
 //
-// Owns: the objects that it creates, and the bound on one identity's concurrent requests.
+// Owns: the CertificateSigningRequests that it creates, and the limit of concurrent requests for one identity.
 // Reads: the API server, and signers' roots from the mesh configuration.
-// Never: approves another client's object; returns a certificate for another identity; retains a CSR or a certificate.
+// Never: approves a request that another client created; returns a certificate for another identity; retains a CSR or a
+// certificate.
 package registrar
 
 import (
@@ -26,11 +27,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the work. One certificate takes four requests to the API server with a fast signer, and eight with a
-// signer that needs a second. At requestRate, one process therefore obtains 20 certificates a second, or 10 with the
-// slower signer.
+// One certificate takes four requests to the API server with a fast signer, and eight with a signer that needs a
+// second. At requestRate, one process therefore obtains 20 certificates a second, or 10 with the slower signer.
 const (
-	Signing      = 64 // certificates that one process requests at once; the caller enforces it (serve.Limits.Signing)
+	Signing      = 64 // certificates that one process requests at once; ca/serve enforces it (serve.Limits.Signing)
 	ofIdentity   = 16 // certificates that are requested at once for one identity
 	requestRate  = 80 // requests to the API server per second, as istiod sends
 	requestBurst = 160
@@ -42,11 +42,11 @@ const (
 type Config struct {
 	API    *apiserver.Client // needs the rights to create, read, approve and delete CertificateSigningRequests
 	Signer string            // signer for callers that name no signer (K8S_SIGNER); empty: such callers are refused
-	Domain string            // prefix of signers named by callers (CERT_SIGNER_DOMAIN); empty: such callers are refused
+	Domain string            // prefix for a signer that a caller names (CERT_SIGNER_DOMAIN); empty: such callers are refused
 	// Roots returns two lists: the roots of a signer, and the roots of all signers, which peers must trust. The
-	// argument is Signer, or Domain/NAME for a caller that names a signer. Roots is called for each such request, by
-	// many goroutines at once. If the first list is empty, the request is refused. Callers can therefore choose only
-	// signers of the mesh configuration.
+	// argument is Signer, or Domain/NAME for a caller that names a signer. Roots is called for each request, by many
+	// goroutines at once. It returns an empty first list for a signer that the mesh configuration lacks. Requests to
+	// such a signer are refused.
 	Roots  func(signer string) (own, all []*x509.Certificate)
 	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate, with a tolerance of issue.Backdate
 	Now    func() time.Time // for verifying certificates; nil: time.Now
@@ -57,10 +57,10 @@ type Config struct {
 type Registrar struct {
 	cfg    Config
 	pace   *rate.Limiter
-	logged *obs.Sampled // log lines that callers can cause
+	logged *obs.Sampled // sampled, because callers can cause these log lines
 
 	mu    sync.Mutex     // a leaf lock: no other lock is taken while it is held
-	under map[string]int // concurrent requests by identity
+	under map[string]int // number of requests under way, by identity
 }
 
 // New returns a Registrar. It sends no request, and does not check the required fields.
@@ -73,16 +73,16 @@ func New(c Config) *Registrar {
 }
 
 // Register implements serve.Registrar: it blocks until the signer has issued the certificate, an error occurs, or ctx
-// ends. The returned certificate is verified. q.Signer is the name without Config.Domain; empty: Config.Signer.
-// Registered.Bundle is the second list of Config.Roots.
+// ends. The returned certificate is verified. q.Signer is the signer's name without Config.Domain; if it is empty,
+// Config.Signer signs. Registered.Bundle is the second list of Config.Roots.
 //
 // issue.ErrInvalid: the CSR does not parse or names anything except q.Identity, the signer's name is malformed, missing
 // or not permitted, or the signer has no roots. serve.ErrBusy: 16 requests of the identity are under way.
 // serve.ErrRefused: the request was denied or has failed. issue.ErrForeign: the signer's certificate does not match the
 // request.
 //
-// Other errors: the API server fails, or returns a request that differs from the created one. Or ctx ends, or would end
-// during a wait that the rate limit of requests to the API server requires.
+// Other errors: the API server fails, its object differs from the created one, or ctx ends. An error is also returned
+// if the rate limit for the API server requires a wait beyond the deadline of ctx.
 func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
 	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
 	key, err := issue.ParseExact(q.CSR, q.Identity)

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// magic and format begin every blob. The associated data contains the format too, so that a blob whose format was
-// changed does not open.
+// Every sealed blob begins with magic and format. The associated data contains the format too. If the format of a blob
+// was changed, the blob therefore does not open.
 const (
 	magic  = "NVSL"
 	format = 1
-	// maxPart bounds each part of a blob, in bytes. Sealed secrets are far smaller, and an allocation of this size is
-	// harmless.
+	// maxPart is the maximum length of each part (length-prefixed field) of a blob, in bytes. Sealed secrets are far
+	// smaller, and an allocation of this size is harmless.
 	maxPart = 16 << 20
 )
 
-// blob is a decoded sealed blob. Its encoding begins with magic and format. Then follow the provider, the key id, the
-// annotations, the wrapped data key, and the ciphertext. All but the annotations are parts. A part is prefixed by its
-// length in four bytes (big endian). The annotations are encoded as their number in four bytes, followed by two parts
-// for each annotation, its name and its value, in order of names. A blob has exactly one encoding, and no bytes follow
-// it.
+// blob is a decoded sealed blob. Its encoding consists of magic, format, provider, key id, annotations, wrapped data
+// key, and ciphertext, in this order. The provider, the key id, the wrapped data key and the ciphertext are parts. A
+// part begins with its length in four bytes (big endian). The annotations begin with their number in four bytes. Two
+// parts follow for each annotation, its name and its value. Annotations are sorted by name. A blob has exactly one
+// encoding, and no bytes follow it.
 type blob struct {
 	provider   string
 	wrapped    Wrapped
@@ -48,8 +48,8 @@ func (b *blob) header() []byte {
 
 func (b *blob) encode() []byte { return appendPart(b.header(), b.ciphertext) }
 
-// parts reads length-prefixed parts. After the first part that is truncated or too long, err is set and all further
-// parts are empty.
+// parts reads length-prefixed parts. The field err is set at the first part that is truncated or too long. From then on
+// all parts are empty.
 type parts struct {
 	rest []byte
 	err  error
@@ -72,7 +72,7 @@ func (p *parts) number() int {
 	return int(n)
 }
 
-// next reads a part. The result refers to the bytes of the input; nil after an error.
+// next reads a part. The result shares memory with the input; it is nil after an error.
 func (p *parts) next() []byte {
 	n := p.number()
 	if p.err == nil && len(p.rest) < n {
@@ -86,7 +86,7 @@ func (p *parts) next() []byte {
 	return part
 }
 
-// decode parses a blob. The result refers to the bytes of raw. ErrNewer: the format is newer than this build reads. Any
+// decode parses a blob. The result shares memory with raw. ErrNewer: the format is newer than this build reads. Any
 // other error is ErrTampered.
 func decode(raw []byte) (*blob, error) {
 	if len(raw) < len(magic)+1 || string(raw[:len(magic)]) != magic {
@@ -125,7 +125,8 @@ func decode(raw []byte) (*blob, error) {
 	return b, nil
 }
 
-// associated returns the associated data of the ciphertext: the format, the blob's header, and the Context.
+// associated returns the associated data of the ciphertext: a fixed text, the format, the blob's header, and the
+// Context.
 func associated(header []byte, about Context) []byte {
 	out := append([]byte("navarch.io/seal"), format)
 	out = appendPart(out, header)

@@ -21,15 +21,15 @@ type Wrapped struct {
 }
 
 // Provider wraps (encrypts) data keys with a key encryption key (KEK). It must be safe for concurrent use. An error
-// wraps ErrUnavailable if a retry or the right KEK may help. An error of Unwrap wraps ErrTampered if no call of Wrap
-// made the wrapped key.
+// wraps ErrUnavailable if a retry or the right KEK may help. An error of Unwrap wraps ErrTampered if the wrapped key
+// was not made by Wrap.
 type Provider interface {
 	// Name returns the kind of provider. It is stored in each blob, and blobs of another kind do not open.
 	Name() string
 	Wrap(ctx context.Context, key Secret) (Wrapped, error)       // encrypts a data key under the present KEK; does not keep key
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error) // decrypts a data key; the caller owns the result
-	// Newest determines the present KEK, with at most one request. The returned function reports whether that KEK wraps
-	// its argument; it sends no request.
+	// Newest determines the present KEK, with at most one request. The returned function reports whether its argument
+	// is wrapped by that KEK. The function sends no request.
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
@@ -40,14 +40,14 @@ const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
 	maxAge     = 24 * time.Hour
-	maxHeld    = 1024             // data keys in memory; a further key replaces all of them
+	maxHeld    = 1024             // maximum number of data keys in memory; one more replaces all of them
 	callBudget = 15 * time.Second // timeout of one call of Wrap or Unwrap
 )
 
 // Envelope implements Sealer: it encrypts with AES-256-GCM under a data key, which a Provider wraps. Seal calls the
-// provider for the first blob, then once per day or 2^24 uses, and after Stale has found a rotation of the KEK. Open
-// calls the provider for each data key that is not in memory. Up to 1,024 data keys stay in memory. A call of Wrap or
-// Unwrap has a timeout of 15 s. Safe for concurrent use.
+// provider for a new data key: for the first blob, then after a day or 2^24 uses, and after Stale has found a rotation
+// of the KEK. Open calls the provider for each data key that is not in memory. Up to 1,024 data keys stay in memory. A
+// call of Wrap or Unwrap has a timeout of 15 s. Safe for concurrent use.
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
@@ -67,7 +67,7 @@ type dataKey struct {
 	uses    int
 }
 
-// New returns a sealer that uses a provider, without calling the provider. The error: provider is nil.
+// New returns a sealer that uses a provider, without calling the provider. A nil provider is an error.
 func New(provider Provider) (*Envelope, error) {
 	if provider == nil {
 		return nil, errors.New("sealer: no provider of a key encryption key")
@@ -213,8 +213,8 @@ func (e *Envelope) known(id [32]byte) *dataKey {
 	return e.held[id]
 }
 
-// once makes one call for all callers that wait for the result that what identifies. A caller whose ctx ends gets
-// ErrUnavailable; the call continues for the other callers.
+// once runs the function call for the first of all concurrent callers with the same argument what. The others wait for
+// its result. A caller whose ctx ends gets ErrUnavailable. The call continues for the other callers.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

@@ -19,31 +19,34 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// File is a Provider whose key encryption key is a file of 32 bytes. It suits development, and files from a secret
-// store. Safe for concurrent use.
+// File is a Provider that reads its key encryption key from a file of 32 bytes. It suits development, and key files
+// that a secret store provides. Safe for concurrent use.
 type File struct {
 	path  string
 	older []localKey
 	first First
 
-	mu  sync.Mutex // guards key, which current and Unwrap set
-	key localKey   // zero: the file has never been read
+	mu  sync.Mutex // guards key
+	key localKey   // zero until the file has been read
 }
 
-// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed, because no blob
-// needs the lost key then. Otherwise the error states which value was sealed, or why this is unknown. Concurrent calls
-// of Wrap call First concurrently.
+// First decides whether a File may create a missing key file. It returns nil if nothing was ever sealed, because then
+// no blob needs a lost key. An error states which value was sealed, or why this is unknown. Concurrent calls of Wrap
+// call First concurrently.
 type First func(context.Context) error
 
-// NewFile returns a provider with the key of the file path. It creates a missing file with a random key and mode 0600,
-// and missing folders with mode 0700. If several processes create the file at once, all use the key of the first
-// process. The provider also unwraps with the keys of the older files. Errors: a size other than 32 bytes, refused
-// permissions, a missing older file, and errors of the file system. A file of this process's user may have mode 0700 at
-// most. A file of another user may have mode 0640 at most.
+// NewFile returns a File that wraps with the key in the file at path, and also unwraps with the keys in the older
+// files. If the file at path is missing, NewFile creates it with a random key and mode 0600. Missing folders get mode
+// 0700. If several processes create the file at once, all use the key of the first process.
 //
-// A rotation has three steps. Before and after each step, every replica can open every blob. First give the new file to
-// every replica as an older file. When all replicas have the new file, pass it as path, and the previous file as an
-// older file. Remove the previous file when no blob needs its key any more. keyring.Report.KEKs lists the needed keys.
+// NewFile fails if a file has a size other than 32 bytes, if an older file is missing, or if the file system reports an
+// error. It also refuses wide permissions: the widest mode is 0700 for a file of this process's user, and 0640 for a
+// file of another user.
+//
+// A rotation of the key has three steps. First give the new file to every replica as an older file. When all replicas
+// have the new file, pass it as path, and the previous file as an older file. Remove the previous file when no blob
+// needs its key any more. During the rotation, every replica can open every blob. keyring.Report.KEKs lists the needed
+// keys.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -55,9 +58,9 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-// findFile is NewFile for a file that may be missing. An operation that needs the key of a missing file reads the file
-// again, and fails with ErrUnavailable if the file is still missing. Wrap creates the file if the given First returns
-// nil. With a nil First, the file is never created.
+// findFile is like NewFile, but creates no file. An operation that needs the key of a missing file reads the file
+// again, and fails with ErrUnavailable if the file is still missing. Wrap calls the given First, and creates the file
+// if the result is nil. Without a First, the file is never created.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
 	key, err := keyOf(path)
@@ -105,8 +108,8 @@ func readKeyFile(path string) (Secret, error) {
 }
 
 // mayHave returns the permissions that a key file may have. A file of this process's user may grant permissions to its
-// owner only. Files of other users may also be readable by their group, because files of a Secret volume belong to root
-// and the Pod's fsGroup (kubernetes.io: volumes, Secret; security context, fsGroup).
+// owner only. The group may also read a file of another user, because the files of a Secret volume belong to root and
+// to the Pod's fsGroup.
 func mayHave(info fs.FileInfo) fs.FileMode {
 	if stat, is := info.Sys().(*syscall.Stat_t); is && int(stat.Uid) != os.Geteuid() {
 		return 0o640
@@ -114,8 +117,8 @@ func mayHave(info fs.FileInfo) fs.FileMode {
 	return 0o700
 }
 
-// makeKeyFile creates a key file unless another process was first. When it returns nil, the file that it created and
-// the file's name are on disk. So the key of later blobs survives a crash of the machine.
+// makeKeyFile creates a key file with a random key. It returns nil if the file exists already. A created file is on
+// disk when makeKeyFile returns, and survives a crash of the machine.
 func makeKeyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -135,7 +138,7 @@ func makeKeyFile(path string) error {
 // Name implements Provider. It returns "file".
 func (*File) Name() string { return "file" }
 
-// current returns the key of the file. Until a read of the file has succeeded, each call reads the file. Errors match
+// current returns the key in the file. Each call reads the file until a read has succeeded. Errors match
 // ErrUnavailable, and fs.ErrNotExist if the file is missing.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
@@ -162,7 +165,7 @@ func (f *File) create() (localKey, error) {
 	return f.current()
 }
 
-// sealing returns the key to seal with. It creates a missing file if the provider's First returns nil.
+// sealing returns the key for Wrap. It creates a missing file if f.first is set and returns nil.
 func (f *File) sealing(ctx context.Context) (localKey, error) {
 	key, err := f.current()
 	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +180,8 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack reads the file again, after an operator may have restored the right file. If the file's key has this id, the
-// key replaces the present key. putBack returns false if the file has another key or cannot be read.
+// putBack reads the file again, because an operator may have restored the right file. If the file's key has this id,
+// putBack stores the key in f, and returns it. putBack returns false if the file has another key or cannot be read.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -190,9 +193,10 @@ func (f *File) putBack(id string) (localKey, bool) {
 	return key, true
 }
 
-// Wrap implements Provider. It creates a missing file if the First of NewProvider returns nil. Once the file was read,
-// Wrap uses the key in memory. ErrUnavailable: the file was never read, and is missing, refused, or cannot be read or
-// created. Any other error means that the encryption failed.
+// Wrap implements Provider. It uses the key in memory, and reads the file only if no read has succeeded so far. If the
+// file is missing, and NewProvider got a First, Wrap calls this First, and creates the file if the result is nil.
+// ErrUnavailable: there is no key in memory, and the file is missing, invalid or unreadable, or cannot be created. Any
+// other error means that the encryption failed.
 func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	own, err := f.sealing(ctx)
 	if err != nil {
@@ -202,9 +206,9 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. If no known key has the id w.KeyID, Unwrap reads the file again. If the file now has a
-// key with this id, Unwrap and later calls of Wrap use this key. ErrUnavailable: no key has this id. ErrTampered:
-// w.Data does not decrypt.
+// Unwrap implements Provider. If no known key has the id w.KeyID, Unwrap reads the file again. If the file now has the
+// key with this id, Unwrap and later calls of Wrap use this key. ErrUnavailable: no key in memory or in the file has
+// this id. ErrTampered: w.Data does not decrypt.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
@@ -221,8 +225,8 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. The returned function compares with the provider's key at the time of its own call.
-// ErrUnavailable: the file was never read, and is missing, refused, or cannot be read.
+// Newest implements Provider. The returned function compares its argument with the key that f has when the function is
+// called. ErrUnavailable: there is no key in memory, and the file is missing, invalid or unreadable.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err
@@ -233,7 +237,7 @@ func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	}, nil
 }
 
-// localKey is a key encryption key in memory. Its id is a digest of the key, and does not reveal the key.
+// localKey is a key encryption key in memory. Its id is a digest, which does not reveal the key.
 type localKey struct {
 	id   string
 	aead *subtle.AESGCM
@@ -248,7 +252,7 @@ func newLocalKey(key Secret) (localKey, error) {
 	return localKey{id: hex.EncodeToString(sum[:8]), aead: aead}, nil
 }
 
-// Format implements fmt.Formatter.
+// Format implements fmt.Formatter. It prints [sealed].
 func (localKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 
 var wrapContext = []byte("navarch.io/wrapped-key/1")

@@ -17,7 +17,7 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Bounds of the protocol in bytes (k8s.io/kms/apis/v2/api.proto).
+// Limits of the KMS v2 protocol, in bytes (k8s.io/kms/apis/v2/api.proto).
 const (
 	maxKMSBytes       = 1 << 10  // of a ciphertext, and of a key id
 	maxKMSAnnotations = 32 << 10 // of all annotations' names and values
@@ -29,8 +29,8 @@ type KMSConfig struct {
 	Timeout time.Duration // timeout of one call; 0: 5 s
 }
 
-// KMS is a Provider that calls a plugin by the Kubernetes protocol KMS v2. Plugins for the API server work here too.
-// The key encryption key stays in the plugin. Safe for concurrent use.
+// KMS is a Provider that calls a Kubernetes KMS v2 plugin. Plugins for the API server also work here. The key
+// encryption key stays in the plugin. Safe for concurrent use.
 type KMS struct {
 	conn    *grpc.ClientConn
 	plugin  kmsv2.KeyManagementServiceClient
@@ -38,9 +38,9 @@ type KMS struct {
 	timeout time.Duration
 }
 
-// NewKMS returns the provider without connecting to the plugin. While the plugin is away, calls fail with
-// ErrUnavailable. The caller must close the provider after use. Errors: Socket without its prefix unix:// is empty or
-// contains "://", or gRPC does not accept the path.
+// NewKMS returns the provider without connecting to the plugin. While the plugin does not answer, calls of the
+// provider's methods fail with ErrUnavailable. The caller must close the provider after use. NewKMS fails if the path
+// in cfg.Socket is empty or contains "://", or if gRPC does not accept it.
 func NewKMS(cfg KMSConfig) (*KMS, error) {
 	path := strings.TrimPrefix(cfg.Socket, "unix://")
 	if path == "" || strings.Contains(path, "://") {
@@ -60,21 +60,21 @@ func NewKMS(cfg KMSConfig) (*KMS, error) {
 	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
 }
 
-// Close closes the connection to the plugin. Later calls fail, and a second Close does too. Errors are those of gRPC.
+// Close closes the connection to the plugin. Later calls to the plugin fail, and so does a second Close.
 func (k *KMS) Close() error { return k.conn.Close() }
 
 // Name implements Provider. It returns "kms-v2".
 func (*KMS) Name() string { return "kms-v2" }
 
 // Check requests the plugin's status. It returns nil if the plugin is healthy, speaks version v2 or v2beta1, and
-// reports a key id of 1 to 1,024 bytes. Otherwise the error wraps ErrUnavailable, and states the reason.
+// reports a key id of 1 to 1,024 bytes. Any error wraps ErrUnavailable, and states the reason.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
 }
 
-// Newest implements Provider. As in the API server, a changed key id in the plugin's status means that the plugin has
-// rotated its key. The returned function compares with the key id of this call. Errors are those of Check.
+// Newest implements Provider. It requests the id of the plugin's current key. The returned function reports whether its
+// argument has this key id. Errors are those of Check.
 func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	id, err := k.keyID(ctx)
 	if err != nil {
@@ -144,8 +144,8 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	return resp.Plaintext, nil
 }
 
-// failed returns the error meaning with the message of a failed call. Callers pass ErrTampered for an InvalidArgument
-// of Decrypt. For all other failures they pass ErrUnavailable, since these failures may be temporary.
+// failed returns an error that wraps meaning, and contains the message of err. The argument meaning is ErrTampered if
+// Decrypt failed with InvalidArgument. It is ErrUnavailable for all other failures, which may be temporary.
 func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

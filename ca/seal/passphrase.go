@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Argon2id with the second recommended parameters (RFC 9106, 4). The blob's format fixes the parameters, so that a blob
-// cannot request more memory.
+// Parameters of Argon2id: the second recommended set (RFC 9106, section 4). Blobs do not contain the parameters, so a
+// forged blob cannot request more memory.
 const (
 	saltBytes     = 16
 	argonPasses   = 3
@@ -21,9 +21,9 @@ const (
 	minPassphrase = 12 // bytes
 )
 
-// Passphrase is a Provider for development. Its key encryption keys are derived from a passphrase and a salt. Each
-// Passphrase wraps under a random salt of its own. Deriving a key takes some tens of milliseconds. Up to 64 derived
-// keys are cached. Safe for concurrent use.
+// Passphrase is a Provider for development. It derives each key encryption key from a passphrase and a salt. Each
+// Passphrase wraps under a random salt of its own. The derivation of a key takes some tens of milliseconds. Up to 64
+// derived keys are cached. Safe for concurrent use.
 type Passphrase struct {
 	phrases []Secret // the newest first
 
@@ -37,8 +37,9 @@ type derivation struct {
 	salt   [saltBytes]byte
 }
 
-// NewPassphrase returns a provider with copies of the passphrases. It wraps under passphrase, and also unwraps under
-// the older ones. A rotation has the steps of NewFile. The error: a passphrase has fewer than 12 bytes.
+// NewPassphrase returns a provider that keeps copies of the passphrases. It wraps under the first argument, and also
+// unwraps under the older passphrases. A rotation has the three steps that NewFile describes. NewPassphrase fails if a
+// passphrase has fewer than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -51,7 +52,7 @@ func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	return p, nil
 }
 
-// Format implements fmt.Formatter: it prints [sealed].
+// Format implements fmt.Formatter. It prints [sealed].
 func (*Passphrase) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 
 // Name implements Provider. It returns "passphrase".
@@ -84,8 +85,9 @@ func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
 	return Wrapped{KeyID: key.id, Data: append(p.salt[:], data...)}, err
 }
 
-// Unwrap implements Provider. It tries each passphrase with the salt in w.Data. ErrTampered: w.Data is shorter than a
-// salt, or a passphrase fits only one of w.KeyID and w.Data. ErrUnavailable: no passphrase fits w.KeyID or w.Data.
+// Unwrap implements Provider. It derives a key from each passphrase and the salt in w.Data. ErrTampered: w.Data is
+// shorter than a salt, or a derived key has the id w.KeyID but does not decrypt w.Data, or the reverse. ErrUnavailable:
+// no derived key has the id w.KeyID or decrypts w.Data.
 func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	if len(w.Data) < saltBytes {
 		return nil, fmt.Errorf("data key: %w", ErrTampered)
@@ -99,7 +101,8 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under another passphrase, or was changed", ErrUnavailable)
 }
 
-// unwrap tries one passphrase. ErrUnavailable: the passphrase fits neither w.KeyID nor w.Data, but another may fit.
+// unwrap tries the passphrase with an index in p.phrases. ErrUnavailable: the derived key neither has the id w.KeyID
+// nor decrypts w.Data, so the next passphrase must be tried.
 func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {
@@ -115,8 +118,8 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider. It never fails. The returned function derives the key of each salt that is not cached. It
-// returns false for data that is shorter than a salt.
+// Newest implements Provider. It never fails. The returned function derives the newest passphrase's key for the salt in
+// its argument, unless the key is cached. It returns false if the argument's Data is shorter than a salt.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

@@ -11,12 +11,13 @@ import (
 // the first path, paths of older keys or passphrases may follow, separated by commas. White space around a passphrase
 // is ignored.
 //
-// A missing key file is not an error. The first call of Wrap creates the file if the given First returns nil. With a
-// nil First, the file is never created. Until the file exists, operations that need its key fail with ErrUnavailable.
-// Other kinds of provider ignore First.
+// A missing key file is not an error. Wrap calls the given First, and creates the file if the result is nil. Without a
+// First, the file is never created. Until the file exists, operations that need its key fail with ErrUnavailable. The
+// other kinds of provider ignore the First.
 //
-// Errors: an invalid spec, an unreadable or invalid file, and a missing file of a passphrase or an older key. With an
-// error the provider must not be used, and need not be nil.
+// NewProvider fails if spec is invalid, or if a file is invalid or unreadable. It also fails if the file of a
+// passphrase or of an older key is missing. If the error is not nil, do not use the returned provider, even if it is
+// not nil.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission runs the queue. It passes events to Step, and carries out the effects.
+// admission runs the queue. It passes events to the queue's Step, and carries out the effects that Step returns.
 type admission struct {
 	now   func() time.Time
-	mu    sync.Mutex // no other lock is taken under it; Step does not block
+	mu    sync.Mutex // held during Step, which does not block; no other lock is taken meanwhile
 	queue *queue
 	alarm *time.Timer
 }
@@ -41,12 +41,12 @@ func (d *admission) step(e event) {
 	}
 }
 
-// Stats counts the present requests for certificates by phase, for gauges.
+// Stats contains the present numbers of certificate requests in each phase, for gauges.
 type Stats struct {
 	First, Renewals int // first certificates and renewals in the queue, without the delayed ones
 	Delayed         int // delayed, because their identity or credential exceeds Limits.Rate
-	Signing         int // in a signing slot; with a Registrar, until it answers
-	Writing         int // signed, and being journalled; 0 with a Registrar
+	Signing         int // being signed; with a Registrar, until the Registrar answers
+	Writing         int // signed, and being written to the Journal; always 0 with a Registrar
 	Bytes           int // bytes of all CSRs that are queued or delayed
 }
 
@@ -58,9 +58,9 @@ func (s *Server) Stats() Stats {
 	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.delayed), Signing: q.running, Writing: q.writing, Bytes: q.memory.used}
 }
 
-// refuseEarly returns a gRPC status if the queue has no room or time for any request of this kind. It is called
-// before the caller is authenticated, so that refused requests cost no cryptography. A nil error reserves no place in
-// the queue.
+// refuseEarly returns a gRPC status if the queue has no room or time for any further request. The argument first is
+// true for a first certificate, and false for a renewal. refuseEarly is called before the caller is authenticated, so
+// that refused requests cost no cryptography. It reserves no place in the queue.
 func (d *admission) refuseEarly(ctx context.Context, first bool, maxWait time.Duration) error {
 	t := newTicket(ctx, d.now(), holder{}, first, 0, maxWait)
 	d.mu.Lock()
@@ -80,8 +80,9 @@ func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes 
 	return t
 }
 
-// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass. Without a
-// pass the error is a gRPC status: the queue refused the request, maxWait or the deadline of ctx passed, or ctx ended.
+// enter waits in the queue for a signing slot, and returns a pass, which occupies the slot. The caller must call leave
+// once on the pass. Errors are gRPC statuses: the queue refused the request, maxWait or the deadline of ctx passed, or
+// ctx was cancelled.
 func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
 	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})
@@ -118,12 +119,13 @@ type pass struct {
 	began     time.Time
 }
 
-// leave frees the slot. If written is true, an entry is to be journalled, and the caller must call recorded afterwards.
+// leave frees the slot. If written is true, a certificate was signed and must be journalled. The caller must then call
+// recorded once the journal has answered.
 func (p *pass) leave(written bool) { p.admission.step(signed{p.admission.now().Sub(p.began), written}) }
 
 func (p *pass) recorded() { p.admission.step(recorded{}) }
 
-// contextual converts an error of a context into a gRPC status; other errors stay as they are.
+// contextual converts an error of a context into a gRPC status. It returns other errors unchanged.
 func contextual(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return status.FromContextError(err).Err()

@@ -7,7 +7,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// CertificateMethod is the full gRPC name of the agents' certificate method.
+// CertificateMethod is the full gRPC name of the method by which Istio's agents request certificates.
 const CertificateMethod = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 
 // certificatesDesc describes istio.v1.auth.IstioCertificateService.
@@ -23,9 +23,9 @@ var certificatesDesc = grpc.ServiceDesc{
 	})},
 }
 
-// call describes a method with one request and one response. The method is registered as a stream: on the wire both
-// are identical. The handler of a stream can authenticate the caller before gRPC reads the request. A unary handler
-// cannot.
+// call describes a gRPC method with one request and one response. It describes the method as a stream, which looks the
+// same on the wire as a unary method. The handler of a stream can authenticate the caller before gRPC reads the
+// request. The handler of a unary method cannot.
 func call(name string, answer func(s *Server, ctx context.Context, read func(any) error) (any, error)) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		out, err := answer(srv.(*Server), stream.Context(), stream.RecvMsg)

@@ -21,25 +21,25 @@ import (
 )
 
 // CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. It authenticates the
-// caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. With a
-// Registrar, it blocks until the Registrar returns. The response's CertChain has one PEM element for each certificate
-// of the chain, the leaf first, and then one element with all roots. Register adds the same method to a gRPC server.
-// There the caller is authenticated before the request is read.
+// caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. With
+// Config.Registrar, it blocks until the Registrar returns. The response's CertChain has one PEM element for each
+// certificate of the chain, the leaf first, and then one element with all roots. Register adds the same method to a
+// gRPC server, which authenticates the caller before it reads the request.
 //
 // Errors are gRPC statuses. A gRPC status of the Authenticator is returned unchanged. Unauthenticated: the credential
-// is missing, not accepted, names no identity, or is too old (Renewals). PermissionDenied: the caller is revoked, the
-// Registrar refuses, or the request sets metadata.ImpersonatedIdentity. InvalidArgument: the CSR, the lifetime or
-// metadata.CertSigner is not valid. ResourceExhausted: no room or time in the queue, or ErrBusy. Unavailable: the
-// credential cannot be verified, or nothing can be signed or recorded now. Internal: signing failed otherwise.
-// Canceled: ctx ended. DeadlineExceeded: ctx ended, or Limits.MaxWait passed before a stale certificate was signed
-// again.
+// is missing, not accepted, names no identity, or is too old (Config.Renewals). PermissionDenied: the caller is
+// revoked, the Registrar refuses, or the request sets metadata.ImpersonatedIdentity. InvalidArgument: the CSR, the
+// lifetime or metadata.CertSigner is not valid. ResourceExhausted: the queue has no room or no time, or the Registrar
+// returned ErrBusy. Unavailable: the credential cannot be verified, or nothing can be signed or recorded now. Internal:
+// signing failed for another reason. Canceled: ctx was cancelled. DeadlineExceeded: the deadline of ctx passed, or
+// Limits.MaxWait passed before a certificate could be signed again after ErrStale.
 func (s *Server) CreateCertificate(ctx context.Context,
 	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate authenticates the caller, calls the function read for the request, and answers it. The last element of
-// the response is the whole root bundle, as Istio's agent expects (security/pkg/nodeagent).
+// certificate answers one request for a certificate. It authenticates the caller before it reads the request with the
+// function read. The last element of the response's CertChain is the whole root bundle, as Istio's agent expects.
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -52,14 +52,14 @@ func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.I
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
 }
 
-// maxSigner bounds a signer's name in bytes, as Kubernetes does: a domain, a namespace, and an object's name.
+// maxSigner is the maximum length of a signer's name in bytes. Kubernetes has the same limit.
 const maxSigner = 571
 
 // requested reads and decodes a request.
 type requested func() (*securityv1.IstioCertificateRequest, error)
 
-// create returns the elements of the response's certificate chain. With an error, caller is set if the caller was
-// authenticated.
+// create handles a request, and returns the elements of the response's CertChain. If the caller was authenticated, the
+// result caller is set even if create fails.
 func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
 	if err := s.admission.refuseEarly(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
@@ -84,7 +84,7 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 		s.cfg.Hooks.BadCSR()
 		return caller, nil, status.Errorf(codes.InvalidArgument, "metadata.CertSigner has %d bytes, want at most %d", len(signer), maxSigner)
 	}
-	// The rest of the message is released while the request waits in the queue.
+	// Keep only the needed fields, so that the rest of the message can be freed while the request waits in the queue.
 	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
 	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *Server) refused(ctx context.Context, message string, c attest.Caller, e
 	s.clients.Warn(message, code.String(), obs.KeyPeer, peerAddress(ctx), obs.KeyIdentity, identity, obs.KeyError, err)
 }
 
-// authenticate calls an Authenticator. It bounds the number of simultaneous checks, separately for certificates and
-// for tokens.
+// authenticate calls an Authenticator. It bounds the number of simultaneous calls. Certificates and tokens have
+// separate bounds.
 func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (attest.Caller, error) {
 	checks := s.checks[0]
 	if hasToken(ctx) {
@@ -125,7 +125,7 @@ func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (att
 	if err := checks.Acquire(ctx, 1); err != nil {
 		return attest.Caller{}, err
 	}
-	defer checks.Release(1) // even after a panic, which ends one call
+	defer checks.Release(1) // also after a panic, which ends only this call
 	return by.Authenticate(ctx)
 }
 
@@ -157,7 +157,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	return caller, nil
 }
 
-// hasToken reports whether the request has authorization metadata, which is not verified here.
+// hasToken reports whether the request has authorization metadata. It does not verify the metadata.
 func hasToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return len(md.Get("authorization")) > 0
@@ -217,7 +217,7 @@ func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, 
 	return pass, nil
 }
 
-// issue signs in the pass's slot, and returns the certificate once it is recorded.
+// issue signs a certificate in the signing slot of p, and returns the certificate once it is recorded.
 func (s *Server) issue(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
 	c attest.Caller) (*Current, *issue.Issued, error) {
 	shownEnds, renews := s.shownEnd(ctx, c)
@@ -237,7 +237,7 @@ func (s *Server) issue(ctx context.Context, p *pass, r *securityv1.IstioCertific
 	return s.record(ctx, r, c, current, issued)
 }
 
-// slot signs, and frees the pass's slot in any case.
+// slot signs a certificate, and frees the signing slot of p, also after an error.
 func (s *Server) slot(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
 	defer func() { p.leave(issued != nil) }()
 	return s.sign(r, c)
@@ -273,13 +273,13 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// signings bounds the attempts to sign one request for the Journal. The request is signed again each time that a root
-// was published, or a signer replaced, while the certificate was being journalled.
+// signings bounds the attempts to sign one request and record it in the Journal. An attempt fails with ErrStale if a
+// root is published, or the signer is replaced, while the certificate is being journalled.
 const signings = 4
 
-// record returns the certificate once the Journal has stored it. If a certificate became stale meanwhile, record signs
-// again outside of the queue, since the caller has waited already. If the Journal fails, a renewal is signed again and
-// recorded in the FallbackJournal instead.
+// record returns the certificate once the Journal has stored it. After ErrStale, record signs again outside of the
+// queue, since the caller has waited already. After other errors of the Journal, record signs a renewal again, and
+// records it in the FallbackJournal.
 func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
@@ -315,8 +315,8 @@ func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateReque
 	}
 }
 
-// signAgain signs outside of the queue, at most Limits.Signing requests at once. ctx bounds the wait for a free place
-// among them.
+// signAgain signs outside of the queue. At most Limits.Signing calls sign at once. Further calls wait until one of them
+// ends or ctx ends.
 func (s *Server) signAgain(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller) (*Current, *issue.Issued, error) {
 	if err := s.again.Acquire(ctx, 1); err != nil {
 		s.cfg.Hooks.SignFailed()
@@ -334,8 +334,8 @@ func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	}
 }
 
-// Serial returns a certificate's serial number as journals, reports and revocations write it: lower-case hexadecimal
-// without leading zeros.
+// Serial returns a certificate's serial number in lower-case hexadecimal without leading zeros. Entry, Holder and
+// Revocations use this form.
 func Serial(c *x509.Certificate) string { return issue.SerialString(c.SerialNumber) }
 
 func (s *Server) audit(ctx context.Context, e Entry) {

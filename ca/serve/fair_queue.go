@@ -2,10 +2,11 @@ package serve
 
 import "container/list"
 
-// fairQueue contains the tickets of one class: first certificates or renewals. Identities alternate, and so do the
-// credentials of an identity. The tickets of a credential leave in the order in which they were pushed.
+// fairQueue contains the tickets (waiting requests) for first certificates, or those for renewals. pop alternates
+// between identities, and between the credentials of an identity. The tickets of one credential leave in the order in
+// which they were pushed.
 type fairQueue struct {
-	n, bytes   int // number of tickets, and size of their requests
+	n, bytes   int // number of tickets, and sum of their bytes
 	identities rotation[*identityQueue]
 }
 
@@ -23,7 +24,7 @@ type credentialQueue struct {
 
 func newFairQueue() fairQueue { return fairQueue{identities: newRotation[*identityQueue]()} }
 
-// find returns the queues of a holder's identity and credential. A queue is nil while it has no tickets.
+// find returns the queues of a holder's identity and credential. A result is nil if the queue would be empty.
 func (l *fairQueue) find(h holder) (p *identityQueue, o *credentialQueue) {
 	if p = l.identities.find(h.identity); p != nil {
 		o = p.credentials.find(h.credential)
@@ -69,8 +70,8 @@ func (l *fairQueue) remove(t *ticket) {
 	}
 }
 
-// last returns the newest ticket of the last credential of the last identity, in the order of turns; nil: the queue is
-// empty.
+// last returns a ticket of the identity whose turn comes last. It is the newest ticket of the identity's credential
+// whose turn comes last. If the queue is empty, last returns nil.
 func (l *fairQueue) last() *ticket {
 	if l.n == 0 {
 		return nil
@@ -78,11 +79,11 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns an upper bound for the number of tickets that would start before a ticket of the holder h, if that
-// ticket were pushed now.
+// ahead returns an upper bound for the number of tickets that would leave before a ticket of the holder h that is
+// pushed now.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
-	own := 0 // tickets of the same identity in this queue
+	own := 0 // upper bound for the tickets of the same identity
 	if p != nil {
 		own = p.n
 	}
@@ -94,9 +95,9 @@ func (l *fairQueue) ahead(h holder) int {
 	return min(l.n, (own+1)*l.identities.len())
 }
 
-// rotation alternates between its members.
+// rotation is a set of named members that take turns.
 type rotation[T any] struct {
-	turns *list.List // elements are seat[T], the next one first
+	turns *list.List // elements are seat[T]; the front has the next turn
 	seats map[string]*list.Element
 }
 
@@ -111,7 +112,7 @@ func newRotation[T any]() rotation[T] {
 
 func (r rotation[T]) len() int { return len(r.seats) }
 
-// find returns a member, or the zero T.
+// find returns the member with a name, or the zero value of T if no member has this name.
 func (r rotation[T]) find(name string) (of T) {
 	if turn := r.seats[name]; turn != nil {
 		of = turn.Value.(seat[T]).of
@@ -119,7 +120,7 @@ func (r rotation[T]) find(name string) (of T) {
 	return of
 }
 
-// join adds a member, which gets the last turn.
+// join adds a member at the end of the turns.
 func (r rotation[T]) join(name string, of T) { r.seats[name] = r.turns.PushBack(seat[T]{name, of}) }
 
 func (r rotation[T]) leave(name string) {
@@ -127,12 +128,12 @@ func (r rotation[T]) leave(name string) {
 	delete(r.seats, name)
 }
 
-// next returns the member with the first turn, and gives it the last turn. The rotation must not be empty.
+// next returns the first member in the order of turns, and moves it to the end. The rotation must not be empty.
 func (r rotation[T]) next() T {
 	turn := r.turns.Front()
 	r.turns.MoveToBack(turn)
 	return turn.Value.(seat[T]).of
 }
 
-// last returns the member with the last turn. The rotation must not be empty.
+// last returns the last member in the order of turns. The rotation must not be empty.
 func (r rotation[T]) last() T { return r.turns.Back().Value.(seat[T]).of }

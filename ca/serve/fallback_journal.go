@@ -18,18 +18,18 @@ type FallbackJournal interface {
 	// Away reports whether the Journal is known to be unavailable. The server then records renewals without trying the
 	// Journal first.
 	Away() bool
-	// Longest returns the longest remaining lifetime of a certificate that Spend records, at least 1 s.
+	// Longest returns the maximum remaining lifetime of a new certificate that Spend accepts. It is at least 1 s.
 	Longest() time.Duration
-	// Spend records a signed renewal, and returns nil once the entry is durable. The certificate that authenticated the
-	// request has the serial number e.Previous and the NotAfter shownEnds. ErrRevoked: the identity or that certificate
-	// is revoked; the caller receives PermissionDenied. Any other error reaches the caller as Unavailable. After any
-	// error the server does not return the new certificate.
+	// Spend records a signed renewal, and returns nil once the entry is durable. The argument shownEnds is the NotAfter
+	// of the certificate that authenticated the request, and e.Previous is its serial number. ErrRevoked: the identity
+	// or that certificate is revoked. The caller receives ErrRevoked as PermissionDenied, and any other error as
+	// Unavailable. After an error the server does not return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
-// shownEnd returns the NotAfter of the shown certificate, which is the client certificate of the connection. yes
-// reports whether the FallbackJournal may record the request. The request must be a renewal: the shown certificate
-// proved the caller's identity. Other requests wait for the Journal.
+// shownEnd returns the NotAfter of the shown certificate, which is the client certificate of the connection. The result
+// yes is true if the FallbackJournal may record the request. The request must be a renewal, and the shown certificate
+// must have authenticated the caller. Other requests need the Journal.
 func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.Time, yes bool) {
 	cert := peerCertificate(ctx)
 	if s.cfg.Fallback == nil || cert == nil || c.By != attest.ByCertificate || c.Serial != Serial(cert) {
@@ -38,9 +38,9 @@ func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.
 	return cert.NotAfter, true
 }
 
-// forFallback changes a renewal so that the FallbackJournal may record it. The returned request asks for a lifetime of
-// at most Longest. The returned caller has no NotAfter, so that sign does not extend the lifetime to that of the shown
-// certificate.
+// forFallback changes a renewal so that the FallbackJournal may record it. The returned request asks for the lifetime
+// FallbackJournal.Longest at most. The returned caller has no NotAfter, so that sign does not extend the lifetime to
+// that of the shown certificate.
 func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Caller) (*securityv1.IstioCertificateRequest, attest.Caller) {
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	if ttl == 0 {
@@ -54,7 +54,7 @@ func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Cal
 }
 
 // recordFallback records a signed renewal in the FallbackJournal. The renewal was changed by forFallback before
-// signing. why is the error of the Journal, or nil if the Journal was not tried.
+// signing. The argument why is the error of the Journal, or nil if the Journal was not tried.
 func (s *Server) recordFallback(ctx context.Context, c attest.Caller, shownEnds time.Time,
 	current *Current, issued *issue.Issued, why error) (*Current, *issue.Issued, error) {
 	e := entry(current, issued, c, peerAddress(ctx))

@@ -17,10 +17,10 @@ import (
 	"navarch.io/navarch/ca/attest"
 )
 
-// HoldersMethod is the full gRPC name of the method for reports of root bundles. navarch-agent calls it over mTLS with
-// its certificate, after its Envoy acknowledged a bundle. Istio's own agents never call it. The request is a
-// google.protobuf.ListValue with the Fingerprint of each root, 1 to 256. The response is a google.protobuf.Empty. The
-// report lists single roots, because an agent may have more roots than the published ones, in another order.
+// HoldersMethod is the full gRPC name of the method by which navarch-agent reports its root bundle. The agent calls it
+// over mTLS with its certificate, after its Envoy has acknowledged the bundle. Istio's own agents never call it. The
+// request is a google.protobuf.ListValue with the Fingerprint of each root, in any order. It has 1 to 256 elements. The
+// response is a google.protobuf.Empty.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
 const maxRoots = 256 // in one report
@@ -43,8 +43,8 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report stores an agent's report, and does not verify that the agent has the reported roots. The credential must be a
-// certificate, since the report is about this certificate.
+// report stores an agent's report. It does not verify that the agent has the reported roots. The agent must
+// authenticate by a certificate, since the report is about this certificate.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server accepts no reports of root bundles")
@@ -84,7 +84,7 @@ func fingerprints(list *structpb.ListValue) ([]string, error) {
 		if err != nil || len(b) != sha256.Size {
 			return nil, fmt.Errorf("values[%d]: a fingerprint is 64 hexadecimal digits", i)
 		}
-		out = append(out, hex.EncodeToString(b)) // in lower case, as Fingerprint
+		out = append(out, hex.EncodeToString(b)) // in lower case, as Fingerprint returns it
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

@@ -3,23 +3,28 @@ package serve
 import "time"
 
 // Hooks are callbacks for metrics. Each may be nil. Many goroutines call them at once, some while they occupy a signing
-// slot, so they must not block. A comment ends with the name of Istio's metric, if there is one.
+// slot, so they must not block. A field's comment ends with the name of Istio's corresponding metric, if Istio has one.
 type Hooks struct {
-	Request func()                   // each certificate request: citadel_server_csr_count
-	Issued  func(took time.Duration) // each success; took: the whole request. citadel_server_success_cert_issuance_count
-	// Unauthenticated: the credential of a request or a report of roots is missing, not accepted or too old, or could
-	// not be verified. citadel_server_authentication_failure_count
+	Request func() // called for each certificate request. citadel_server_csr_count
+	// Issued: a certificate was issued. The argument took is the duration of the request.
+	// citadel_server_success_cert_issuance_count
+	Issued func(took time.Duration)
+	// Unauthenticated: the credential of a certificate request or a report of roots is missing, not accepted or too
+	// old, or could not be verified. citadel_server_authentication_failure_count
 	Unauthenticated func()
-	BadCSR          func() // the CSR, lifetime or CertSigner is not valid: citadel_server_csr_parsing_err_count
+	BadCSR          func() // the CSR, lifetime or CertSigner is not valid. citadel_server_csr_parsing_err_count
 	// BadIdentity: the caller of a request or a report of roots has no identity or is revoked, or the request sets
 	// ImpersonatedIdentity. citadel_server_id_extraction_err_count
 	BadIdentity func()
-	// SignFailed: signing or recording failed, or the Registrar failed or refused. Requests that BadCSR, BadIdentity or
-	// Turned counts are not included. citadel_server_csr_sign_err_count
-	SignFailed     func()
-	Turned         func(code string)                 // refused or given up in the queue, or ErrBusy; code: name of the gRPC code
-	Waited         func(first bool, d time.Duration) // d: time of an admitted request in the queue; first: no renewal by certificate
-	HolderReported func()                            // a report of roots was stored
+	// SignFailed: signing or recording failed, or the Registrar failed or refused. It does not count requests that
+	// BadCSR, BadIdentity or Turned counts. citadel_server_csr_sign_err_count
+	SignFailed func()
+	// Turned: the queue refused a request or did not admit it in time, or the Registrar returned ErrBusy. The argument
+	// code is the name of the gRPC code.
+	Turned func(code string)
+	// Waited: the queue admitted a request after the time d. The argument first is false for a renewal by certificate.
+	Waited         func(first bool, d time.Duration)
+	HolderReported func() // a report of roots was stored
 }
 
 func (h *Hooks) fill() {

@@ -1,31 +1,32 @@
 package serve
 
-// memoryBudget bounds the bytes of waiting requests, and keeps a part free for newcomers. A request fits if its
-// identity, including the request, then uses no more bytes than remain free. So a single identity gets half of the
-// budget at most. Each of n identities gets 1/(n+1), and a newcomer finds as much free. Within an identity the same
-// rule holds for credentials, so a single credential gets a quarter of the budget at most.
+// memoryBudget bounds the bytes of waiting requests, and always keeps bytes free for further identities. A request fits
+// if afterwards the free bytes are at least the bytes of its identity. So a single identity gets at most half of the
+// budget. In the long run each of n busy identities gets 1/(n+1), and as much stays free. The same rule divides the
+// bytes of an identity among its credentials. So a single credential gets at most a quarter of the budget.
 type memoryBudget struct {
 	size, used int
-	bytes      map[holder]int // by identity (without credential), and by credential
+	bytes      map[holder]int // used bytes of each identity (holder.whole), and of each credential
 }
 
 func newMemoryBudget(size int) memoryBudget { return memoryBudget{size: size, bytes: map[holder]int{}} }
 
-// fits reports whether t fits the budget now.
+// fits reports whether the request of t fits now.
 func (r *memoryBudget) fits(t *ticket) bool {
 	return fits(t, r.size-r.used, r.bytes[t.whole()], r.bytes[t.holder])
 }
 
-// fits reports whether t fits, given the free bytes and the bytes in use by its identity and by its credential.
+// fits reports whether the request of t fits. The arguments are the free bytes, and the bytes that its identity and its
+// credential use.
 func fits(t *ticket, free, identity, credential int) bool {
 	if t.holder == t.whole() {
 		return identity+t.bytes <= free-t.bytes
 	}
-	left := (free - identity) / 2 // for the identity
+	left := (free - identity) / 2 // bytes that the identity may still add
 	return t.bytes <= left && credential+t.bytes <= left-t.bytes
 }
 
-// without reports whether t would fit if all tickets of a queue were removed.
+// without reports whether the request of t would fit if all tickets in l were removed.
 func (r *memoryBudget) without(l *fairQueue, t *ticket) bool {
 	identity, credential := r.bytes[t.whole()], r.bytes[t.holder]
 	p, o := l.find(t.holder)

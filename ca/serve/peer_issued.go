@@ -24,15 +24,15 @@ import (
 // requestTimeout bounds the request to one peer, so that a hanging peer leaves time for the others.
 const requestTimeout = 5 * time.Second
 
-// PeerIssued obtains a serving certificate for a replica that cannot sign. A peer signs the certificate. A peer is
-// another replica, which can sign.
+// PeerIssued obtains a serving certificate for a replica that cannot sign. A peer, which is another replica that can
+// sign, signs the certificate.
 type PeerIssued struct {
-	// Peers are secure addresses (host:port) of replicas with role ca. A host name stands for all its IP addresses. The
-	// process's own address may be among them. Of more than 64 different IP addresses, only the first 64 in sorted
-	// order are used.
+	// Peers are the TLS addresses (host:port) of replicas with the role ca. A host name stands for all its IP
+	// addresses. The process's own address may be among them. Of more than 64 different IP addresses, only the first 64
+	// in sorted order are used.
 	Peers []string
-	// Roots verify a peer before the token is sent, and the certificate in the peer's response. nil: the system's
-	// roots.
+	// Roots verify the peer's own certificate before the token is sent, and the certificate in the peer's response. If
+	// Roots is nil, the system's roots do.
 	Roots      *x509.CertPool
 	ServerName string // DNS name that each peer's certificate and the requested certificate must have
 	Token      string // token of the control plane's own service account
@@ -45,13 +45,13 @@ type PeerCertificate struct {
 }
 
 // Request makes a P-256 key and requests a certificate for it by CertificateMethod, until one peer returns a valid
-// certificate. It tries the peers one after another in random order, for at most 5 s each. The peer decides which names
-// the certificate has (Config.Names). Request verifies that the certificate is for the key, chains to Roots and has
+// certificate. It tries the peers one after another in random order, for at most 5 s each. The peer's Config.Names
+// decide which names the certificate has. Request verifies that the certificate is for the key, chains to Roots and has
 // ServerName.
 //
-// Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. Without a certificate
-// of a peer, the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also
-// joins an error if there are more than 64 IP addresses. If Peers is empty, the error says that no peer is known.
+// Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. In the second case,
+// the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also joins an
+// error if there are more than 64 IP addresses. If Peers is empty, the error says that no peer is known.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -94,8 +94,7 @@ func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecd
 	return b.read(answer.GetCertChain(), key)
 }
 
-// read parses a peer's response. It verifies that the certificate is for the key, chains to Roots and names ServerName,
-// because agents accept no other certificate.
+// read parses a peer's response. It verifies that the certificate is for the key, chains to Roots and has ServerName.
 func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("the answer has %d elements, want a certificate and the roots", len(answer))

@@ -17,26 +17,27 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// PeersMethod is the full gRPC name of the method by which a peer returns the keyring record that it remembers. With
-// this record a replica detects that etcd was rolled back. The request is a google.protobuf.BytesValue with a nonce of
-// 16 to 64 bytes. The response is a BytesValue with the result of Memory.Seen.
+// PeersMethod is the full gRPC name of the method by which a peer (another replica) returns the keyring record that it
+// remembers. The keyring record is the CA's state in etcd. With a peer's record, a replica detects that etcd was rolled
+// back. The request is a google.protobuf.BytesValue with a nonce of 16 to 64 bytes. The response is a BytesValue with
+// the result of Memory.Seen.
 //
 // The method needs no credential, because the content is not secret, and only a holder of the key encryption key can
-// make a response. Client certificates would fail exactly when the method is needed. A replica with a rolled-back
-// keyring has old roots, so neither side could verify the other.
+// make a response. Client certificates would fail when the method is needed most: a replica with a rolled-back keyring
+// has old roots, so neither side could verify the other.
 const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 
-// Bounds of a request to peers.
+// Limits of a request to peers.
 const (
 	minNonce, maxNonce = 16, 64 // bytes
-	maxPeers           = 64     // addresses of one request
+	maxPeers           = 64     // IP addresses that are called
 	peerTimeout        = 3 * time.Second
 	maxAnswer          = 64 << 10 // bytes
 )
 
-// Memory provides the keyring record that this process remembers (keyring.Keyring.Seen). Seen returns the record's
-// version and digests, and this process's time. They are encrypted with the nonce of 16 to 64 bytes as associated data.
-// The Server makes one call at a time. Peers receive an error as Unavailable.
+// Memory provides the keyring record that this process remembers (keyring.Keyring.Seen). Seen returns an encrypted
+// message with the record's version and digests, and this process's time. The nonce (16 to 64 bytes) is associated data
+// of the encryption. The Server makes one call at a time. Peers receive an error as Unavailable.
 type Memory interface {
 	Seen(ctx context.Context, nonce []byte) ([]byte, error)
 }
@@ -81,14 +82,13 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 }
 
 // AskPeers calls PeersMethod at all addresses (host:port) at once, and returns the encrypted responses in any order. It
-// does not verify the responses. A host name stands for all its IP addresses, as that of a headless Service. The
+// does not verify the responses. A host name stands for all its IP addresses (as with a headless Service). The
 // process's own address may be among them. Of more than 64 different IP addresses, only the first 64 in sorted order
 // are queried. Without addresses both results are nil.
 //
 // AskPeers returns after about 3 s at the latest. The error joins the errors of addresses that are not valid or do not
 // resolve, and of peers that did not answer or refused. It also joins an error if there are more than 64 IP addresses.
-// The other peers' responses are returned together with the error. Apart from the argument addresses,
-// keyring.Config.Peers has the same signature.
+// The other peers' responses are returned together with the error.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func resolve(ctx context.Context, addresses []string) (targets []string, errs []
 			errs = append(errs, fmt.Errorf("peer %q: want host:port", address))
 			continue
 		}
-		hosts, err := net.DefaultResolver.LookupHost(ctx, host) // of an IP address: itself
+		hosts, err := net.DefaultResolver.LookupHost(ctx, host) // an IP address resolves to itself
 		if err != nil {
 			errs = append(errs, fmt.Errorf("peer %s: %w", address, err))
 		}

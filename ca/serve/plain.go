@@ -9,9 +9,10 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// RegisterPlain registers, at a gRPC server without TLS, a certificate service that refuses all requests. The service
-// answers Unavailable with the reason if the Current method of a fails, and otherwise FailedPrecondition. Without the
-// service, agents would receive Unimplemented, as from a wrong server.
+// RegisterPlain registers a certificate service that refuses all requests, for a gRPC server without TLS. If
+// Authorities.Current fails, requests fail with Unavailable, and the status contains the reason. All other requests
+// fail with FailedPrecondition. Without this service, agents would receive Unimplemented, as from a server of another
+// kind.
 func RegisterPlain(r grpc.ServiceRegistrar, a Authorities) {
 	securityv1.RegisterIstioCertificateServiceServer(r, plain{authorities: a})
 }

@@ -8,25 +8,26 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// holder is one credential of an identity (attest.Caller.Credential). An identity may have thousands of workloads, and
-// the requests of one workload must not delay the others.
+// holder is an identity with one of its credentials (attest.Caller.Credential). An identity may have thousands of
+// workloads, and the requests of one workload must not delay the others.
 type holder struct{ identity, credential string }
 
 // whole returns the identity without a credential.
 func (h holder) whole() holder { return holder{identity: h.identity} }
 
-// ticket is one request that waits to be signed. The queue owns it from arrive until start, refuse or abandon.
+// ticket is one request that waits to be signed. The queue owns a ticket from the event arrive until the effect start
+// or refuse, or the event abandon.
 type ticket struct {
 	holder
 	first    bool // not authenticated by a certificate
 	bytes    int  // size of its CSR
 	deadline time.Time
-	expiry   codes.Code // once deadline has passed: DeadlineExceeded (the caller's deadline) or ResourceExhausted (MaxWait)
+	expiry   codes.Code // status after the deadline: DeadlineExceeded for the caller's own deadline, ResourceExhausted for MaxWait
 	arrived  time.Time
 
 	state   ticketState
 	element *list.Element // in its fairQueue
-	ready   time.Time     // end of the delay by the rate of its identity or credential
+	ready   time.Time     // end of the delay that Limits.Rate imposes
 	index   int           // in the heap of delayed tickets
 
 	admitted chan error // capacity 1; receives nil when signing may start, or the refusal
@@ -45,7 +46,7 @@ type event interface{ isEvent() }
 
 type (
 	arrive  struct{ t *ticket }
-	abandon struct{ t *ticket } // the caller has gone, or the deadline has passed
+	abandon struct{ t *ticket } // the caller has stopped waiting, or the deadline has passed
 	// signed: a started ticket has left its signing slot. The field took is the time in the slot. If journal is true,
 	// the ticket's entry is being written, and the event recorded follows.
 	signed struct {
@@ -80,9 +81,9 @@ func (refuse) isEffect() {}
 func (wakeAt) isEffect() {}
 
 // queue decides which request is signed next. First certificates precede renewals, because a Pod waits for its first
-// certificate, and a renewal has half a lifetime left. While renewals wait, one renewal is signed after
-// Limits.FirstRuns first certificates. Identities alternate, and so do the credentials of an identity. The queue has no
-// clock and starts no goroutines.
+// certificate, and certificates are renewed at half of their lifetime. While renewals wait, one renewal is signed after
+// each Limits.FirstRuns first certificates. The queue alternates between identities, and between the credentials of an
+// identity. It has no clock and starts no goroutines.
 type queue struct {
 	limits  Limits
 	running int           // in signing slots
@@ -97,7 +98,7 @@ type queue struct {
 	shares       rates // by credential
 }
 
-// share divides an identity's rate and burst for one of its credentials.
+// share is the divisor for credentials: each credential gets a quarter of its identity's rate and burst.
 const share = 4
 
 func newQueue(l Limits) *queue {
@@ -141,7 +142,7 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 		return []effect{*r}
 	}
 	var out []effect
-	for q.waiting() >= q.limits.Waiting || !q.memory.fits(t) { // refusal has checked that enough renewals can go
+	for q.waiting() >= q.limits.Waiting || !q.memory.fits(t) { // refusal has checked that enough renewals can be displaced
 		last := q.renew.last()
 		q.remove(last)
 		out = append(out, refuse{last, codes.ResourceExhausted, "displaced by a first certificate: try again with back-off"})
@@ -159,9 +160,9 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	return out
 }
 
-// refusal returns the reason why t cannot be queued; nil: it can be queued. Either its deadline is too near for its
-// rate or for the estimated wait, or there is no room. A first certificate may also use the room of waiting renewals,
-// which it displaces.
+// refusal returns the reason why t cannot be queued, or nil if it can be queued. It refuses a ticket whose delay or
+// estimated wait would end after its deadline, or for which the queue has no room. A first certificate may use the room
+// of waiting renewals, which it displaces.
 func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
 	if patience <= 0 {
@@ -200,8 +201,8 @@ func (q *queue) estimate(t *ticket) time.Duration {
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves delayed tickets that are ready to their queues. It requests a wake-up for the next delayed ticket if
-// it has moved tickets, or if the last requested wake-up has come (alarm).
+// release moves each delayed ticket whose delay has ended to its fairQueue. It requests a wake-up for the next delayed
+// ticket if it has moved a ticket. It also does so if alarm is set: the last requested wake-up has come.
 func (q *queue) release(now time.Time, alarm bool) []effect {
 	before := len(q.delayed)
 	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {
@@ -242,7 +243,7 @@ func (q *queue) pick() *ticket {
 	return q.leave(q.first.pop())
 }
 
-// leave returns the memory of t to the budget. t may be nil.
+// leave frees the bytes of t in the memory budget, and returns t, which may be nil.
 func (q *queue) leave(t *ticket) *ticket {
 	if t != nil {
 		q.memory.give(t)

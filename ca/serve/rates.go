@@ -53,15 +53,15 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates are token buckets by identity or credential. Each bucket is stored as the time at which the bucket is full
-// again. golang.org/x/time/rate does not fit, for two reasons. The queue needs the time of the next token before it
-// decides to take the token, but a Reservation takes the token at once. And each identity with recent requests has a
-// bucket, which needs 24 bytes here, but 80 bytes and a mutex as a Limiter.
+// rates contains a token bucket for each holder with recent requests. A bucket is stored as the time at which it is
+// full again. golang.org/x/time/rate does not suit. The queue needs the time of the next token before it decides to
+// take the token, but a Reservation takes the token at once. And a bucket needs 24 bytes here, but 80 bytes and a mutex
+// as a Limiter.
 type rates struct {
-	each  time.Duration // between two tokens
+	each  time.Duration // time between two tokens
 	burst time.Duration // time in which an empty bucket is filled
 	full  map[holder]time.Time
-	sweep int // number of buckets at which the full ones are removed
+	sweep int // take removes the full buckets when there are this many buckets
 }
 
 func newRates(perSecond float64, burst int) rates {
@@ -69,7 +69,7 @@ func newRates(perSecond float64, burst int) rates {
 	return rates{each: each, burst: time.Duration(burst) * each, full: map[holder]time.Time{}, sweep: 1024}
 }
 
-// earliest returns the time of a holder's next token: now, or later. It takes no token.
+// earliest returns the time at which a holder can take its next token, now or later. It takes no token.
 func (r *rates) earliest(h holder, now time.Time) time.Time {
 	if at := r.full[h].Add(r.each - r.burst); at.After(now) {
 		return at

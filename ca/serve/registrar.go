@@ -19,9 +19,10 @@ import (
 
 // Registrar obtains certificates from another CA. With a Registrar the server is a registration authority: it
 // authenticates callers, and the other CA signs. At most Limits.Signing goroutines call Register at once. Register must
-// return within seconds of the end of ctx. The context ends after Limits.MaxWait at the latest. Errors match
-// issue.ErrInvalid (the request is at fault: InvalidArgument), ErrRefused or ErrBusy. Any other error means that the CA
-// cannot sign now (Unavailable).
+// return within seconds after ctx ends, which is after Limits.MaxWait at the latest. Register returns an error that
+// matches issue.ErrInvalid if the request is at fault. The server's caller then receives InvalidArgument. ErrRefused
+// and ErrBusy lead to the codes in their comments. Any other error means that the CA cannot sign now, and the caller
+// receives Unavailable.
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }
@@ -30,27 +31,27 @@ type Registrar interface {
 type Registration struct {
 	CSR      []byte // PEM, unverified
 	Identity spiffeid.ID
-	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified, at most 571 bytes. Empty: the
-	// caller names no CA.
+	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified, at most 571 bytes. It is empty
+	// if the caller names no CA.
 	Signer string
 	TTL    time.Duration // requested or default lifetime, at most the maximum of Policy
 }
 
-// Registered is a certificate of another CA, which the Registrar has verified. Issued must not be nil, and Issued.Epoch
-// is 0.
+// Registered is a certificate that another CA issued and the Registrar verified. Issued must not be nil, and
+// Issued.Epoch must be 0.
 type Registered struct {
 	*issue.Issued
 	Bundle []*x509.Certificate // all roots that workloads must trust
 	Signer string              // name of the CA that signed, for the log
 }
 
-// Errors of a Registrar, for errors.Is; the comments name the gRPC codes for the caller.
+// Errors of a Registrar, for errors.Is. The server's caller receives the gRPC code in the comment.
 var (
 	ErrRefused = errors.New("the signer has refused the request") // PermissionDenied
 	ErrBusy    = errors.New("too many requests are under way")    // ResourceExhausted
 )
 
-// register obtains a certificate from the Registrar, and frees the pass's slot afterwards. It logs the certificate
+// register obtains a certificate from the Registrar, and then frees the signing slot of p. It logs the certificate
 // without journalling it, since only the other CA can revoke it.
 func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
 	signer string, c attest.Caller) ([]string, error) {

@@ -13,16 +13,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Renewals bounds renewals by certificate without a token, so that a stolen certificate cannot be renewed for ever. The
-// zero value sets no bound.
+// Renewals bounds the time in which an identity may renew by certificate without a new token. So a stolen certificate
+// cannot be renewed for ever. The zero value sets no bound.
 type Renewals struct {
 	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded. With a
-	// Registrar the time of the last token is unknown. Then each renewal under a bound needs a token.
+	// Registrar the time of the last token is unknown, so every renewal needs a token if its bound is not 0.
 	Alone time.Duration
 	// Machine reports whether an identity belongs to a configured machine (outside of Kubernetes). Machines have no
 	// token after their first. Many goroutines call Machine at once. nil: there are no machines.
 	Machine func(id spiffeid.ID) bool
-	// Machines replaces Alone for machines; 0: unbounded.
+	// Machines is the bound for machines, in place of Alone; 0: unbounded.
 	Machines time.Duration
 	// Tokens authenticates the token of a renewal that is past its bound. If the token names the same identity, the
 	// renewal is allowed. nil: such tokens are ignored.
@@ -32,13 +32,13 @@ type Renewals struct {
 	Ending func()
 }
 
-// ending is a period before a machine's bound. Renewals in this period warn the operator.
+// ending is the length of the period before a machine's bound. Renewals in this period are logged as a warning.
 const ending = 14 * 24 * time.Hour
 
-// proven returns the time at which a token last proved the caller's identity. For a caller by token it is now. For a
-// renewal it is issue.Proven of the shown certificate. Zero: unknown, because a Registrar is used. Unauthenticated: the
-// bound has passed or the time is unknown, and the request has no valid token of the caller's identity. Unavailable:
-// the token cannot be verified now. Canceled and DeadlineExceeded: ctx ended.
+// proven returns the time at which a token last proved the caller's identity. For a caller with a token, this is the
+// present time. For a renewal it is issue.Proven of the shown certificate, or zero with a Registrar, because the time
+// is unknown. Unauthenticated: the bound has passed or the time is unknown, and the request has no valid token of the
+// caller's identity. Unavailable: the token cannot be verified now. Canceled and DeadlineExceeded: ctx ended.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {
@@ -80,9 +80,9 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 		c.ID, at.UTC().Format(time.RFC3339), most)
 }
 
-// boundRenewal bounds the requested lifetime ttl of a renewal by certificate, so that a stolen short certificate does
-// not become one of 90 days. The bound is the policy's default, or left, the remaining lifetime of the shown
-// certificate, whichever is longer. Machines have no bound, since they have no tokens.
+// boundRenewal bounds the requested lifetime ttl of a renewal by certificate, so that a stolen short-lived certificate
+// cannot be renewed for 90 days. The argument left is the remaining lifetime of the shown certificate. The bound is the
+// longer of left and the policy's default lifetime. Machines have no bound, since they have no tokens.
 func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Duration {
 	if machine := s.cfg.Renewals.Machine; machine != nil && machine(c.ID) {
 		return ttl
@@ -90,9 +90,9 @@ func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Dur
 	return min(ttl, max(s.cfg.Policy.Default(), left))
 }
 
-// extendToShown extends the lifetime of a renewal beyond that of the shown certificate, whose remaining lifetime is
-// left. The journal drops expired certificates. A renewal that expires later is therefore in the journal for as long
-// as the shown certificate, and is found when the shown certificate is revoked by serial number.
+// extendToShown returns a lifetime and a policy with which a renewal expires after the shown certificate. The argument
+// left is the shown certificate's remaining lifetime. The journal drops expired certificates. So it still contains the
+// renewal if the shown certificate is revoked by serial number, and the renewal is revoked too.
 func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1

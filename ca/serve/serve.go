@@ -1,10 +1,10 @@
 // Package serve signs certificates over gRPC for Istio's agents
 // (istio.v1.auth.IstioCertificateService/CreateCertificate). It authenticates the caller, queues the request, signs it,
 // and returns the certificate once the Journal has stored it. It also accepts navarch-agent's reports of root bundles,
-// and answers peers (other replicas) about the keyring record that this replica remembers.
+// and tells peers (other replicas) which keyring record (CA state in etcd) this replica remembers.
 //
-// Owns: the admission queue.
-// Reads: the authority in force, the caller's identity, revocations.
+// Owns: the queue of certificate requests.
+// Reads: the current signing authority, the caller's identity, revocations.
 // Never: takes an identity from a CSR; returns a certificate of our CA before a journal has it; logs a token or a CSR.
 package serve
 
@@ -28,18 +28,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Current is the signing authority and trust bundle in force. It must not be changed.
+// Current contains the signing authority and the trust bundle that are in use. Its content must not be changed.
 type Current struct {
 	Authority *issue.Authority    // signs the certificates
 	Bundle    []*x509.Certificate // all roots that workloads must trust; they become the last element of a response
-	// Publication numbers the published bundles. Journal entries contain it, so that a root rotation knows which
-	// certificates were delivered with the bundle.
+	// Publication is the number of the published bundle. Journal entries contain it, so that a root rotation knows
+	// which bundle was delivered with each certificate.
 	Publication uint64
 }
 
-// Authorities provides the signing authority in force. Many goroutines call Current at once, for each attempt to sign.
-// The error of Current says why nothing can be signed (sealed, not loaded yet, expired). Callers receive the error as
-// Unavailable.
+// Authorities provides the current signing authority. The server calls Current for each attempt to sign, from many
+// goroutines at once. An error says why nothing can be signed (sealed, not loaded yet, expired). The agent receives the
+// error as Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }
@@ -85,13 +85,14 @@ type Revocations interface {
 type Holder struct {
 	Identity   spiffeid.ID
 	Credential string    // attest.Caller.Credential
-	Serial     string    // of the certificate that authenticated the report, as Serial returns it
+	Serial     string    // of the certificate that authenticated the report, as the function Serial returns it
 	Roots      []string  // Fingerprint of each root, sorted, without duplicates
 	Peer       string    // network address of the agent; empty: unknown
 	NotAfter   time.Time // of the certificate with this Serial
 }
 
-// Holders stores reports. Many goroutines call Held at once. The agent receives an error as Unavailable.
+// Holders stores agents' reports of root bundles. Many goroutines call Held at once. The agent receives an error as
+// Unavailable.
 type Holders interface {
 	Held(ctx context.Context, h Holder) error
 }
@@ -99,24 +100,23 @@ type Holders interface {
 // Config configures a Server. Authenticator is required. Without a Registrar, Authorities and Journal are required,
 // too.
 type Config struct {
-	// Registrar obtains certificates from another CA; nil: Authorities sign. With a Registrar, the fields Authorities,
-	// Journal, Fallback, ControlPlane, Cluster, Names, Aliases and Random have no effect.
+	// Registrar obtains certificates from another CA; nil: the server signs with Authorities. With a Registrar, the
+	// fields Authorities, Journal, Fallback, ControlPlane, Cluster, Names, Aliases and Random have no effect.
 	Registrar     Registrar
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
-	Fallback      FallbackJournal // records renewals while the Journal fails; nil: nothing is issued then
+	Fallback      FallbackJournal // records renewals while the Journal fails; nil: renewals fail, too
 	Revocations   Revocations     // nil: nothing is revoked
-	Holders       Holders         // nil: reports fail with Unimplemented
-	Memory        Memory          // nil: peers receive Unimplemented
-	// ControlPlane are the identities of the control plane's processes. A caller that proves one of them by a token
-	// also gets the Names. In this way a process that cannot sign obtains its serving certificate (PeerIssued). A
-	// caller with a certificate does not get the Names, since a stolen serving key could then be renewed for ever. A
-	// caller with a token of a cluster other than Cluster does not get the Names either, since that cluster may name
-	// any namespace and service account.
+	Holders       Holders         // stores reports; nil: reports fail with Unimplemented
+	Memory        Memory          // answers peers; nil: peers receive Unimplemented
+	// ControlPlane are the identities of the control plane's processes. If a caller proves such an identity by a token,
+	// its certificate also contains Names. So a process that cannot sign obtains its serving certificate (PeerIssued).
+	// A caller with a certificate does not get Names, because a stolen serving key could then be renewed for ever. The
+	// token must come from Cluster, because another cluster can issue tokens for any namespace and service account.
 	ControlPlane []spiffeid.ID
-	Cluster      string   // name of the config cluster, as in attest.Caller
-	Names        []string // DNS names and IP addresses for control plane processes (issue.Request)
+	Cluster      string   // name of the config cluster
+	Names        []string // DNS names and IP addresses in the certificates of ControlPlane
 	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases). Agents
 	// that started before the mesh changed its trust domain use an alias. Each attempt to sign calls Aliases, from many
 	// goroutines at once. nil: there are no aliases.
@@ -135,15 +135,15 @@ type Config struct {
 type Server struct {
 	cfg       Config
 	admission *admission
-	checks    [2]*semaphore.Weighted // of certificates, and of tokens, so that neither waits for the other
-	again     *semaphore.Weighted    // simultaneous attempts to sign stale certificates again
-	peers     *semaphore.Weighted    // simultaneous answers to peers: 1
+	checks    [2]*semaphore.Weighted // bound the checks of certificates, and those of tokens
+	again     *semaphore.Weighted    // bounds the simultaneous attempts to sign again
+	peers     *semaphore.Weighted    // bounds the simultaneous answers to peers: 1
 
 	clients *obs.Sampled // log lines of refusals
 }
 
-// New returns a Server, after validating the configuration and setting defaults. The error names all missing fields. If
-// no field is missing, it names an invalid field of Limits or Policy.
+// New validates the configuration, sets defaults, and returns a Server. The error names all missing fields. If no field
+// is missing, it names an invalid field of Limits or Policy.
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil && cfg.Registrar == nil {
@@ -196,22 +196,22 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Limits bound the server's work. The first sentence of each comment ends with a colon and the default. A zero field
 // means the default. New refuses negative fields.
 type Limits struct {
-	// Signing bounds the signing slots: GOMAXPROCS. As many certificates at once may be signed again without a slot,
-	// after ErrStale or for the FallbackJournal.
+	// Signing bounds the requests that are signed at once: GOMAXPROCS. The same number of certificates may be signed
+	// again at the same time, after ErrStale or for the FallbackJournal.
 	Signing int
-	Checks  int // certificates verified at once, and as many tokens: 4 x GOMAXPROCS
-	Journal int // requests in a signing slot or being journalled: 4096
+	Checks  int // callers' certificates verified at once, and as many tokens: 4 x GOMAXPROCS
+	Journal int // requests that are being signed or journalled: 4096
 	Waiting int // requests that are queued or delayed: 32768. In a full queue, first certificates displace renewals.
-	// WaitingBytes bounds the bytes of all CSRs that are queued or delayed: 32 MiB. An identity may use as many bytes
-	// as it leaves free, so at most half, and a credential at most a quarter.
+	// WaitingBytes bounds the bytes of all CSRs that are queued or delayed: 32 MiB. One identity may use at most half
+	// of them, and one credential at most a quarter.
 	WaitingBytes int
-	// MaxWait bounds the time in the queue: 20 s. It separately bounds the time in the Journal or Registrar. Both
-	// bounds hold even if the request's deadline is later.
+	// MaxWait bounds the time in the queue: 20 s. It separately bounds the time in the Journal or Registrar. An earlier
+	// deadline of the request takes precedence.
 	MaxWait time.Duration
-	// Rate bounds the requests of one identity per second on average: 500. One credential may have a quarter. Requests
-	// above the rate are delayed, or refused if the delay exceeds MaxWait or their deadline.
+	// Rate bounds the requests of one identity per second on average: 500. One credential may have a quarter of it.
+	// Requests above the rate are delayed, or refused if the delay exceeds MaxWait or their deadline.
 	Rate      float64
-	Burst     int // requests of one identity at once: 5000. One credential may have a quarter, at least 1.
+	Burst     int // requests of one identity at once: 5000. One credential: a quarter, at least 1.
 	FirstRuns int // first certificates in a row before one renewal, while renewals wait: 15
 }
 

@@ -20,21 +20,21 @@ type Held struct {
 
 	mu        sync.Mutex // guards the fields below
 	presented *tls.Certificate
-	believed  bool  // the certificate was trusted when last checked
-	final     bool  // callers trust the certificate, so that it is not checked again
-	waiting   error // why the newest certificate was not trusted when last checked; nil: it was trusted
+	believed  bool  // API servers trusted the presented certificate when last checked
+	final     bool  // API servers trust the presented certificate, so it is not checked again
+	waiting   error // why the newest certificate was not trusted when last checked; nil: it was
 }
 
 // Trust states whether API servers ("callers") trust a certificate.
 type Trust struct {
-	Callers bool  // there is at least one API server; false: there is no API server, or this is unknown
-	Refused error // why an API server does not trust the certificate, or why this is unknown; nil: no API server refuses it
+	Callers bool  // at least one API server is known
+	Refused error // why an API server does not trust the certificate, or why its trust is unknown; nil: no API server refuses it
 }
 
 // NewHeld returns a Held that presents certificates of s. The function state returns the keyring's state, never nil.
-// The function trusted returns whether callers trust a certificate. Handshakes, Missing and Waiting call trusted under
-// a lock, so trusted must not block, or call the Held. Once trusted returns Callers without Refused for a certificate,
-// trusted is not called again for this certificate.
+// The function trusted returns whether API servers trust a certificate. Handshakes, Missing and Waiting call trusted
+// under a lock. So trusted must not block, and must not call methods of the Held. Once its result for a certificate has
+// Callers true and Refused nil, trusted is not called again for this certificate.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
@@ -49,16 +49,17 @@ func (h *Held) Config() *tls.Config {
 		}}
 }
 
-// Missing returns why callers distrust the certificate that Config presents now; nil: no caller refused the certificate
-// when it was last checked. The error says why there is no certificate to present. With an error unbelieved is nil.
+// Missing returns why API servers do not trust the certificate that Config presents now. The result unbelieved is nil
+// if no API server refused this certificate when it was last checked. The result err says why there is no certificate
+// to present. If err is not nil, unbelieved is nil.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting returns why callers distrust the newest certificate, why there is no certificate to present, or both; nil: no
-// caller refuses the newest certificate. If all certificates are untrusted, the newest is presented all the same. While
-// a newer certificate cannot be made, Waiting includes the result of the last check.
+// Waiting returns why API servers do not trust the newest certificate, why there is no certificate to present, or both.
+// It returns nil if a newest certificate exists and no API server refuses it. If no certificate is trusted, Config
+// presents the newest. While there is no newest certificate, Waiting uses the result of the last check.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()
@@ -66,9 +67,9 @@ func (h *Held) Waiting() error {
 	return errors.Join(err, h.waiting)
 }
 
-// choose returns the certificate to present, and why callers do not trust it. It prefers the newest certificate. If the
-// newest cannot be made or is not trusted, it returns the presented certificate, as long as that is trusted and valid.
-// The error says why there is no certificate.
+// choose returns the certificate to present, and why API servers do not trust it. It prefers the newest certificate. If
+// the newest cannot be made or is not trusted, choose returns the previous certificate, if that was trusted and has not
+// expired. The error says why there is no certificate.
 func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
 	newest, err := h.tls.Certificate(h.state(), now)
 	h.mu.Lock()

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	peerPause    = time.Second // pause after a round without a signature, doubled up to maxPeerPause
+	peerPause    = time.Second // pause after a request that no peer fulfilled, doubled up to maxPeerPause
 	maxPeerPause = 10 * time.Second
-	peerBudget   = 20 * time.Second // of one round
-	idle         = time.Hour        // pause while nothing is due until the keyring changes
+	peerBudget   = 20 * time.Second // timeout of one request to all peers
+	idle         = time.Hour        // pause if nothing is to be done before the keyring changes
 )
 
-// Ring provides the roots of the mesh, and whether this process can sign. A keyring and Roots implement Ring.
+// Ring provides the roots of the mesh, and whether this process can sign. keyring.Keyring and Roots implement Ring.
 type Ring interface {
 	State() *keyring.State    // never nil
-	Changed() <-chan struct{} // closed once State returns another State than at the time of this call
+	Changed() <-chan struct{} // closed once the State has changed since this call
 }
 
 // PeerConfig configures how a process that cannot sign requests a certificate from peers (replicas that can sign).
@@ -37,10 +37,11 @@ type Ring interface {
 type PeerConfig struct {
 	TLS  *TLS // receives the certificate
 	Ring Ring
-	// Held journals that the holder of a certificate, this process, has the roots with these fingerprints, until end.
-	// Once this process can sign, Held is called for each unexpired certificate that peers issued, and again after each
-	// change of the roots. An error is logged, and all calls are repeated after 10 s at the latest. nil is allowed if
-	// the process can never sign.
+	// Held journals that this process has the roots with these fingerprints. The arguments serial, identity and end
+	// (NotAfter) describe a certificate that a peer issued to this process; origin is empty. Once this process can
+	// sign, Held is called for each unexpired certificate that peers issued, and again after each change of the roots.
+	// An error is logged, and all calls are repeated after 10 s at the latest. Held may be nil if the process can never
+	// sign.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
 	Store      *kv.Store // to read the addresses of all replicas; nil: only Peers are known
 	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
@@ -51,18 +52,18 @@ type PeerConfig struct {
 }
 
 // PeerIssued maintains the serving certificate of a process while the process cannot sign. A peer then signs the
-// certificate. Once the process can sign, TLS makes its own certificate.
+// certificate. Once the process can sign, TLS makes the certificate without a peer.
 type PeerIssued struct {
 	PeerConfig
 	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
 
-	// Owned by the loop.
+	// Only Run uses the fields below.
 	fleet    []member.Record     // replicas in etcd
 	issued   []*x509.Certificate // certificates of peers; report removes expired ones
-	under    string              // roots (rootsOf) when the last certificate was issued
+	under    string              // result of rootsOf when the last certificate was issued
 	notified uint64              // generation of the roots that were reported last
 	next     time.Time           // earliest time of the next request
-	pause    time.Duration       // last pause between two requests; 0: the last request succeeded
+	pause    time.Duration       // pause after the last request; 0: the request succeeded
 	said     string              // text of the last logged error
 }
 
@@ -100,8 +101,8 @@ func (b *PeerIssued) Run(ctx context.Context) error {
 	}
 }
 
-// step requests a certificate if one is due, or reports held roots. It returns the time until the next step if the
-// keyring does not change.
+// step calls report if this process can sign. If not, step requests a certificate from peers when one is due. It
+// returns the time until the next step, which a change of the keyring shortens.
 func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	own, from := b.TLS.InForce()
 	if state.Active != nil {
@@ -140,9 +141,9 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	return max(halfLife(leaf).Sub(now), peerPause)
 }
 
-// report journals that this process, the holder of each peer-issued certificate, has the newest roots. The process
-// signs for itself by then, and renews none of these certificates. Without the report a root rotation would wait
-// until these certificates expire.
+// report calls Held for each unexpired certificate that a peer issued, so that the journal knows that this process has
+// the newest roots. The process now signs for itself, and does not renew these certificates. Without the report a root
+// rotation would wait until they expire.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {
@@ -161,7 +162,7 @@ func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.
 	return idle
 }
 
-// askPeers requests a certificate from the replicas of --ca-peers and of the fleet in etcd.
+// askPeers requests a certificate from the peers of --ca-peers and the replicas in etcd.
 func (b *PeerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()

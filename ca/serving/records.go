@@ -6,9 +6,8 @@ import (
 	"net"
 )
 
-// records reads a TLS connection one record at a time. crypto/tls retains its read buffer while the connection lives. A
-// Read that also returned parts of the next record would grow this buffer to twice the largest record. This was
-// measured with a proxy whose requests filled records: 28 KB instead of 19 KB.
+// records reads a TLS connection one record at a time. crypto/tls retains its read buffer while the connection lives.
+// If a Read also returned a part of the next record, this buffer would grow to twice the largest record.
 type records struct {
 	net.Conn
 	head       [recordHead]byte // header of the next record
@@ -21,7 +20,7 @@ type records struct {
 // recordHead is the length of a record's header: type, version, and two bytes of length (RFC 8446 5.1).
 const recordHead = 5
 
-// Read implements io.Reader. It reads the next header with the end of a record, so that a record takes one system call.
+// Read implements io.Reader. One system call reads the rest of a record and the header of the next record.
 func (r *records) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -14,8 +14,9 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots is the Ring of a process without a keyring. The process sets the mesh's roots (Use), from a trusted source. Its
-// States have no Active authority, so the process cannot sign. Safe for concurrent use.
+// Roots implements Ring for a process without a keyring (the signing keys of the mesh's CA). The process passes the
+// mesh's root certificates, from a trusted source, to Use. In each State, Active is nil, so the process cannot sign
+// certificates. Safe for concurrent use.
 type Roots struct {
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State
@@ -29,8 +30,8 @@ func NewRoots() *Roots {
 	return &Roots{state: &keyring.State{Sealed: errNoRoots}, changed: make(chan struct{})}
 }
 
-// Use replaces the roots with a copy of the list; the certificates are shared. An empty list, or a list with equal
-// certificates in equal order, changes nothing.
+// Use replaces the roots by a copy of the list. The copy shares the certificates. Use ignores an empty list, and a list
+// with the present certificates in the present order.
 func (r *Roots) Use(roots []*x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,8 +43,8 @@ func (r *Roots) Use(roots []*x509.Certificate) {
 	r.changed = make(chan struct{})
 }
 
-// State implements Ring. The State has only the roots, as Bundle, and Sealed, which is always set. Before the first Use
-// with a root, Bundle is empty. The caller must not change the State.
+// State implements Ring. Two fields of the result are set: Bundle has the roots, and Sealed is an error with the reason
+// why the process cannot sign. Bundle is empty until Use sets roots. The caller must not change the result.
 func (r *Roots) State() *keyring.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

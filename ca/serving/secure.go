@@ -1,9 +1,10 @@
 // Package serving configures TLS for the secure gRPC address and for webhooks. The presented certificate comes from an
-// operator's files or from our CA. With the keyring, its newest state decides which roots verify callers. While this
-// process cannot sign, a peer (another replica) can sign the certificate.
+// operator's files or from our CA. In a process with the keyring (the signing keys of our CA), the newest state of the
+// keyring determines the roots that verify callers. While this process cannot sign, a peer (another replica) can sign
+// the certificate.
 //
 // Owns: the serving certificate, and the loop that requests one from peers.
-// Reads: states of ca/keyring, an operator's files, the fleet.
+// Reads: states of the keyring (ca/keyring), an operator's files, the list of replicas.
 // Never: identifies a caller; issues a certificate to others.
 package serving
 
@@ -24,8 +25,8 @@ import (
 	caserve "navarch.io/navarch/ca/serve"
 )
 
-// pairFiles reads an operator's certificate and key, and reads them again if the size or time of a file changes. While
-// the two files do not match or cannot be read, the last good pair stays in use.
+// pairFiles reads an operator's certificate and key, and reads them again when the size or modification time of a file
+// changes. While the two files do not match or cannot be read, the last good pair stays in use.
 type pairFiles struct {
 	cert, key string
 
@@ -47,7 +48,8 @@ func stateOf(path string) (fileState, error) {
 	return fileState{info.Size(), info.ModTime()}, nil
 }
 
-// pair returns the newest matching pair. The error names the flags: no pair could be read so far.
+// pair returns the newest pair that could be read and matches. It fails only if there was no such pair so far. The
+// error names the flags.
 func (p *pairFiles) pair() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,11 +77,11 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 // or do not match, the last good pair stays in use.
 //
 // If clients is not nil, a client may present a certificate, and its handshake fails if the pool does not verify the
-// certificate. The server learns the verified chains only with Credentials. If clients is nil, no client certificate is
-// requested.
+// certificate. The server receives the verified chains only if it uses Credentials (of this package). If clients is
+// nil, no client certificate is requested.
 //
-// The error names the flags --tls-cert and --tls-key. It reports files that at the first reading cannot be read or
-// parsed, or do not match.
+// ByFiles fails if the files cannot be read or parsed, or do not match. The error names the flags --tls-cert and
+// --tls-key.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -94,19 +96,20 @@ func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	return conf, nil
 }
 
-// secureBase returns the settings of all secure addresses. Dynamic record sizes are off, because they cost a write for
-// each small record. Session tickets are off, because every handshake must be verified by the newest state.
+// secureBase returns the TLS settings that all secure addresses share. Dynamic record sizes are off, because they cost
+// a write for each small record. Session tickets are off, because every handshake must verify the client by the newest
+// state of the keyring.
 func secureBase() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 		CurvePreferences: curves(), DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
-// curves lists Envoy's key exchanges (proto TlsParameters.ecdh_curves), and the hybrid key exchange of newer clients.
-// Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client without a
-// credential could choose them.
+// curves lists Envoy's default key exchanges (proto TlsParameters.ecdh_curves), and the hybrid key exchange of newer
+// clients. Go also has the curves P-384 and P-521. With them, a handshake costs a server about 8 and 20 times as much.
+// A client without a credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
-// TLS holds the serving certificate of a process, and makes its TLS configurations for states of the keyring. Make it
+// TLS keeps the serving certificate of a process. For each state of the keyring it makes a TLS configuration. Make it
 // with New. Safe for concurrent use, except for Identify.
 type TLS struct {
 	names []string    // DNS names and IP addresses in the certificate
@@ -119,8 +122,8 @@ type TLS struct {
 	from  string // the peer that signed own; empty: this process signed it
 	why   error  // error of the last request to peers; nil: it succeeded, or this process made own
 	made  *tls.Config
-	state *keyring.State   // the state for which the configuration was made
-	pair  *tls.Certificate // the certificate in the configuration
+	state *keyring.State   // the state for which made was created
+	pair  *tls.Certificate // the certificate in made
 }
 
 // Identify sets the SPIFFE ID in the certificates that this process makes for itself with our CA. Other replicas
@@ -128,11 +131,13 @@ type TLS struct {
 // concurrently with other methods.
 func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
 
-// New returns a TLS for certificates of our CA with these DNS names and IP addresses. It keeps names, which must not
-// be changed and must not be empty if cert is empty. If cert is not empty, cert and key are paths of an operator's
-// files, and their certificate is presented instead. If cert is empty, key is ignored. The error names the flags
-// --tls-cert and --tls-key: the files cannot be read or parsed, or do not match. With an error, the TLS is not to be
-// used.
+// New returns a TLS. If cert is empty, it presents certificates of our CA for names, a list of DNS names and IP
+// addresses. The list must not be empty then, and key is ignored. If cert is not empty, cert and key are paths of an
+// operator's files, and the TLS presents the certificate in them. New keeps names, so the caller must not change the
+// list.
+//
+// New fails if the files cannot be read or parsed, or do not match. The error names the flags --tls-cert and --tls-key.
+// After an error, the TLS is not to be used.
 func New(names []string, cert, key string) (*TLS, error) {
 	s := &TLS{names: names}
 	if cert == "" {
@@ -143,9 +148,9 @@ func New(names []string, cert, key string) (*TLS, error) {
 	return s, err
 }
 
-// Config returns the TLS configuration of the secure address, for Credentials. Each handshake calls the function state,
-// which must not return nil. A client may present a certificate; the handshake fails if the state's Callers do not
-// verify it. A handshake also fails if Under returns an error.
+// Config returns the TLS configuration of the secure address, to be passed to Credentials. Each handshake calls the
+// function state, which must not return nil. A client may present a certificate. The handshake fails if the roots of
+// State.Callers do not verify this certificate, or if Under returns an error.
 func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -158,9 +163,9 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under returns the TLS configuration for one state (not nil), with the state's Callers as ClientCAs. It requests no
-// client certificate; Config adds the request. Under returns the previous result until the state or the certificate
-// changes, so the caller must not change it. Errors are those of Certificate.
+// Under returns the TLS configuration for one state (not nil), with the roots of its Callers method as ClientCAs. The
+// configuration requests no client certificate; Config adds the request. Under returns the same result until the state
+// or the certificate changes. The caller must not change the result. Errors are those of Certificate.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,21 +187,21 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 }
 
 // Certificate returns the certificate to present at the time now, under a state of the keyring (not nil). It makes the
-// certificate if needed. The result is shared: the caller must not change it. With an operator's files, state and now
-// are ignored, and there is no error.
+// certificate if needed. The result is shared, so the caller must not change it. With an operator's files, Certificate
+// ignores its arguments and returns no error.
 //
-// The error reports that this process cannot sign and has no unexpired certificate, or that a new certificate cannot be
-// made. The second error is returned even if the previous certificate has not expired.
+// Certificate fails only if this process has no unexpired certificate. The error reports that the process cannot sign,
+// or that a new certificate could not be made.
 func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.certificate(state, now)
 }
 
-// certificate returns the operator's certificate, else the process's own certificate of our CA. If this process can
-// sign, an own certificate is replaced when the signer changes, and at half of its lifetime. While this process cannot
-// sign, the result is the previous certificate until it expires, or a certificate that a peer signed (PeerIssued). The
-// caller holds s.mu.
+// certificate returns the operator's certificate or, without operator's files, the process's certificate of our CA. A
+// process that can sign replaces its certificate when the signer changes, and at half of the lifetime. If it cannot
+// make a new certificate, it uses the previous one until that expires. While the process cannot sign, it uses the
+// previous certificate, or a certificate that a peer signed (PeerIssued), until that expires. The caller holds s.mu.
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
@@ -229,10 +234,12 @@ func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// OwnFiles reports whether New got paths of an operator's files. Then no peer needs to sign a certificate.
+// OwnFiles reports whether New received paths of an operator's files. If so, the process needs no certificate from a
+// peer.
 func (s *TLS) OwnFiles() bool { return s.files != nil }
 
-// usePeerIssued stores a peer's certificate. If err is not nil, it stores only err, the reason why no peer signed.
+// usePeerIssued stores the certificate that a peer signed. If err is not nil, it stores only err, the reason why no
+// peer signed.
 func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,9 +248,9 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// InForce returns the newest certificate of our CA, and the address of the peer that signed it. from is empty if this
-// process signed the certificate. The certificate may have expired. It is nil before the first certificate, and always
-// with an operator's files. It is shared: the caller must not change it.
+// InForce returns the newest certificate of our CA, and the address of the peer that signed it. The address is empty if
+// this process signed the certificate. The certificate may have expired. The result own is nil before the first
+// certificate, and always with an operator's files. The certificate is shared, so the caller must not change it.
 func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// purposeKubeconfig is part of the associated data, beside the mesh and the name of the cluster.
+// purposeKubeconfig is part of the associated data of each ciphertext. The names of the mesh and the cluster are the
+// other parts.
 const purposeKubeconfig = "kubeconfig"
 
 // Kubeconfigs seals (encrypts) and opens (decrypts) the credentials of other clusters. Both fields are required. Safe
@@ -20,23 +21,23 @@ func (k Kubeconfigs) about(cluster string) seal.Context {
 	return seal.Context{Mesh: k.Mesh, KeyID: cluster, Purpose: purposeKubeconfig}
 }
 
-// Seal encrypts the credentials of a cluster for this mesh and cluster name. It does not keep plain. Errors are those
-// of seal.Sealer.Seal, such as seal.ErrUnavailable.
+// Seal encrypts plain, the credentials of a cluster. The result opens only for the same mesh and cluster name. Seal
+// does not keep plain. Errors are those of seal.Sealer.Seal, such as seal.ErrUnavailable.
 func (k Kubeconfigs) Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error) {
 	return k.Sealer.Seal(ctx, plain, k.about(cluster))
 }
 
 // Open decrypts the credentials of a cluster; the caller owns the result. seal.ErrTampered: the ciphertext was made for
-// another cluster, mesh or purpose, was changed, or is not a ciphertext. seal.ErrNewer: a newer build sealed it.
-// seal.ErrUnavailable: the provider of the key encryption key does not answer, or does not have this key.
+// another cluster, mesh or purpose, was changed, or is not a ciphertext. seal.ErrNewer: a newer build made the
+// ciphertext. seal.ErrUnavailable: the provider of the key encryption key does not answer, or does not have this key.
 func (k Kubeconfigs) Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error) {
 	plain, err := k.Sealer.Open(ctx, sealed, k.about(cluster))
 	return plain, err
 }
 
-// Stale queries the provider for its present key encryption key. The returned function reports whether a ciphertext of
-// Seal is under another key encryption key of the provider, and should be sealed again. seal.ErrUnavailable: the
-// provider does not answer, or its key is missing.
+// Stale asks the provider of the key encryption key which key it uses now. The returned function reports whether a
+// result of Seal was encrypted under another key of the provider, and should therefore be sealed again.
+// seal.ErrUnavailable: the provider does not answer, or its key is missing.
 func (k Kubeconfigs) Stale(ctx context.Context) (func(sealed []byte) bool, error) {
 	return k.Sealer.Stale(ctx)
 }

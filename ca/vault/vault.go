@@ -1,6 +1,6 @@
 // Package vault seals (encrypts) and opens (decrypts) the secrets of stored configuration: private keys and registry
 // credentials of Secrets, and credentials of other clusters. A keyed MAC of the plain text is stored with each
-// ciphertext of a Secret. If the MAC of a Secret is equal to the stored MAC, the Secret keeps its ciphertext.
+// ciphertext of a Secret. If the plain text of a Secret still has the stored MAC, the Secret keeps its ciphertext.
 //
 // Owns: the key of the MACs, below sealing/ in etcd.
 // Reads: ca/seal, store/kv.
@@ -27,10 +27,10 @@ import (
 
 // Store has the methods of kv.Store that the vault uses for the key of the MACs.
 type Store interface {
-	// Blobs returns the blobs below a folder and the revision of the read, as kv.Store.Blobs. The vault reads all blobs
-	// (since is 0).
+	// Blobs returns the blobs below a folder and the revision of the read, as kv.Store.Blobs does. The vault always
+	// passes 0 as since, to read all blobs.
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
-	// ChangeBlobs writes blobs in one transaction and returns the revision of the write, as kv.Store.ChangeBlobs.
+	// ChangeBlobs writes blobs in one transaction and returns the revision of the write, as kv.Store.ChangeBlobs does.
 	// kv.ErrConflict: a condition of the change does not hold.
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
 }
@@ -47,11 +47,11 @@ type Config struct {
 type Vault struct {
 	Config
 
-	mu  sync.Mutex // held while mac is read or made, since every Seal needs it
+	mu  sync.Mutex // held while mac is read or created, because every Seal needs mac
 	mac seal.Secret
 }
 
-// New returns a Vault, without sending any request. Errors: the sealer or the mesh's name is missing.
+// New returns a Vault, without sending any request. It fails if the sealer or the mesh's name is missing.
 func New(c Config) (*Vault, error) {
 	if c.Sealer == nil || c.Mesh == "" {
 		return nil, errors.New("vault: want a sealer and the name of the mesh")
@@ -59,8 +59,8 @@ func New(c Config) (*Vault, error) {
 	return &Vault{Config: c}, nil
 }
 
-// Purposes are part of the associated data, beside the mesh and a name. The name of a Secret's ciphertext is the
-// Secret's namespace and name.
+// Purposes are part of the associated data of ciphertexts. The other parts are the mesh and a name (KeyID). For a
+// Secret's ciphertext, this name is NAMESPACE/NAME of the Secret.
 const (
 	purposeKey = "gateway-tls"
 	purposeMAC = "mac-of-gateway-tls"
@@ -83,12 +83,13 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal returns the ciphertext of the private key or registry credentials of a Secret, and their MAC. It implements the
-// Sealer of store/ingest. If the record stored has a ciphertext and an equal MAC, Seal returns that ciphertext, shared
-// with the record. stored may be nil. Seal does not keep private.
+// Seal returns the ciphertext and the MAC of private, which is the private key or the registry credentials of a Secret.
+// It implements the Sealer of store/ingest. The argument stored is the Secret's previous record, or nil. If this record
+// has a ciphertext and an equal MAC, Seal returns the record's ciphertext without copying it. Seal does not keep
+// private.
 //
-// The first call reads the key of the MACs from the Store, or creates the key there. The errors are those of the Sealer
-// and of the Store, or the vault has no Store. With an error, the results are not to be used.
+// The first call reads the key of the MACs from the Store, or creates the key there. Seal fails with an error of the
+// Sealer or of the Store, or if the vault has no Store. After an error, the results are not to be used.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
@@ -115,10 +116,10 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 }
 
 // Open decrypts the private key, or the registry credentials, of a Secret's record; the caller owns the result. The
-// record has registry credentials if spec lists registries. seal.ErrTampered: the ciphertext was made for another
-// Secret or mesh, was changed, or is missing, or the plain text does not match the record's certificate or registries.
-// seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: the provider of the key encryption key does not answer,
-// or does not have this key; a retry may help.
+// record has registry credentials if spec lists registries. seal.ErrTampered: the ciphertext is missing, was changed,
+// or was made for another Secret or mesh. It is also the error if the plain text does not match the record's
+// certificate or registries. seal.ErrNewer: a newer build made the ciphertext. seal.ErrUnavailable: the provider of the
+// key encryption key does not answer, or does not have this key; a retry may help.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {

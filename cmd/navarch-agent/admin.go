@@ -83,8 +83,8 @@ func (a *admin) stats(ctx context.Context, match string) (map[string]int, error)
 	return all, nil
 }
 
-// active counts the open connections of all listeners except the admin and metrics listeners. Their connections do not
-// count because a client that scrapes metrics must not delay the end of Envoy. The error is that of stats.
+// active counts the open connections of all listeners except the admin and metrics listeners. The connections of these
+// two do not count, because a client that scrapes metrics must not delay the end of Envoy. The error is that of stats.
 func (a *admin) active(ctx context.Context) (int, error) {
 	n, _, err := a.connections(ctx)
 	return n, err

@@ -38,8 +38,8 @@ type agent struct {
 	status   *status.Server
 	app      *status.Application // nil: the proxy's configuration has no readiness probe
 	draining atomic.Bool
-	// configured is the number of the start (envoyState.Starts) of the newest Envoy process that is known to have
-	// accepted its first configuration; 0: no such process.
+	// configured identifies the newest Envoy process that is known to have accepted its first configuration. It is the
+	// value of envoyState.Starts after the start of that process; 0: no such process.
 	configured atomic.Int64
 	readiness  readinessCache
 	warming    warming            // limits the wait for warming listeners and clusters of a gateway
@@ -123,17 +123,17 @@ func (o *options) envoyArgs() []string {
 	return args
 }
 
-// Run writes the bootstrap and runs all tasks until ctx ends. Then it drains and stops Envoy, and stops the other
-// tasks. Errors: the bootstrap cannot be made or written, a port cannot be bound, or a task fails. It returns nil after
-// a stop, and when Envoy exits by itself with code 0. Run may be called once.
+// Run writes the bootstrap and runs all tasks until ctx ends. After that it drains and stops Envoy, and stops the other
+// tasks. Errors: the bootstrap cannot be made or written, a port cannot be bound, or a task fails. Run returns nil
+// after a stop, and when Envoy exits by itself with code 0. Run may be called once.
 func (a *agent) Run(ctx context.Context) error {
 	ctx, a.quit = context.WithCancel(ctx)
 	defer a.quit()
 	if err := a.writeBootstrap(); err != nil {
 		return err
 	}
-	// The services that Envoy uses run until Envoy has ended, even after ctx: while draining Envoy may receive
-	// configuration.
+	// The services that Envoy uses run until Envoy has ended, even after the end of ctx. A draining Envoy may still
+	// receive configuration.
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	tasks, err := a.listen()
@@ -175,7 +175,7 @@ func (a *agent) runEnvoy(serving, inner context.Context) error {
 }
 
 // writeBootstrap renders the bootstrap, creates the folder and writes the file. For a gateway it also writes the file
-// that ends idle connections (idlePressure).
+// by which the agent makes Envoy end idle connections (idlePressure).
 func (a *agent) writeBootstrap() error {
 	js, err := bootstrap(a.id, a.cfg.bootstrapAddresses())
 	if err != nil {

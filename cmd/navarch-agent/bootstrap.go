@@ -80,13 +80,13 @@ func bootstrap(id *identity, at bootstrapAddresses) ([]byte, error) {
 		"cluster_manager":   manager,
 		"static_resources":  static,
 		"dynamic_resources": dynamicResources(),
-		// For clusters without a resolver of their own, which EnvoyFilters add. The control plane's clusters have the
-		// same settings; push/build/cluster gives the reasons.
+		// This resolver is for clusters that EnvoyFilters add without a resolver. Clusters of the control plane have
+		// the same settings, for reasons that push/build/cluster gives.
 		"typed_dns_resolver_config": object{"name": "envoy.network.dns_resolver.cares", "typed_config": object{
 			"@type": caresType, "udp_max_queries": 100, "query_tries": 2, "query_timeout_seconds": 2}},
 		"stats_config": statsConfig(id),
-		// 38 % less main-thread CPU with 1,000 clusters (measured): Envoy creates the statistics of a cluster when
-		// the cluster is first used.
+		// Envoy creates the statistics of a cluster when the cluster is first used. With 1,000 clusters, the main
+		// thread uses 38 % less CPU (measured).
 		"deferred_stat_options": object{"enable_deferred_creation_stats": true},
 		"layered_runtime": object{"layers": []object{
 			{"name": "static", "static_layer": settings},
@@ -101,7 +101,7 @@ func bootstrap(id *identity, at bootstrapAddresses) ([]byte, error) {
 
 // dynamicResources makes Envoy request its configuration by delta ADS from xdsCluster.
 func dynamicResources() object {
-	// No fetch timeout: an Envoy without configuration must not look ready.
+	// There is no fetch timeout, because an Envoy without configuration must not look ready.
 	ads := object{"ads": object{}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
 	return object{
 		"cds_config": ads,
@@ -109,7 +109,7 @@ func dynamicResources() object {
 		"ads_config": object{
 			"api_type":              "DELTA_GRPC",
 			"transport_api_version": "V3",
-			// Otherwise each request, ACKs included, would contain the node, which is 61 KB.
+			// By default, each request (ACKs included) contains the node, which is 61 KB.
 			"set_node_on_first_message_only": true,
 			"grpc_services": []object{{"envoy_grpc": object{
 				"cluster_name": xdsCluster,
@@ -130,12 +130,12 @@ func ownCluster() object {
 		"eds_cluster_config": object{"eds_config": object{"ads": object{}, "resource_api_version": "V3"}}}
 }
 
-// sdsCluster is the cluster from which the control plane's configuration gets certificates, as with stock agents.
+// sdsCluster is the cluster from which the control plane's configuration gets certificates, as with Istio's agents.
 const sdsCluster = "sds-grpc"
 
 const (
 	metricsName    = "envoy-prometheus"
-	metricsBackend = "prometheus_stats" // the name with stock agents
+	metricsBackend = "prometheus_stats" // the name with Istio's agents
 
 	hcmType    = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	routerType = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"

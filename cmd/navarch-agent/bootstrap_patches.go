@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// bootstrapKey of the node's metadata, with the value bootstrapAsks, declares that this agent requests patches of its
-// bootstrap. The control plane reports patches that select proxies without this key.
+// bootstrapKey is a key of the node's metadata. Its value bootstrapAsks declares that this agent requests patches of
+// its bootstrap (from EnvoyFilters). If a patch selects a proxy without this key, the control plane reports the patch.
 const bootstrapKey, bootstrapAsks = "NAVARCH_BOOTSTRAP", "xds"
 
 // claimBootstrap sets bootstrapKey in the node's metadata.
@@ -32,8 +32,8 @@ func (i *identity) claimBootstrap() {
 }
 
 // patchBootstrap requests the patches of the bootstrap from the control plane. It writes the bootstrap with the patches
-// that Envoy accepts. It returns when bootstrapWait is over or ctx ends, at the latest. Envoy then starts with the
-// bootstrap that is in the file. Failures are logged.
+// that Envoy accepts. At the latest, it returns when bootstrapWait is over or ctx ends. Envoy then starts with the
+// bootstrap in the file. Failures are logged.
 func (a *agent) patchBootstrap(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.bootstrapWait)
 	defer cancel()
@@ -105,7 +105,7 @@ func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.Boot
 }
 
 // mergePatches writes the bootstrap with all patches. If Envoy does not accept the result, the patches are added one at
-// a time. Each one that Envoy does not accept is logged and left out. After an error the file is unchanged. Errors: the
+// a time. A patch that Envoy does not accept is logged and left out. After an error the file is unchanged. Errors: the
 // file cannot be read, decoded or written, or ctx ends before Envoy has judged all patches.
 func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPatch) error {
 	text, err := os.ReadFile(a.cfg.bootstrapFile())
@@ -137,7 +137,7 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 	return a.replaceBootstrap(good)
 }
 
-// replaceBootstrap writes the bootstrap at once, so that a failed write leaves the previous one.
+// replaceBootstrap replaces the bootstrap file atomically, so that a failed write leaves the previous file.
 func (a *agent) replaceBootstrap(text []byte) error {
 	beside := a.cfg.bootstrapFile() + ".new"
 	if err := os.WriteFile(beside, text, 0o644); err != nil {
@@ -183,8 +183,8 @@ func merged(text []byte, patches ...agentapi.BootstrapPatch) ([]byte, error) {
 	return json.MarshalIndent(whole, "", " ")
 }
 
-// merge merges a patch into an object. null deletes the key, lists are appended and objects are merged. An object with
-// a key @type replaces the present object. Other values replace the present value.
+// merge merges a patch into an object. A null deletes the key, lists are appended and objects are merged. An object
+// with a key @type replaces the present object. Other values replace the present value.
 func merge(into, patch object) {
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		switch value := patch[key].(type) {

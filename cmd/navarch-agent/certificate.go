@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// identityKey of the node's metadata declares, with the value identitySDS, that this proxy receives its certificates by
-// SDS from its agent. The control plane then configures mTLS for the proxy. identityNone declares the opposite.
+// identityKey is a key of the node's metadata. The value identitySDS declares that this proxy receives its certificates
+// by SDS from its agent. The control plane then configures mTLS for the proxy. The value identityNone declares the
+// opposite.
 const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 
 // filesKey declares that the agent reads certificates and revocation lists from files and serves them by SDS. The
@@ -21,8 +22,8 @@ const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 // the files itself, and refuse a listener or cluster whose file is absent.
 const filesKey = "NAVARCH_FILES"
 
-// ownersKey declares that the agent bounds the file secrets of each namespace that is not its own. The control plane
-// then states the namespace in the names of such secrets.
+// ownersKey declares that the agent bounds, for each other namespace, the secrets from files that the objects of that
+// namespace require. The control plane then states the namespace in the names of such secrets.
 const ownersKey = "NAVARCH_FILE_OWNERS"
 
 // claim sets identityKey, filesKey and ownersKey in the node's metadata. Without this call, identityKey is "none"
@@ -33,8 +34,8 @@ func (i *identity) claim() {
 	i.node.Metadata.Fields[ownersKey] = structpb.NewStringValue("true")
 }
 
-// sdsSocket returns the path of the socket from which Envoy gets its certificates; empty with a plaintext control
-// plane.
+// sdsSocket returns the path of the socket from which Envoy gets its certificates. The result is empty with a plaintext
+// control plane.
 func (o *options) sdsSocket() string {
 	if o.plaintext {
 		return ""
@@ -71,7 +72,7 @@ type certificatePage struct {
 	Files []caagent.FileFault `json:"files,omitempty"`
 }
 
-// certificate returns the part of the debug page about the certificate; nil with a plaintext control plane.
+// certificate returns the part of the debug page about the certificate, or nil with a plaintext control plane.
 func (a *agent) certificate() *certificatePage {
 	if a.identity == nil {
 		return nil

@@ -14,9 +14,9 @@ import (
 // machine. As in Istio's start script, variables of the later file take precedence.
 var vmFiles = []string{"/var/lib/istio/envoy/sidecar.env", "/var/lib/istio/envoy/cluster.env"}
 
-// environment returns the variables of the files, followed by own, as rows "KEY=value". Later rows take precedence. own
-// is the environment of the process. Without files it reads vmFiles and skips the absent and the forbidden ones.
-// Errors: a file that cannot be read for another reason, or a row that parseEnv rejects.
+// environment returns variables as rows "KEY=value": those of the files, and then those of own, the environment of the
+// process. Later rows take precedence. If no files are given, it reads vmFiles, and skips files that are absent or may
+// not be read. Errors: a file that cannot be read for another reason, or a row that parseEnv rejects.
 func environment(files, own []string) ([]string, error) {
 	asked := len(files) > 0
 	if !asked {

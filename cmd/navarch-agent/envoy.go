@@ -146,7 +146,7 @@ func (s *supervisor) Signal(sig os.Signal) {
 	}
 }
 
-// State returns a copy of the state of the Envoy process. The time at Started must not be changed. It is safe for
+// State returns a copy of the state of the Envoy process. The time at Started must not be changed. State is safe for
 // concurrent use.
 func (s *supervisor) State() envoyState {
 	s.mu.Lock()

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// gatewayWait is the default bound of a gateway's drain. Kubernetes kills a Pod after 30 s by default.
+	// gatewayWait is the default time limit of a gateway's drain. Kubernetes kills a Pod after 30 s by default.
 	gatewayWait = 25 * time.Second
-	// quietTime is the time without connections after which a gateway's drain ends before its bound.
+	// quietTime is the time without connections after which a gateway's drain ends before its time limit.
 	quietTime = time.Second
 )
 
 // isRouter reports whether the node is of type router.
 func (i *identity) isRouter() bool { return strings.HasPrefix(i.node.GetId(), "router~") }
 
-// completeGateway applies the rules for gateways to parsed settings. least is the explicit value of
-// MINIMUM_DRAIN_DURATION. It is empty if the variable is not set.
+// completeGateway adapts parsed settings to a gateway. The parameter least is the value of the variable
+// MINIMUM_DRAIN_DURATION, empty if it is not set.
 func (f *shutdown) completeGateway(least string) {
 	if least == "" {
 		f.least = min(defaultWait, f.wait/2)
@@ -33,8 +33,8 @@ func (f *shutdown) completeGateway(least string) {
 	}
 }
 
-// drainPath returns the path of the request that starts Envoy's graceful drain. For a gateway it covers all listeners,
-// because all of them face clients. They stay open until Envoy ends.
+// drainPath returns the path of the request that starts Envoy's graceful drain. A sidecar drains its inbound listeners
+// only. A gateway drains all listeners, because all of them face clients, and its listeners stay open until Envoy ends.
 func (f *shutdown) drainPath() string {
 	if f.gateway {
 		return "/drain_listeners?graceful&skip_exit"
@@ -55,9 +55,9 @@ func (a *agent) drainEnvoy(ctx context.Context) {
 // gatewayDrain ends the connections of a gateway in two phases.
 //
 // In the first phase Envoy serves as before, because load balancers need a while to notice that the Pod is not ready.
-// A drain that begins at once would send clients back to this Pod. In the second phase Envoy still accepts
-// connections, but each response ends its connection (Connection: close, GOAWAY), and idle connections end after
-// idleAfter.
+// If the drain began at once, clients would reconnect to this Pod. In the second phase Envoy still accepts connections,
+// but each response ends its connection (Connection: close, GOAWAY). Connections that are idle for idleAfter (1 s) end
+// too.
 type gatewayDrain struct {
 	*admin
 	shutdown
@@ -65,7 +65,7 @@ type gatewayDrain struct {
 	log     *slog.Logger
 }
 
-// run runs both phases. It returns when await returns, or when ctx ends.
+// run runs both phases. It returns when the drain is over (await) or ctx ends.
 func (d *gatewayDrain) run(ctx context.Context) {
 	end := time.Now().Add(d.wait)
 	d.log.Info("gateway keeps serving while load balancers notice that it is not ready", "for", d.least)
@@ -84,9 +84,10 @@ func (d *gatewayDrain) run(ctx context.Context) {
 	d.await(ctx, end)
 }
 
-// await polls the numbers of connections. It returns when no connection was open or accepted for quietTime (unless
-// fullTime is set), at the time end (unless whenIdle is set), or when ctx ends. Accepted connections count because a
-// client that closes each connection has no open connection between two requests.
+// await polls the numbers of open and accepted connections. Unless fullTime is set, it returns when no connection was
+// open or accepted for quietTime. Unless whenIdle is set, it returns at the time given by the parameter end. It always
+// returns when ctx ends. Accepted connections count because a client that opens a connection for each request has none
+// open between two requests.
 func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	last, since, warned := -1, time.Time{}, false
 	for ; ctx.Err() == nil; pause(ctx, drainPoll) {
@@ -120,8 +121,8 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// writePressure replaces the content of the file by a rename, which Envoy notices. The error is that of the write or of
-// the rename.
+// writePressure replaces the content of the file by a rename, which Envoy notices. It returns an error if writing or
+// renaming fails.
 func writePressure(file, value string) error {
 	if err := os.WriteFile(file+".new", []byte(value), 0o644); err != nil {
 		return err
@@ -129,7 +130,7 @@ func writePressure(file, value string) error {
 	return os.Rename(file+".new", file)
 }
 
-// endIdle makes Envoy end connections that have been idle for idleAfter. The error is that of writePressure.
+// endIdle makes Envoy end connections that have been idle for idleAfter. It returns the error of writePressure.
 func (o *options) endIdle() error { return writePressure(o.idlePressure(), "1") }
 
 // idleAfter is the idle timeout of clients' connections during the drain of a gateway.
@@ -141,9 +142,9 @@ const (
 	scaleTimerType = "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig"
 )
 
-// idleOverload returns the overload manager by which the agent ends idle connections. Envoy's drain ends a connection
-// only with the connection's next response. An idle HTTP/2 connection would receive no GOAWAY, and delay the end of
-// the drain until its time limit.
+// idleOverload returns the configuration of the overload manager by which the agent ends idle connections. Without it,
+// Envoy's drain ends a connection only with the connection's next response. An idle HTTP/2 connection would then
+// receive no GOAWAY, and the drain would last until its time limit.
 func idleOverload(file string) object {
 	const monitor = "envoy.resource_monitors.injected_resource"
 	return object{
@@ -158,9 +159,10 @@ func idleOverload(file string) object {
 	}
 }
 
-// yieldOverload returns the bootstrap. It removes the agent's overload manager if patches conflict with it, because two
-// overload managers cannot scale the same timers. Patches conflict if Envoy rejects the bootstrap with them, but
-// accepts it after the agent's overload manager is removed. Only patches of the overload manager are tested.
+// yieldOverload returns the bootstrap text. If patches conflict with the agent's overload manager, the result lacks
+// this overload manager, because two overload managers cannot scale the same timers. Patches conflict if Envoy rejects
+// the bootstrap with them, but accepts it after the agent's overload manager is removed. Only patches of the overload
+// manager are tested.
 func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) []byte {
 	theirs := slices.DeleteFunc(slices.Clone(patches), func(p agentapi.BootstrapPatch) bool { _, is := p.Merge[overloadKey]; return !is })
 	if !a.cfg.bye.gateway || len(theirs) == 0 || a.accepts(ctx, text, theirs) {
@@ -175,7 +177,7 @@ func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agenta
 	return without
 }
 
-// accepts reports whether Envoy validates the bootstrap with the patches.
+// accepts reports whether Envoy accepts the bootstrap with the patches.
 func (a *agent) accepts(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) bool {
 	whole, err := merged(text, patches...)
 	return err == nil && a.validateBootstrap(ctx, whole) == nil

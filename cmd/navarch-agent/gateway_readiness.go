@@ -33,15 +33,15 @@ func (a *agent) configStats() string {
 
 // warming limits the wait for listeners and clusters that Envoy received after its first ones. Envoy reports LIVE once
 // its first listeners have their route configurations and a response for each Secret. A listener of a later response
-// accepts no connection until it has its own route configurations and Secrets. The zero warming is ready for use, by
-// one goroutine at a time.
+// accepts no connection until it has its own route configurations and Secrets. The zero value is ready for use, by one
+// goroutine at a time.
 type warming struct {
 	start int64     // number of Envoy's start (envoyState.Starts)
-	since time.Time // the first call for this start
+	since time.Time // time of the first call of wait or over for this start
 }
 
-// wait returns a text with the numbers of listeners and clusters that are still warming. The text is empty if nothing
-// is warming, or if warmingLimit has passed since the first call for this start of Envoy.
+// wait returns a text with the numbers of listeners and clusters that are still warming (not yet in use by Envoy). The
+// text is empty if nothing is warming, or if warmingLimit has passed since the first call for this start of Envoy.
 func (w *warming) wait(start int64, stats map[string]int, now time.Time) string {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -58,7 +58,7 @@ func (w *warming) wait(start int64, stats map[string]int, now time.Time) string 
 	return "Envoy waits for routes, Secrets or endpoints of " + strings.Join(waits, " and ")
 }
 
-// over reports whether warmingLimit has passed since the first call for this start of Envoy.
+// over reports whether warmingLimit has passed since the first call of over or wait for this start of Envoy.
 func (w *warming) over(start int64, now time.Time) bool {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -66,9 +66,9 @@ func (w *warming) over(start int64, now time.Time) bool {
 	return now.Sub(w.since) >= warmingLimit
 }
 
-// withoutRefused removes all refusals from the condition, and counts refused updates of listeners as accepted. It does
-// nothing if the gateway has no active listener. A server of one tenant with an address that cannot be bound must not
-// block the traffic of the other tenants.
+// withoutRefused makes a gateway ready although Envoy refused listeners: one tenant's listener with an address that
+// cannot be bound must not block the traffic of other tenants. It clears c.refused and counts refused updates of
+// listeners as accepted. It does nothing if the gateway has no active listener.
 func (c *condition) withoutRefused() {
 	if c.updates[listenersActive] == 0 {
 		return

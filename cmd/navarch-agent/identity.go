@@ -45,23 +45,23 @@ type identity struct {
 	addresses []string
 }
 
-// lookup returns a variable of the environment, else of proxyMetadata in the proxy's configuration. Injection sets
-// proxyMetadata as variables. Empty: the variable is not set.
+// lookup returns the value of a variable of the environment. If the variable is empty or not set, lookup returns its
+// value in proxyMetadata of the proxy's configuration, or an empty string.
 func (i *identity) lookup(key string) string {
 	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
 
-// sources are the inputs of a proxy's identity in addition to the environment. Both paths may be absent, as outside of
-// Kubernetes.
+// sources are the inputs of a proxy's identity in addition to the environment. The folder and the file may be absent,
+// for example outside of Kubernetes.
 type sources struct {
 	podInfo string // folder of the downward API: files labels and annotations
 	mesh    string // file of the mesh configuration
 	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: NAMESPACE.svc.cluster.local
 }
 
-// identify derives the proxy's identity from env and the sources. env has rows "KEY=value". Of two rows with one key,
-// the later counts. nodeType is sidecar or router; any other value is an error. Other errors name the variable,
-// annotation or file that is absent or cannot be parsed.
+// identify derives the proxy's identity from env and the sources. env has rows "KEY=value". If several rows have the
+// same key, the last one counts. nodeType is sidecar or router; any other value is an error. Other errors name the
+// variable, annotation or file that is absent or cannot be parsed.
 func identify(nodeType string, from sources, env []string) (*identity, error) {
 	if nodeType != "sidecar" && nodeType != "router" {
 		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
@@ -130,8 +130,8 @@ func (i *identity) selfDiscovery() bool {
 }
 
 // spiffeID returns the SPIFFE ID of TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, which the injection template sets.
-// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. Errors are those of nameOf, and a variable that is
-// not valid in a SPIFFE ID. The error names the variable.
+// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. spiffeID returns an error if nameOf fails, or if a
+// variable is not valid in a SPIFFE ID. The error names the variable.
 func (i *identity) spiffeID() (spiffeid.ID, error) {
 	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
 	_, namespace, err := nameOf(i.vars)
@@ -150,8 +150,8 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 }
 
 // istioVersion is the Istio version that this agent declares for its proxy. It is the version of the module
-// istio.io/api. The control plane compares proxyVersion of EnvoyFilters with this version. ISTIO_META_ISTIO_VERSION
-// replaces it.
+// istio.io/api. The control plane compares proxyVersion of EnvoyFilters with this version. The variable
+// ISTIO_META_ISTIO_VERSION overrides it.
 const istioVersion = "1.32.0"
 
 // complement adds the metadata that no variable sets: Istio's version, identityKey, service account, annotations and
@@ -190,7 +190,7 @@ func nameOf(vars map[string]string) (name, namespace string, err error) {
 	return name, namespace, nil
 }
 
-// metadataOf returns the node metadata that variables set. DNS_PROXY_ADDR and ISTIO_META_* are strings. The keys of
+// metadataOf returns the node metadata that variables set. DNS_PROXY_ADDR and ISTIO_META_* become strings. The keys of
 // each JSON object in ISTIO_METAJSON_* are merged into the metadata, except that ISTIO_METAJSON_LABELS is merged into
 // LABELS. Labels of the Pod replace equal keys of LABELS. proxyMetadata of the proxy's configuration has the lowest
 // precedence, as with stock agents. The error names a variable that is not a JSON object.
@@ -203,7 +203,7 @@ func metadataOf(
 			meta[key] = v
 		}
 	}
-	// the resolver of Envoy for hosts that the mesh does not know
+	// address of the DNS server that Envoy asks for hosts outside of the mesh
 	if at := vars[dnsProxyAddr]; at != "" {
 		meta[dnsProxyAddr] = at
 	}
@@ -239,8 +239,8 @@ func metadataOf(
 	return meta, nil
 }
 
-// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation. The
-// later one has precedence. The error names the source that cannot be parsed.
+// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation. A
+// later source overrides an earlier one. The error names the source that cannot be parsed.
 func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
 	for _, part := range []struct{ where, text string }{
@@ -305,8 +305,8 @@ func addresses(vars map[string]string) ([]string, error) {
 	return ips, nil
 }
 
-// clusterOf returns the node's cluster name: serviceCluster of the configuration, else WORKLOAD_NAME or the label app
-// with the namespace, else istio-proxy.
+// clusterOf returns the node's cluster name. It is serviceCluster of the proxy's configuration, else WORKLOAD_NAME and
+// the namespace, else the label app and the namespace, else istio-proxy.
 func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) string {
 	if c := proxy.GetServiceCluster(); c != "" {
 		return c
@@ -320,8 +320,8 @@ func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) 
 	return defaultCluster
 }
 
-// localityOf returns the locality in the labels topology.istio.io/locality or istio-locality; nil without them. The
-// parts region, zone and subzone are separated by dots or slashes.
+// localityOf returns the locality in the label topology.istio.io/locality, or else in istio-locality. It returns nil if
+// there is no label or no region in it. The parts region, zone and subzone are separated by dots or slashes.
 func localityOf(labels map[string]string) *corev3.Locality {
 	stated, is := labels[topologyLabel]
 	if !is {
@@ -353,8 +353,8 @@ func headersOf(vars map[string]string) map[string]string {
 	return h
 }
 
-// downward parses a file of the downward API with rows key="value", Go-quoted. An absent file yields no rows. Errors:
-// the file cannot be read, or a value is not quoted. The latter error names the row.
+// downward parses a file of the downward API with rows key="value", Go-quoted. For an absent file it returns nil. It
+// returns an error if the file cannot be read or a value is not quoted.
 func downward(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

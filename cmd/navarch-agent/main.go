@@ -5,11 +5,11 @@
 // Owns: the Envoy process, its bootstrap file and its sockets for XDS and SDS. Reads: the environment, the downward
 // API. Never: interprets the configuration that it relays.
 //
-// The agent itself listens on 15021 and answers health requests there. In Istio a listener of Envoy forwards these
-// requests to 15020. The agent can therefore answer before Envoy is up. Clients see no difference.
+// The agent itself listens on 15021, and can therefore answer health requests there before Envoy is up. In Istio, a
+// listener of Envoy on 15021 forwards these requests to 15020.
 //
-// The bootstrap is written as JSON, and `make build` leaves out html/template and its imports, because most of the
-// agent's memory is the code pages of its program.
+// Most of the agent's memory is the code pages of its program. To keep the program small, the bootstrap is written as
+// JSON, and `make build` leaves out html/template and its imports.
 package main
 
 import (
@@ -76,7 +76,7 @@ func command() *cobra.Command {
 	return root
 }
 
-// bind defines the flags of the proxy, its files, and the control plane.
+// bind defines all flags: those of the proxy, its files and the control plane itself, the others by bindRun.
 func (o *options) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
 	f.StringVar(&o.domain, "domain", "",
@@ -145,7 +145,7 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 }
 
-// fromEnv maps flags to the variables that set them where the command line does not.
+// fromEnv maps each flag to the environment variable that sets it if the command line does not.
 var fromEnv = map[string]string{
 	"xds-root-cert":    "XDS_ROOT_CA",
 	"xds-server-name":  "ISTIOD_SAN",
@@ -198,9 +198,9 @@ func (o *options) bootstrapAddresses() bootstrapAddresses {
 	return bootstrapAddresses{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket(), idle: o.idlePressure()}
 }
 
-// complete sets the options that the command line does not set, from variables and the proxy's configuration, else to
-// defaults. given reports whether a flag was on the command line. Errors: a variable or address that is not valid, or a
-// negative number.
+// complete sets the options that the command line does not set. Their values come from variables, the proxy's
+// configuration or defaults. The parameter given reports whether a flag was on the command line. complete returns an
+// error if a variable or address is not valid, or if a number is negative.
 func (o *options) complete(id *identity, given func(flag string) bool) error {
 	p := id.proxy
 	o.discovery = cmp.Or(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
@@ -242,7 +242,7 @@ func (o *options) complete(id *identity, given func(flag string) bool) error {
 	return nil
 }
 
-// firstDuration returns the first positive duration, else 0.
+// firstDuration returns the first positive duration, or 0 if none is positive.
 func firstDuration(values ...time.Duration) time.Duration {
 	for _, v := range values {
 		if v > 0 {

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// newDNS returns the DNS server of the Pod; nil when DNS is not captured (ISTIO_META_DNS_CAPTURE). Errors: a variable,
-// address or resolv.conf that cannot be parsed.
+// newDNS returns the DNS server of the Pod, or nil if ISTIO_META_DNS_CAPTURE is not true. It returns an error if a
+// variable, address or resolv.conf cannot be parsed.
 func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error) {
 	cfg, err := o.dnsConfig(id, clients)
 	if cfg == nil {
@@ -26,7 +26,7 @@ func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error
 	return dns.New(*cfg), nil
 }
 
-// dnsConfig returns the settings of the DNS server; nil when DNS is not captured. Errors are those of newDNS.
+// dnsConfig returns the settings of the DNS server. Its nil results and errors are those of newDNS.
 func (o *options) dnsConfig(id *identity, clients *obs.Sampled) (*dns.Config, error) {
 	text := id.lookup(metaPrefix + "DNS_CAPTURE")
 	if text == "" {
@@ -67,7 +67,8 @@ func namespaceOf(id *identity) string {
 	return id.node.GetMetadata().GetFields()["NAMESPACE"].GetStringValue()
 }
 
-// domainOf returns the DNS suffix of Services, which is the last part of the node's ID without the namespace.
+// domainOf returns the DNS suffix of Services, for example svc.cluster.local. It is the last part of the node's ID,
+// without the namespace.
 func domainOf(id *identity) string {
 	parts := strings.Split(id.node.GetId(), "~")
 	return strings.TrimPrefix(parts[len(parts)-1], namespaceOf(id)+".")

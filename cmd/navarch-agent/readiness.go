@@ -22,11 +22,11 @@ const listenerURL = "type.googleapis.com/envoy.config.listener.v3.Listener"
 type condition struct {
 	draining       bool
 	mustHave, have bool  // whether a certificate is required, and whether it is present
-	noCertificate  error // the error of the newest certificate request; nil: it succeeded
+	noCertificate  error // the error of the newest certificate request; nil if it succeeded
 	noNames        bool  // DNS of the Pod is captured, and no name table has arrived
 	envoy          error // nil: Envoy reports LIVE
-	// configured reports that this Envoy process has accepted clusters and listeners, by its own counters. updates has
-	// these counters. They are read only while configured is false.
+	// configured is set if the counters of this Envoy process show that it has accepted clusters and listeners. updates
+	// has the counters by name. They are read only while configured is false.
 	configured bool
 	updates    map[string]int
 	warming    string          // listeners and clusters of a gateway that are still warming; may be empty
@@ -34,9 +34,9 @@ type condition struct {
 	xds        relay.Stats
 }
 
-// missing returns the reasons why the proxy cannot serve traffic; empty: the proxy is ready. The connection to the
-// control plane matters only until Envoy has its first configuration. Later the proxy serves its configuration even
-// while the control plane is away.
+// missing returns the reasons why the proxy cannot serve traffic. If the result is empty, the proxy is ready. The
+// connection to the control plane matters only until Envoy has its first configuration. Later the proxy serves its
+// configuration even while the control plane is away.
 func (c condition) missing() []string {
 	if c.draining {
 		return []string{"draining"}
@@ -89,16 +89,16 @@ func (c condition) missing() []string {
 	return out
 }
 
-// isListener reports whether the rejected resources are listeners. Envoy reports LIVE even without listeners that it
-// could not bind, and traffic to their ports would be refused.
+// isListener reports whether the rejected resources are listeners. Envoy reports LIVE even if it could not bind a
+// listener, but refuses connections to that listener's port.
 func isListener(r relay.Refused) bool { return r.Type == listenerURL }
 
-// refreshEvery is the least time between two readings of the facts. Readiness requests are not limited in rate, and
-// Envoy answers the agent in its main thread, which also applies configuration.
+// refreshEvery is the shortest time between two reads of the facts in condition. The rate of readiness requests is not
+// limited, and each read uses Envoy's main thread, which also applies configuration.
 const refreshEvery = 50 * time.Millisecond
 
-// readinessCache contains the newest answer about readiness, for requests within refreshEvery. The zero value is ready
-// for use, by any goroutine.
+// readinessCache stores the newest result about readiness for refreshEvery. The zero value is ready for use. Safe for
+// concurrent use.
 type readinessCache struct {
 	mu  sync.Mutex
 	at  time.Time
@@ -128,7 +128,7 @@ func (a *agent) ready(ctx context.Context) error {
 	})
 }
 
-// asError returns the reasons as one error; nil without reasons.
+// asError returns the reasons as one error, or nil if there are no reasons.
 func asError(missing []string) error {
 	if len(missing) == 0 {
 		return nil
@@ -148,7 +148,8 @@ func (a *agent) readFacts(ctx context.Context, c *condition) {
 	if c.configured = start > 0 && a.configured.Load() == start; c.configured {
 		return
 	}
-	// The relay is read last, so that it knows the rejections from before Envoy counted a success.
+	// The relay is read after Envoy's counters. So each rejection that came before a counted success is in the relay's
+	// statistics.
 	c.updates, _ = a.admin.stats(ctx, a.configStats())
 	c.xds = a.relay.Stats()
 	c.refused = c.xds.Rejected

@@ -29,8 +29,8 @@ type redirectOptions struct {
 	validate                         bool // verify after the rules are applied
 }
 
-// withoutEffect lists flags of istio-iptables that do not decide which traffic is redirected. They are accepted, so
-// that templates work unchanged. Each such flag that is set is reported.
+// withoutEffect lists flags of istio-iptables that are accepted but have no effect, so that injection templates work
+// unchanged. run reports each of them that is set.
 var withoutEffect = []withoutEffectFlag{
 	{"restore-format", "f", true, "a dry run prints the input of nft"},
 	{"iptables-trace-logging", "", true, "rules are not logged: nft monitor trace shows packets"},
@@ -108,8 +108,9 @@ removes the rules. While Envoy is away, the application's traffic is refused and
 	return cmd
 }
 
-// redirectEnv maps flags to the environment variables of istio-iptables. The variable is the flag's name in upper case,
-// with "_" for "-", except for two flags. Flags without effect, and the flags in ours, have no variable.
+// redirectEnv maps flags to the environment variables of istio-iptables. The variable is the flag's name in upper case
+// with "_" for "-", except for redirect-dns and drop-invalid. Flags without effect, and the flags listed in the
+// variable ours, have no environment variable.
 func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{"redirect-dns": metaPrefix + "DNS_CAPTURE", "drop-invalid": "INVALID_DROP"}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -122,8 +123,8 @@ func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	return out
 }
 
-// run prints, removes, applies or verifies the rules, as the flags request. A failed verification is a notRedirected
-// error.
+// run prints, removes, applies or verifies the rules, as the flags request. If the verification fails, the error has
+// the type notRedirected.
 func (o *redirectOptions) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
 	if err := wire.FromEnv(cmd.Flags(), os.Getenv, redirectEnv(cmd.LocalNonPersistentFlags())); err != nil {
@@ -160,7 +161,7 @@ func (o *redirectOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// notRedirected is the error of a failed verification. The Pod must not start.
+// notRedirected is the error of a failed verification. Its exit code keeps the Pod from starting.
 type notRedirected struct{ error }
 
 // ExitCode returns 126, the exit code of istio-iptables' validation, for wire.Main.
@@ -169,8 +170,8 @@ func (notRedirected) ExitCode() int { return 126 }
 // Unwrap returns the error of the verification.
 func (n notRedirected) Unwrap() error { return n.error }
 
-// config returns the redirection that flags and environment describe. The error names the setting that cannot be
-// parsed or is not valid, or the resolv.conf without usable servers.
+// config returns the redirection that flags and environment describe. The error names the invalid setting, or the
+// resolv.conf file without usable servers.
 func (o *redirectOptions) config() (redirect.Config, error) {
 	if o.text.ProxyUIDs == "" {
 		o.text.ProxyUIDs = strconv.Itoa(redirect.DefaultProxyUID)

@@ -15,24 +15,23 @@ const (
 	drainPoll   = 250 * time.Millisecond
 )
 
-// shutdown contains the drain settings of Envoy, by the names of stock agents.
+// shutdown contains the settings of Envoy's drain. Their variables are those of stock agents.
 type shutdown struct {
-	// wait is the duration of the drain. Clients learn of the end of this endpoint with a delay, and connect until
-	// then.
+	// wait is the duration of the drain. Envoy still serves during this time, because clients learn with a delay that
+	// this endpoint ends.
 	wait time.Duration
-	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) makes the drain end with the last connection, not by the duration
-	// `wait`. It has no time limit: the sender of SIGTERM limits the time. Connections are counted once the duration
-	// `least` (MINIMUM_DRAIN_DURATION) has passed.
+	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) makes the drain end with the last connection. The drain then ignores
+	// the field wait and has no time limit; the sender of SIGTERM may kill the agent. The field least
+	// (MINIMUM_DRAIN_DURATION) is the time before connections are first counted.
 	whenIdle bool
 	least    time.Duration
-	// gateway reports that the node is a router (see gatewayDrain). fullTime reports that a router has
-	// EXIT_ON_ZERO_ACTIVE_CONNECTIONS set to false, which makes its drain last for the whole duration `wait`.
+	// gateway is set if the node is a router (see gatewayDrain). fullTime is set if EXIT_ON_ZERO_ACTIVE_CONNECTIONS of
+	// a router is explicitly false. The router's drain then lasts for the whole duration in the field wait.
 	gateway, fullTime bool
 }
 
-// complete sets the settings that the command line does not set, from the environment, the proxy's configuration and
-// defaults. The error names the variable that is not a duration, number or boolean, or the flag with a negative
-// duration.
+// complete sets the settings that the command line does not set. Their values come from the environment, the proxy's
+// configuration or defaults. The error names the variable that cannot be parsed, or the flag with a negative duration.
 func (f *shutdown) complete(id *identity) error {
 	f.gateway = id.isRouter()
 	if f.wait == 0 {
@@ -72,9 +71,9 @@ func (f *shutdown) complete(id *identity) error {
 	return nil
 }
 
-// drainListeners posts a path of the admin port that makes listeners close client connections gracefully while they
-// still serve. Outbound listeners of a sidecar stay, because the application may need them while it ends. Errors: the
-// admin port does not answer, or its status is not 200.
+// drainListeners sends a POST request with a path from drainPath to Envoy's admin port. Listeners then close client
+// connections gracefully, but still serve. Outbound listeners of a sidecar are not drained, because the application may
+// need them while it ends. drainListeners returns an error if the admin port does not answer with status 200.
 func (a *admin) drainListeners(ctx context.Context, path string) error {
 	code, body, err := a.do(ctx, http.MethodPost, path)
 	if err == nil && code != http.StatusOK {

@@ -8,16 +8,17 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// The agent's Unix sockets are in a folder that is accessible only to the user of this process and of Envoy, and to the
-// group of --xds-socket-group. A client of the XDS socket acts as this proxy towards the control plane. A client of the
-// SDS socket receives the proxy's private key, so that socket is for the user alone.
+// The agent's Unix sockets are in a folder that only two parties can access: the user that runs this process and Envoy,
+// and the group of --xds-socket-group. A client of the XDS socket acts as this proxy towards the control plane. A
+// client of the SDS socket receives the proxy's private key, so the SDS socket is for that user alone.
 
 func (o *options) sockets() string { return filepath.Join(o.configPath, "sockets") }
 func (o *options) socket() string  { return filepath.Join(o.sockets(), "XDS") }
 func (o *options) sds() string     { return filepath.Join(o.sockets(), "SDS") }
 
-// makeSockets creates the folder of the sockets. It returns the ID of the group that may use the XDS socket, too. nil:
-// there is no such group. Errors: an unknown group, or a folder that cannot be made or belongs to another user.
+// makeSockets creates the folder of the sockets. It returns the ID of the group that may use the XDS socket, or nil if
+// --xds-socket-group is not set. It returns an error if the group is unknown, or if the folder cannot be made or
+// belongs to another user.
 func (o *options) makeSockets() (group *uint32, err error) {
 	if o.socketGroup != "" {
 		id, err := socket.GroupID(o.socketGroup)
@@ -35,7 +36,7 @@ func (o *options) makeSockets() (group *uint32, err error) {
 	return group, nil
 }
 
-// refusedAt returns a function that logs a refused client of a socket. name is the name of the socket.
+// refusedAt returns a function that logs a refused connection to the socket called name.
 func refusedAt(log *obs.Sampled, name string) func(socket.Peer) {
 	return func(p socket.Peer) {
 		if p.Err != nil {

@@ -33,8 +33,8 @@ type debugPage struct {
 	Certificate *certificatePage `json:"certificate,omitempty"`
 }
 
-// newStatus returns the server of the status ports, from the variables that injection sets. The error names a variable
-// that cannot be parsed, or is that of status.New. A wrong list of scrape targets is only logged.
+// newStatus returns the server of the status ports, with settings from the variables that injection sets. It returns an
+// error if ISTIO_KUBE_APP_PROBERS cannot be parsed or status.New fails. A wrong list of scrape targets is only logged.
 func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	cfg := status.Config{
 		Ready: a.ready, Quit: func() { a.quit() }, Drain: a.drainNow, EnvoyStats: "http://" + a.cfg.adminAddr + metricsPath,
@@ -48,8 +48,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
 		cfg.ProbeHost = "127.0.0.1"
 	}
-	// The ports of gateways are reachable from everywhere, so metrics of their applications are not shown there, as
-	// with stock agents.
+	// The ports of gateways are reachable from everywhere. A gateway therefore shows no application's metrics, like a
+	// stock agent.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
@@ -70,14 +70,14 @@ func workloadOf(metadata *structpb.Struct) istiometrics.Workload {
 	return istiometrics.Of(text("WORKLOAD_NAME"), text("NAMESPACE"), text("CLUSTER_ID"), labels)
 }
 
-// portOf returns the port of "host:port"; 0 without a port.
+// portOf returns the port of "host:port", or 0 if there is no numeric port.
 func portOf(hostPort string) uint16 {
 	_, port, _ := net.SplitHostPort(hostPort)
 	n, _ := strconv.ParseUint(port, 10, 16)
 	return uint16(n)
 }
 
-// drainNow marks the agent as not ready and drains Envoy's listeners (drainPath) in the background. Envoy keeps
+// drainNow marks the agent as not ready and starts a graceful drain of Envoy's listeners in the background. Envoy keeps
 // running.
 func (a *agent) drainNow() {
 	a.draining.Store(true)
@@ -91,8 +91,8 @@ func (a *agent) drainNow() {
 func (a *agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
-		// Readiness is read first, so that a page with "ready": true contains at least the traffic that made the proxy
-		// ready.
+		// Readiness is read before the statistics. So a page with "ready": true includes the XDS responses that made
+		// the proxy ready.
 		err := a.ready(r.Context())
 		page := debugPage{
 			Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(),

@@ -30,10 +30,11 @@ type upstream struct {
 	identity  *caagent.Agent // supplies the client certificate and the mesh's roots; nil with plaintext
 }
 
-// credentials returns the TLS credentials of a new connection. The roots file is read each time, because it is rotated
-// while the agent runs. With an identity, the roots of the identity verify the control plane. Errors: no readable root
-// certificate, or a target that is not host:port. There is no fall-back to plaintext, because anyone could then pose as
-// the control plane.
+// credentials returns the credentials of a new connection. The roots file is read each time, because it is rotated
+// while the agent runs. If identity is set, its roots verify the control plane instead of those in the file. Even then,
+// credentials returns an error if the file has no readable root certificate. It also returns an error if target is
+// needed for the server's name but is not host:port. It never falls back to plaintext, because anyone could then pose
+// as the control plane.
 func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	if u.plaintext {
 		return insecure.NewCredentials(), nil
@@ -58,8 +59,8 @@ func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12}), nil
 }
 
-// metadata returns the headers of a new stream: the configured headers, and over TLS the bearer token. An absent token
-// file means no token. The error reports a token file that cannot be read.
+// metadata returns the headers of a new stream: the configured headers, and over TLS the bearer token. If the token
+// file is absent, there is no token. It returns an error if the token file cannot be read.
 func (u *upstream) metadata() (metadata.MD, error) {
 	md := metadata.MD{}
 	for k, v := range u.headers {

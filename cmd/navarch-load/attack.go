@@ -23,7 +23,7 @@ type attackFlags struct {
 	ready            int
 }
 
-// attackCommand returns the command attack, which this program starts as a child process in the scenario hostile.
+// attackCommand returns the command attack. In the scenario hostile, this program runs it as a child process.
 func attackCommand() *cobra.Command {
 	f := &attackFlags{}
 	cmd := &cobra.Command{
@@ -61,9 +61,9 @@ func attackCommand() *cobra.Command {
 	return cmd
 }
 
-// run runs the attacks until the time of --for is over or the process is interrupted, and prints their counts as JSON.
-// Errors: a file of the credential cannot be read, the sink cannot be started, the file descriptor of --ready-fd cannot
-// be closed, or attack.Run fails.
+// run runs the attacks until the time of --for is over or the process is interrupted. It prints the counts of the
+// results as JSON. run returns an error if a file of the credential cannot be read, the sink (the server of --sink)
+// cannot be started, the file descriptor of --ready-fd cannot be closed, or attack.Run fails.
 func (f *attackFlags) run(cmd *cobra.Command) error {
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)

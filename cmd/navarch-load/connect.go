@@ -45,8 +45,8 @@ func connectCommand() *cobra.Command {
 	return cmd
 }
 
-// simulated returns the identities of count proxies, with addresses of 198.18.0.0/15 (reserved for benchmarks, RFC
-// 2544).
+// simulated returns the identities of count proxies. Their addresses are from 198.18.0.0/15, which RFC 2544 reserves
+// for benchmarks.
 func simulated(namespace string, count int) []proxy.Identity {
 	all := make([]proxy.Identity, count)
 	for i := range all {

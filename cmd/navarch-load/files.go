@@ -35,7 +35,7 @@ func listCommand() *cobra.Command {
 	}
 }
 
-// meshCommand returns the command mesh write.
+// meshCommand returns the command mesh with its subcommand write, which writes a synthetic mesh to a folder.
 func meshCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "mesh", Short: "Synthetic meshes"}
 	var scale float64
@@ -91,7 +91,7 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
-// writePage writes the HTML page of a result to a file, which it replaces as a whole.
+// writePage writes the HTML page of a result to a file. It replaces an existing file as a whole.
 func writePage(name string, result report.Result) error {
 	raw, err := page.OfResult(result)
 	if err != nil {
@@ -150,8 +150,8 @@ func results(names []string) ([]report.Result, error) {
 	return all, nil
 }
 
-// terminal returns w as a file, and reports whether w can show a progress line. That holds for a character device if
-// the variable TERM is set and not "dumb". If w is not a file, the file is nil.
+// terminal returns w as a file, or nil if w is not a file. It also reports whether w can show a progress line. It can
+// if it is a character device, and the variable TERM is set and not "dumb".
 func terminal(w io.Writer) (*os.File, bool) {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -11,8 +11,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// machine describes this machine. A value that cannot be read is "unknown" for CPU and Kernel, and zero for other
-// fields.
+// machine describes this machine. If they cannot be read, CPU and Kernel are "unknown", Memory is 0, and Load is empty.
 func machine() report.Machine {
 	m := report.Machine{Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), CPU: "unknown", Kernel: "unknown"}
 	if name := line("/proc/cpuinfo", "model name"); name != "" {
@@ -32,7 +31,8 @@ func machine() report.Machine {
 	return m
 }
 
-// line returns the value of the first line "key: value" in a file. It returns "" without such a line or file.
+// line returns the value of the first line "key: value" in a file. It returns "" if there is no such line or no such
+// file.
 func line(file, key string) string {
 	f, err := os.Open(file)
 	if err != nil {

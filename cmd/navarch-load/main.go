@@ -38,8 +38,8 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// workerCommand returns the hidden command worker, which child processes of this program run. Each child simulates a
-// part of the proxies, because one process may not open enough files for all.
+// workerCommand returns the hidden command worker, which child processes of this program run. Each child simulates some
+// of the proxies, because one process cannot always open enough files for all.
 func workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Hidden: true, Args: cobra.NoArgs, Short: "Simulate proxies as told on standard input",

@@ -145,8 +145,8 @@ func (f *runFlags) workBase() string {
 }
 
 // leave writes the report and prints the table. Errors: a file that cannot be written, a failed scenario or a
-// violation, and with --strict a missed target. The error of a scenario names the first one that failed or was
-// violated.
+// violation, and with --strict a missed target. The error about scenarios names the first scenario that failed or in
+// which the protocol was violated.
 func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), writePage(filepath.Join(f.out, "report.html"), result),
 		result.Table(cmd.OutOrStdout()))
@@ -226,7 +226,7 @@ func (f *runFlags) processes() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	f.Files = int(min(limit.Cur, math.MaxInt32)) // the runtime has raised it to the hard limit
+	f.Files = int(min(limit.Cur, math.MaxInt32)) // Go's runtime has raised it to the hard limit
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// screen prints the progress of a run. On a terminal it redraws one line with each call of show; otherwise it prints a
+// screen prints the progress of a run. On a terminal, each call of show redraws one line. On other outputs it prints a
 // line for each phase. Safe for concurrent use.
 type screen struct {
 	w     io.Writer

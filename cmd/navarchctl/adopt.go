@@ -18,8 +18,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// adopt returns the command "store adopt". While no ingester leads, it makes replicas serve the stored records, for
-// example after records in etcd were changed on purpose.
+// adopt returns the command "store adopt". While no ingester leads, the command makes replicas serve the stored
+// records, for example after records in etcd were changed on purpose. For that, it writes a head (the summary of the
+// stored records) that describes them.
 func (e *etcd) adopt() *cobra.Command {
 	var yes bool
 	var reason, over string
@@ -63,7 +64,7 @@ type adoption struct {
 	who  record   // author and reason
 }
 
-// record describes one adoption of the stored records. Names and reason are unverified claims of this command.
+// record describes one adoption of the stored records. Its names and reason are not verified.
 type record struct {
 	Reason   string         `json:"reason,omitempty"`
 	OSUser   string         `json:"claimed_os_user,omitempty"`
@@ -91,7 +92,7 @@ func (e *etcd) author(reason string) record {
 	return r
 }
 
-// write stores the record, in a transaction that fails once the epoch no longer leads.
+// write stores the record, in a transaction that fails once the epoch (the term of a leader) has ended.
 func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -101,8 +102,8 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord returns the record of the newest adoption, also if its head was not written. It returns false if there
-// is no record, or the record cannot be decoded. The error is etcd's.
+// lastRecord returns the record of the newest adoption, even if the head was not written. It returns false if there is
+// no record, or the record cannot be decoded. The error is etcd's.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {
@@ -128,7 +129,7 @@ func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	return stored.Next(kv.Place{}, now)
 }
 
-// adoptStored prints the differences, and adopts the stored records if the operator confirmed. Errors: errLed,
+// adoptStored prints the differences, and adopts the stored records if the operator confirmed (--yes). Errors: errLed,
 // errNotElected, an error of asStored, records that changed since they were printed, or an error of etcd or of the
 // output.
 func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) error {
@@ -240,8 +241,8 @@ func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	return store.Load(ctx, stat.Revision)
 }
 
-// writeDiffering prints a row for each of the kinds; for all kinds if this build does not know the digest algorithm of
-// the head.
+// writeDiffering prints a row for each of the given kinds. If this build does not know the digest algorithm of the
+// head, it prints a row for each stored kind instead.
 func writeDiffering(w io.Writer, state *kv.State, kinds []string) error {
 	said := func(kind string) string { return fmt.Sprint(state.Said.Kind(kind).Count) }
 	if !state.Said.Known() {

@@ -222,8 +222,8 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 }
 
 // analyze returns the findings about the files, about the cluster, or about the cluster after objects of the cluster
-// are replaced by those of the files. With --new it returns only the findings that the files add. A control plane
-// that does not answer is an error if --server names it, else a note.
+// are replaced by those of the files. With --new it returns only the findings that the files add. If the control plane
+// does not answer, the result is an error with --server, and without --server a note.
 func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.Config, notes io.Writer) ([]analyze.Finding, error) {
 	if !a.live && !a.only && len(a.paths) > 0 {
 		return analyze.Run(stated, c), a.exists(stated)
@@ -261,7 +261,7 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 }
 
 // exists returns an error if the inputs have neither an object in the namespace of --namespace nor that Namespace
-// itself. Mostly the name is mistyped then, and "No findings." would be misleading.
+// itself. In this case the name is probably mistyped, and "No findings." would be misleading.
 func (a *analysis) exists(all ...analyze.Input) error {
 	if a.namespace == "" {
 		return nil
@@ -282,7 +282,8 @@ func (a *analysis) exists(all ...analyze.Input) error {
 		show.Printable(a.namespace), show.Printable(a.namespace))
 }
 
-// reported returns the problems that the control plane reports. It omits problems beyond the bound of askAll.
+// reported returns the problems that the control plane reports. It omits problems above the maximum number that askAll
+// reads.
 func (a *analysis) reported(ctx context.Context) ([]analyze.Reported, error) {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
 	defer at.close()
@@ -296,7 +297,8 @@ type analyzed struct {
 	Findings      []analyze.Finding `json:"findings"`
 }
 
-// print prints findings in the chosen format. With -o name it prints the objects that the findings are about.
+// print prints findings in the chosen format. With -o name it prints the names of the objects that the findings are
+// about.
 func (a *analysis) print(cmd *cobra.Command, found []analyze.Finding) error {
 	switch a.format {
 	case "sarif":

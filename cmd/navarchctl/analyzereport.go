@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// ofReport converts the problems in a report (--snapshot) to findings. A report contains records, not the objects that
-// analyze reads. Therefore a report cannot be combined with files or a cluster. Errors: such a combination, or a report
-// that cannot be read.
+// ofReport converts the problems in a report (the archive of --snapshot) to findings. A report contains records, not
+// the objects that analyze reads. Therefore a report cannot be combined with files or a cluster. Errors: such a
+// combination, or a report that cannot be read.
 func (a *analysis) ofReport(cmd *cobra.Command) (all []analyze.Finding, err error) {
 	if len(a.paths) > 0 || a.live || a.only {
 		return nil, errors.New("--snapshot excludes --file, --live and --new: a report has no objects over which files could be analysed")

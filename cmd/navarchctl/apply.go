@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// fieldManager is the field manager of apply's server-side apply.
+// fieldManager is the name of the field manager in requests for server-side apply.
 const fieldManager = "navarchctl"
 
 func applyCommand() *cobra.Command {
@@ -100,8 +100,8 @@ func names(all []awaited) (names []string) {
 	return names
 }
 
-// all waits until all objects are acknowledged, for at most w.timeout. Objects of kinds that configure no proxy are
-// skipped with a note. The error joins the errors of all objects.
+// all waits until the affected proxies have acknowledged all objects, for at most w.timeout. It skips objects of kinds
+// that configure no proxy, and prints a note. The error joins the errors of all objects.
 func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), w.timeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	return errors.Join(failed...)
 }
 
-// applyOne applies an object. Errors begin with the location of its document.
+// applyOne applies an object. Errors begin with the object's location in the files.
 func applyOne(ctx context.Context, in *cluster.Cluster, o *object.Object, force bool) (on awaited, err error) {
 	on = awaited{kind: kindName{o.ID.Group, o.ID.Kind}, name: o.ID.Name}
 	if on.namespace, _, err = metadataOf(o); err != nil {

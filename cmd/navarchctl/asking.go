@@ -30,9 +30,9 @@ func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 // maxWindows is the maximum number of answers that askAll requests.
 const maxWindows = 20
 
-// askAll reads a list of the API like askAny, with all its windows of fleetapi.MaxLimit items. Items are those of all
-// answers. The other fields are those of the last answer. If the list has more than maxWindows windows, the further
-// items are left out, and Next is not empty. Errors are those of askAny.
+// askAll reads a list of the API in several requests, each for at most fleetapi.MaxLimit items. The result has the
+// items of all answers. Its other fields are those of the last answer. After maxWindows answers, the remaining items
+// are left out, and Next is not empty. Errors are those of askAny.
 func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (all fleetapi.Answer[T], err error) {
 	q = maps.Clone(q)
 	q.Set("limit", strconv.Itoa(fleetapi.MaxLimit))
@@ -50,10 +50,10 @@ func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 	return all, nil
 }
 
-// anyOf reads JSON at a path from any process. It queries the pages, one for each process, in order. It goes on to the
-// next page when a page fails, or has not answered within hedgeAfter. It returns the first answer, and moves the page
-// of that answer to the front for later requests. If --server lists several addresses, it adds the unreachable ones to
-// c.missing.
+// anyOf reads JSON at a path from any process of the control plane. It queries the processes in the order of c.pages.
+// When a process fails, or has not answered within hedgeAfter, anyOf also queries the next one. It returns the first
+// answer, and moves the process that gave it to the front for later requests. If --server lists several addresses,
+// anyOf adds the unreachable addresses to c.missing.
 //
 // A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error joins their
 // errors, and matches errNoAPI if a process answered 404. If ctx ends first, the error is that of ctx.
@@ -111,8 +111,9 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 // dialTimeout is the time limit for a connection to a listed address.
 const dialTimeout = time.Second
 
-// dial adds the pages that accept no connection to c.missing. One process answers for the fleet, so an unreachable
-// address would otherwise stay unnoticed. It does so once, and only for addresses that a flag or the environment lists.
+// dial adds the addresses that accept no connection to c.missing. One process answers for the fleet, so an unreachable
+// address would otherwise stay unnoticed. Only the first call does this, and only if a flag or the environment lists
+// the addresses.
 func (c *controlPlane) dial(ctx context.Context, pages []page) {
 	if c.dialled || len(c.pods) > 0 || openedOf(ctx) != nil {
 		return

@@ -120,7 +120,7 @@ type decision struct {
 	By string `json:"by"`
 }
 
-// noCertificate is the client without an identity, in output.
+// noCertificate is the output's text for a client without an identity.
 const noCertificate = "a client without a certificate"
 
 // target returns the proxy of the called workload, and the ports to examine: the port of --port, or all ports of the
@@ -144,9 +144,9 @@ func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	return s, ports, nil
 }
 
-// request returns a request to a port of the workload. args are [METHOD] PATH|URL. The default method is GET. If the
-// URL begins with https, the client speaks TLS of its own, unless it uses the mesh's mTLS. Errors: an invalid path, or
-// an error of the client's flags.
+// request returns a request to a port of the workload. The command's arguments args are [METHOD] PATH|URL. The default
+// method is GET. For a URL with https, the client speaks TLS of its own, unless it uses the mesh's mTLS. Errors: an
+// invalid path, or an error of the client's flags.
 func (q *authzQuery) request(cmd *cobra.Command, s *subject, args []string, port uint32) (walk.Request, error) {
 	method, path, host, scheme := "GET", args[len(args)-1], "workload", "http"
 	if len(args) == 2 {
@@ -164,9 +164,9 @@ func (q *authzQuery) request(cmd *cobra.Command, s *subject, args []string, port
 	return r, err
 }
 
-// assumed follows one request of a client whose proxy is not known at a port of the workload. The client uses mTLS if
-// it has an identity and the port accepts the mesh's mTLS, as automatic mTLS does. Otherwise it uses plain text, or the
-// TLS of the request. An empty identity means a client without a certificate.
+// assumed follows one request to a port of the workload, from a client whose proxy is not known. As with automatic
+// mTLS, the client uses mTLS if it has an identity and the port accepts the mesh's mTLS. Otherwise it uses plain text,
+// or TLS of its own if the scheme of the request is https. An empty identity means a client without a certificate.
 func assumed(s *subject, r walk.Request, identity string) decision {
 	plain := decisionOf(walk.Walk(s.held, walk.Inbound, as(r, "")), r.Port, identity)
 	if identity == "" {
@@ -182,16 +182,16 @@ func assumed(s *subject, r walk.Request, identity string) decision {
 	return plain
 }
 
-// as returns the request as a client with this identity sends it. An empty identity means a client without a
+// as returns a copy of the request with the given identity of the client. An empty identity means a client without a
 // certificate of the mesh.
 func as(r walk.Request, identity string) walk.Request {
 	r.Identity = identity
 	return r
 }
 
-// sent follows one request from the proxy of a client to a port of the workload. Several clusters of the client may
-// lead to the port. The result has each different decision once. If no cluster leads to the port, the transport is
-// assumed, and the confidence is at most likely.
+// sent follows one request from the proxy of a client to a port of the workload. Several clusters of the client's proxy
+// may lead to the port. The result has each different decision once. If no cluster leads to the port, the function
+// assumed chooses the transport, and the confidence is at most walk.Likely.
 func sent(from, to *subject, r walk.Request) (all []decision) {
 	for _, call := range from.held.Direct(from.Peer, to.Peer, r.Port, as(r, "")) {
 		v := decision{Client: from.Identity, Port: r.Port, Confidence: walk.Certain.String(), By: call.Broken}

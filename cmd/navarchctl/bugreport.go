@@ -85,8 +85,8 @@ func (c *collection) run(cmd *cobra.Command) error {
 	return c.summary(cmd, r)
 }
 
-// write collects the archive and writes it to out. It returns the archive as report.Read decodes it. Errors: no process
-// makes a report, the archive exceeds report.Usual, or out fails.
+// write collects the archive and writes it to out. It returns the decoded archive. Errors: no process makes a report,
+// the archive exceeds the limits report.Usual, or out cannot be written.
 func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, error) {
 	ctx := cmd.Context()
 	if c.contents == report.Full {
@@ -112,7 +112,7 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(others, main, end) // readers use the last index
+	all := slices.Concat(others, main, end) // main follows others, because readers use the last index
 	if r, err = report.Read(bytes.NewReader(all), report.Usual); err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 // reportPatience is the time limit of one request for a report.
 const reportPatience = 100 * time.Second
 
-// reportPath returns the path of a report at the API. The report covers all replicas, or with alone only the process
-// that serves the request.
+// reportPath returns the path of a report at the API. The report covers all replicas. If the argument alone is true, it
+// covers only the process that serves the request.
 func reportPath(contents report.Contents, alone bool) string {
 	q := url.Values{"contents": {string(contents)}}
 	if alone {
@@ -135,8 +135,8 @@ func reportPath(contents report.Contents, alone bool) string {
 }
 
 // ask requests the report of the fleet. It first sends a short request to find a process that works. Then it requests
-// the report from the process that answered first. After a failure it tries the other processes one by one. A refusal
-// (final) ends the attempts. The error joins the errors of the processes.
+// the report from the process that answered first. After a failure it tries the other processes one by one. It stops at
+// a refusal that other processes would repeat (final). The error joins the errors of the processes.
 func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	if _, err := askAny[struct{}](ctx, &c.at, "replicas", url.Values{}); err != nil {
 		return nil, err
@@ -154,8 +154,9 @@ func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	return nil, errors.Join(failed...)
 }
 
-// others requests the parts of the processes that are missing from the report r. Replicas do not request parts from
-// processes that serve no proxies. It returns the concatenated parts. For a process that fails, it prints a warning.
+// others requests the reports of single processes that the report r does not cover. These are processes that serve no
+// proxies, because replicas do not request reports from them. It returns the concatenated reports. For a process that
+// fails, it prints a warning.
 func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	known := map[string]bool{}
 	for _, p := range r.Processes {
@@ -189,8 +190,8 @@ func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	return all
 }
 
-// alone requests the part of one process, stores the part in *into, and returns the name of the process. It is an error
-// if the answer does not contain exactly one process.
+// alone requests the report of one process, stores the report in *into, and returns the name of the process. It is an
+// error if the answer does not contain exactly one process.
 func (c *collection) alone(ctx context.Context, p page, contents report.Contents, into *[]byte) (name string, err error) {
 	if *into, err = p.within(ctx, reportPatience, http.MethodGet, reportPath(contents, true), "", nil); err != nil {
 		return "", err

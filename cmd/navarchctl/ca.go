@@ -159,8 +159,8 @@ func (t *trust) restore() *cobra.Command {
 	return cmd
 }
 
-// with calls the function do with an existing keyring, for at most 30 s. It never creates a keyring. Meanwhile this
-// process does not take over a leader's duties. Errors: a flag is invalid, the KEK cannot be used, etcd fails, the mesh
+// with calls the function do with an existing keyring, for at most 30 s. It never creates a keyring, and leaves the
+// maintenance of the keyring to the replicas. Errors: a flag is invalid, the KEK cannot be used, etcd fails, the mesh
 // has no keyring, or the error of do.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
 	kek := t.kek
@@ -185,8 +185,8 @@ func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyr
 	})
 }
 
-// operate calls the function do while the keyring follows etcd. Errors: those of etcd, a mesh without a keyring, or the
-// error of do.
+// operate runs the keyring, and calls the function do meanwhile. Errors: those of etcd, a mesh without a keyring, or
+// the error of do.
 func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config, do func(context.Context, *keyring.Keyring) error) error {
 	blobs, _, err := store.Blobs(ctx, "keys/", 0)
 	if err != nil {

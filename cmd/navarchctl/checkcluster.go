@@ -25,7 +25,7 @@ import (
 
 const precheck = "precheck"
 
-// errFailed means that a check failed.
+// errFailed is the command's error if a check failed.
 var errFailed = errors.New("at least one check failed")
 
 // checking contains the options of check.
@@ -99,7 +99,7 @@ anchor of its remedy in deploy/docs/checks.md.`,
 	return cmd
 }
 
-// results runs the checks that the flags select.
+// results runs the checks that the flags select, and returns their results.
 func (c *checking) results(cmd *cobra.Command) ([]check.Result, error) {
 	if c.proxy != "" {
 		facts, err := c.facts(cmd)
@@ -111,7 +111,8 @@ func (c *checking) results(cmd *cobra.Command) ([]check.Result, error) {
 	return c.looked(cmd.Context(), &c.cluster)
 }
 
-// looked runs the checks of a cluster. The error means that the kubeconfig cannot be used.
+// looked runs the checks of a cluster, that is, all checks except those of --proxy. The error means that the kubeconfig
+// cannot be used.
 func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Result, error) {
 	in, err := flags.Open()
 	if err != nil {
@@ -131,8 +132,8 @@ func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Re
 		}}), nil
 }
 
-// facts reads the state of the proxy from the replicas, and the errors of objects in the proxy's namespace. Errors: the
-// name does not resolve, or no replica gives a usable answer.
+// facts reads the state of the proxy from the replicas, and the problems of objects in the proxy's namespace. It
+// returns an error if the name does not resolve, or if no replica gives a usable answer.
 func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	ctx := cmd.Context()
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
@@ -157,7 +158,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 		f.Errors = append(f.Errors, p.Object+": "+p.Message)
 	}
 	f.Missing = c.missing
-	if len(f.Behind) > 0 { // only the API states the time; older replicas have no API
+	if len(f.Behind) > 0 { // only /api/v1 states the time; older replicas do not serve it
 		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})
 		for i := range answer.Items {
 			if p := &answer.Items[i]; err == nil && p.Proxy == f.Name {

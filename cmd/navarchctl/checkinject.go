@@ -72,12 +72,12 @@ type injected struct {
 	Had string `json:"had,omitempty"`
 }
 
-// askedWebhook is an injection webhook, and whether its selectors match the Pod.
+// askedWebhook describes an injection webhook, and whether its selectors match the Pod.
 type askedWebhook struct {
 	Webhook  string `json:"webhook"` // CONFIGURATION/NAME
 	Revision string `json:"revision"`
 	Asked    bool   `json:"asked"`              // the selectors match the labels of the namespace and the Pod
-	Reason   string `json:"reason"`             // reason for Asked, as one sentence
+	Reason   string `json:"reason"`             // reason for the value of Asked, as one sentence
 	Decision string `json:"decision,omitempty"` // decision of the injector, in words; empty unless Asked
 }
 
@@ -130,8 +130,8 @@ func (f injected) write(out io.Writer) error {
 	return err
 }
 
-// pod reads a Pod, or makes a Pod from the Pod template of a Deployment. The argument name is NAME, pod/NAME or
-// deploy/NAME.
+// pod reads a Pod, or makes a Pod from the Pod template of a Deployment. The argument called name has the form NAME,
+// pod/NAME or deploy/NAME.
 func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	kind, after, there := strings.Cut(name, "/")
 	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
@@ -181,8 +181,8 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	return who + " gives it a proxy. " + d.Reason
 }
 
-// get reads an object of the API server and decodes it into the variable that the last argument points to. For a
-// missing object, the error says so without the HTTP status.
+// get reads an object from the API server. It decodes the object into the variable to which the last argument points.
+// If the object does not exist, the error says so.
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {
@@ -191,10 +191,10 @@ func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// injectingWebhook is a webhook for sidecar injection: its name ends with sidecar-injector.istio.io, and its path is
-// a path of injectors (inject.ParsePath).
+// injectingWebhook is a webhook for sidecar injection: its name ends with sidecar-injector.istio.io, and
+// inject.ParsePath accepts its path.
 type injectingWebhook struct {
-	of, revision string // of: name of the configuration; revision: the configuration's revision label, or "default"
+	of, revision string // the field of is the configuration's name; revision is the configuration's revision label, or "default"
 	hook         *admissionregistrationv1.MutatingWebhook
 }
 

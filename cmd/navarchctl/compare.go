@@ -25,7 +25,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// comparing contains the flags of compare, and its report.
+// comparing contains the flags of the command compare, and the report that it makes.
 type comparing struct {
 	configured
 	live      bool
@@ -114,8 +114,8 @@ func (c *comparing) run(cmd *cobra.Command, args []string) error {
 	return comparedOutcome(&c.report)
 }
 
-// comparedOutcome returns the error with the exit code of a report; nil if all proxies were compared and none is
-// different.
+// comparedOutcome returns an error with the exit code for a report. It returns nil if all proxies were compared and
+// none is different.
 func comparedOutcome(r *compare.Report) error {
 	switch {
 	case len(r.Unread) > 0:
@@ -126,8 +126,8 @@ func comparedOutcome(r *compare.Report) error {
 	return nil
 }
 
-// files compares the dumps in files, and in the files *.json of folders. Errors: a file or folder cannot be opened, a
-// folder has no such file, or a fault of this program.
+// files compares the dumps in the given files, and in the files *.json of given folders. It returns an error if a file
+// or folder cannot be opened, if a folder has no such file, or for a fault of this program.
 func (c *comparing) files(ctx context.Context, args []string, stdin io.Reader) error {
 	for _, arg := range args {
 		paths := []string{arg}
@@ -163,8 +163,9 @@ func (c *comparing) file(ctx context.Context, path string, stdin io.Reader) erro
 	return c.dumps(ctx, path, in)
 }
 
-// dumps compares the dumps in a stream, one after the other. A dump that cannot be read ends the stream, and its reason
-// is added to the report. The error is a fault of this program, such as of the planner.
+// dumps compares the dumps in a stream, one after the other. At a dump that cannot be read, dumps adds the reason to
+// the report, and ignores the rest of the stream. A returned error is a fault of this program, for example of the
+// planner.
 func (c *comparing) dumps(ctx context.Context, from string, in io.Reader) error {
 	stream := dump.NewStream(in)
 	for n := 0; ; n++ {
@@ -189,8 +190,8 @@ func (c *comparing) dumps(ctx context.Context, from string, in io.Reader) error 
 // faultError is an error of this program, as opposed to an invalid dump.
 type faultError struct{ error }
 
-// dump compares the next dump of a stream, and adds the result to the report. Errors: io.EOF after the last dump, a
-// faultError, or a dump that cannot be read.
+// dump compares the next dump of a stream, and adds the result to the report. The error is io.EOF after the last dump,
+// a faultError, or the reason why the dump cannot be read.
 func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) error {
 	one, w := ours{planner: c.planner}, compare.Workload{Dump: from}
 	defer func() { one.leave() }() // removes the proxy that the function Node added to the planner
@@ -252,7 +253,7 @@ func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) 
 	return nil
 }
 
-// errNoBootstrap means that the dump does not begin with the bootstrap.
+// errNoBootstrap means that the bootstrap is missing in the dump, or comes after other sections.
 var errNoBootstrap = errors.New("the dump does not begin with the section of the bootstrap, which names the proxy: " +
 	"use istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy")
 
@@ -292,7 +293,7 @@ func (o ours) Get(t xds.Type, name string) (proto.Message, error) {
 	return inspect.Message(r)
 }
 
-// Names implements compare.Ours. The result is sorted; nil: the proxy has no resource of the type.
+// Names implements compare.Ours. The result is sorted. It is nil if the proxy has no resource of the type.
 func (o ours) Names(t xds.Type) (names []string) {
 	for _, r := range o.proxy.Set().Types[t].Sorted() {
 		names = append(names, r.Name)

@@ -26,7 +26,7 @@ const adminPort = "15000"
 // podPatience is the time limit for reading one Pod's dump.
 const podPatience = 2 * time.Minute
 
-// pods compares the proxies of the Pods that are selected by the arguments and the namespace (see choose).
+// pods compares the proxies of the Pods that the arguments and the flag --namespace select (see choose).
 func (c *comparing) pods(ctx context.Context, args []string) error {
 	in, all, err := podsWithProxies(ctx, &c.in, c.namespace)
 	if err != nil {
@@ -47,8 +47,8 @@ func (c *comparing) pods(ctx context.Context, args []string) error {
 	return nil
 }
 
-// podsWithProxies lists the Pods of a namespace that have Istio's proxy; an empty namespace selects all. The Pods have
-// only the fields that slim keeps.
+// podsWithProxies lists the Pods of a namespace that have Istio's proxy, or of all namespaces if the name is empty. The
+// Pods have only the fields that slim keeps.
 func podsWithProxies(ctx context.Context, of *cluster.Flags, namespace string) (in *cluster.Cluster, all []*corev1.Pod, err error) {
 	if in, err = of.Open(); err != nil {
 		return nil, nil, err
@@ -86,9 +86,9 @@ func hasProxy(pod *corev1.Pod) bool {
 }
 
 // choose selects ready Pods. Without arguments it selects one Pod of each workload, sorted by namespace and name. An
-// argument names a Pod, or a workload of which one Pod is selected. The result is in the order of the arguments. choose
-// also sorts the given list by namespace and name. An argument without a ready Pod is an error, and so is an empty
-// selection.
+// argument names a Pod, or a workload. One Pod of the workload is selected. The result is in the order of the
+// arguments. choose also sorts the given list by namespace and name. It returns an error if an argument has no ready
+// Pod, or if the selection is empty.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -135,8 +135,8 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 	return chosen, nil
 }
 
-// isOf reports whether a Pod belongs to a workload: a resource of workloadKinds with a name. The Pod of a Deployment
-// belongs to its ReplicaSet, too. It is false for an empty resource.
+// isOf reports whether a Pod belongs to the workload of the given resource (such as deployments) and name. The Pod of a
+// Deployment belongs to its ReplicaSet, too. The result is false if the resource is empty.
 func isOf(pod *corev1.Pod, resource, name string) bool {
 	is := func(kind, of string) bool { return resource == strings.ToLower(kind)+"s" && of == name }
 	owner, controller := inject.OwnerOf(pod), metav1.GetControllerOf(pod)

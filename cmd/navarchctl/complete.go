@@ -21,11 +21,11 @@ import (
 // completionPatience is the time limit for listing names while a shell waits for them.
 const completionPatience = 2 * time.Second
 
-// completion is cobra's function for the words of an argument or a flag.
+// completion is cobra's type of functions that complete an argument or the value of a flag.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// offer returns a completion that offers the listed names with the typed prefix. If the list fails, nothing is
-// offered.
+// offer returns a completion that offers those names of the function list that begin with the typed text. If list
+// fails, it offers nothing.
 func offer(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -44,7 +44,7 @@ func offer(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]
 	}
 }
 
-// offerFirst is offer for the first argument alone.
+// offerFirst is like offer, but completes only the first argument of a command.
 func offerFirst(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error)) completion {
 	return offer(func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error) {
 		if len(args) > 0 {
@@ -66,8 +66,8 @@ func completes(cmd *cobra.Command, flag string, words ...string) {
 	completesBy(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete offers the connected proxies as the only argument, and nothing if no replica answers. With --namespace it
-// offers the proxies of that namespace, without the namespace in their names.
+// complete offers the names of the connected proxies for the first argument. It offers nothing if no replica answers.
+// With --namespace it offers the proxies of that namespace, without the namespace in their names.
 func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return offerFirst(func(ctx context.Context, _ *cobra.Command, _ []string) ([]string, error) {
 		all, err := t.connected(ctx)
@@ -123,8 +123,8 @@ func (t *target) resourcesOf(ctx context.Context, proxy string) (names []string,
 	return names, nil
 }
 
-// completeFlags sets the completion of flags that have the same meaning in all commands. For commands without
-// arguments it turns off the completion of file names.
+// completeFlags sets the completion of flags that have the same meaning in all commands, for cmd and the commands below
+// it. For commands without arguments it turns off the completion of file names.
 func completeFlags(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
@@ -160,7 +160,7 @@ func selectedCluster(cmd *cobra.Command) *cluster.Flags {
 }
 
 // namespaces lists namespaces. With --config-dir these are the namespaces of the objects in the folder. With a
-// kubeconfig and without --server, they are those of the API server. Otherwise they are those of the connected
+// kubeconfig and without --server, they are those of the API server. In all other cases they are those of the connected
 // proxies.
 func namespaces(ctx context.Context, cmd *cobra.Command, _ []string) (all []string, err error) {
 	in := selectedCluster(cmd)
@@ -219,7 +219,8 @@ var errNoKubeconfig = errors.New("no kubeconfig is found (--kubeconfig)")
 // nameOf returns the name of an object.
 func nameOf(m *metav1.ObjectMeta) string { return m.Name }
 
-// completeObject offers kinds, and then objects of the kind: KIND NAME or KIND/NAME.
+// completeObject completes an object in the form KIND NAME or KIND/NAME. It offers kinds, and after a kind the names of
+// its objects.
 func (w *waiter) completeObject(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return offer(func(ctx context.Context, cmd *cobra.Command, args []string) (all []string, err error) {
 		kind, _, joined := strings.Cut(begun, "/")
@@ -253,8 +254,8 @@ func (w *waiter) completeObject(cmd *cobra.Command, args []string, begun string)
 }
 
 // objectsOf lists the names of objects of a kind. With a kubeconfig and without --server, it lists the API server's
-// objects in the stated namespace or in "default". Otherwise it lists the objects that the control plane has read;
-// without a stated namespace, it lists the objects of all namespaces as NAME.NAMESPACE.
+// objects in the stated namespace or in "default". In all other cases it lists the objects that the control plane has
+// read. Without a stated namespace, these are the objects of all namespaces, as NAME.NAMESPACE.
 func (w *waiter) objectsOf(ctx context.Context, k kindName) (names []string, err error) {
 	if w.server == "" && w.cluster.Given() {
 		in, err := w.cluster.Open()

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxyConfig contains the options of all commands below proxy-config.
+// proxyConfig contains the flags of all commands below proxy-config.
 type proxyConfig struct {
 	source
 	filter   show.Filter
@@ -72,9 +72,9 @@ type resourceKind struct {
 	use     string
 	aliases []string
 	types   []xds.Type // types of the printed resources
-	flags   []string   // flags of show.Filter
-	shows   string     // its output, for the help text
-	example string     // flags of the example
+	flags   []string   // names of its filter flags
+	shows   string     // description of its output, for the help text
+	example string     // flags in the example of the help text
 }
 
 var kinds = []resourceKind{
@@ -177,8 +177,9 @@ func (c *proxyConfig) names(d *dump.Dump, types []xds.Type) (names []string) {
 	return names
 }
 
-// next suggests the command that explains the first selected resource that was refused or is withheld, else the first
-// selected resource. It returns nil if no resource is selected, or the resources are not those of a control plane.
+// next suggests the command explain for one resource. It chooses the first selected resource that was refused or is
+// withheld. If there is no such resource, it chooses the first selected resource. It returns nil if no resource is
+// selected, or if the dump is not from a control plane.
 func (c *proxyConfig) next(d *dump.Dump, types []xds.Type) func(*cobra.Command, output) {
 	var first, failed string
 	for _, t := range types {

@@ -37,8 +37,8 @@ func (c *configured) bind(cmd *cobra.Command) {
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 }
 
-// objects returns the objects that a control plane of the stated revision reads. It prints a note for each skipped
-// document.
+// objects returns the objects that a control plane with the revision c.in.Revision reads. It prints a note for each
+// skipped document.
 func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Event, error) {
 	events, err := c.read(ctx, notes)
 	if err != nil {
@@ -102,9 +102,9 @@ func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event,
 	return now.Events, nil
 }
 
-// selected returns the events that a control plane of the stated revision reads. It omits objects of namespaces that
-// the mesh configuration's discoverySelectors do not select, except ConfigMaps. It also omits Istio's objects whose
-// label istio.io/rev names another revision.
+// selected returns the events that a control plane with the revision c.in.Revision reads. It omits objects of
+// namespaces that the mesh configuration's discoverySelectors do not select, except ConfigMaps. It also omits Istio's
+// objects whose label istio.io/rev names another revision.
 func (c *configured) selected(events []object.Event) []object.Event {
 	var selectors []labels.Selector
 	namespaces := map[string]labels.Set{}
@@ -145,7 +145,8 @@ func (c *configured) meshName() string {
 	return "istio-" + c.in.Revision
 }
 
-// selectorsOf returns the valid discoverySelectors of a mesh configuration; nil for an invalid configuration.
+// selectorsOf returns the valid discoverySelectors of the mesh configuration in a ConfigMap. It returns nil if the
+// configuration is invalid.
 func selectorsOf(o *object.Object) (all []labels.Selector) {
 	var config struct{ Data map[string]string }
 	var mesh struct {

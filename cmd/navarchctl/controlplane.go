@@ -26,8 +26,8 @@ const (
 	debugPages    = "navarchd's debug pages"
 )
 
-// controlPlane selects the debug pages of processes: those at an address, those of the ready replicas in the
-// kubeconfig's cluster, or those in a report (--snapshot).
+// controlPlane selects the processes whose debug pages a command reads. They are the processes at some addresses, the
+// ready replicas in the kubeconfig's cluster, or the processes in a report (--snapshot).
 type controlPlane struct {
 	server    string // an address, or several with commas between them; empty: pages finds the addresses
 	fallback  string // the address that is used without server and without a kubeconfig
@@ -35,17 +35,17 @@ type controlPlane struct {
 	everyRole bool // also processes that serve no proxies
 
 	found []page         // result of pages
-	pods  []*cluster.Pod // Pods of the pages, in a cluster
+	pods  []*cluster.Pod // Pods of the pages, if they are in a cluster
 	// missing names processes whose answer is missing: Pods that were not queried, because they are not ready, and
 	// processes that did not answer.
 	missing []string
 	silent  int    // number of processes in missing that did not answer
-	where   string // names the pages, for messages
+	where   string // describes the pages, for messages
 	dialled bool   // dial was called
 }
 
-// usualServer returns the address of the debug pages without a flag and without a kubeconfig. stated reports that the
-// environment states it.
+// usualServer returns the address of the debug pages that is used without a flag and without a kubeconfig. The result
+// stated is true if the address is from the environment variable serverEnv.
 func usualServer() (address string, stated bool) {
 	address = os.Getenv(serverEnv)
 	return cmp.Or(address, defaultServer), address != ""
@@ -55,8 +55,8 @@ func (c *controlPlane) bind(f *pflag.FlagSet) {
 	c.bindAt(f, debugPages, defaultServer)
 }
 
-// bindAt adds the flags of a command for another interface than the debug pages. fallback is the address of that
-// interface if there is no kubeconfig.
+// bindAt adds the flags that select processes for an HTTP interface. The argument what names the interface, for the
+// help text. The argument fallback is the address of the interface if there is no kubeconfig.
 func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
 	if fallback == defaultServer {
 		fallback, _ = usualServer()
@@ -133,11 +133,12 @@ func (c *controlPlane) answered() (n int) {
 	return n
 }
 
-// noAnswer describes a process that did not answer, for missing.
+// noAnswer returns the entry of controlPlane.missing for a process that did not answer.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
-// unanswered adds a process that did not answer to c.missing, once, though several requests to it may fail. c.silent
-// counts these processes. Pods in c.missing that are not ready do not count, because they have no proxies yet.
+// unanswered adds a process that did not answer to c.missing and to the number c.silent. Further calls for the same
+// process have no effect. Pods that are not ready are in c.missing, but do not count in c.silent, because they have no
+// proxies yet.
 func (c *controlPlane) unanswered(p page) {
 	if no := noAnswer(p); !slices.Contains(c.missing, no) {
 		c.missing, c.silent = append(c.missing, no), c.silent+1
@@ -170,14 +171,14 @@ func atEach(pages []page, do func(i int, p page) error) []error {
 	return failed
 }
 
-// answer is the value from one process.
+// answer is a value together with the process that sent it.
 type answer[T any] struct {
 	from  page
 	value T
 }
 
-// gather reads a path with a JSON response from all pages, and returns the answers in the order of the pages. For each
-// page that fails it prints a line to warnings. If all pages fail, the error joins the errors of the pages.
+// gather requests a path, whose response is JSON, from all pages. It returns the answers in the order of the pages. For
+// each page that fails it prints a line to warnings. If all pages fail, the error joins the errors of the pages.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -207,9 +208,9 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 }
 
 // first requests a path from all pages, waits for all responses, and returns the body of the first page that did not
-// fail. For a path about one proxy, the page of the proxy's replica does not fail. If all pages fail, the error joins
-// the errors of the pages, except errors which state that the proxy is not connected to the replica. If all replicas
-// state that, the error contains the statement once.
+// fail. A path about one proxy succeeds only at the replica to which the proxy is connected. If all pages fail, the
+// error joins their errors. It leaves out the errors that the proxy is not connected to a replica. If all pages fail
+// with such an error, the error contains it once.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// errorsOf returns the errors of an object that any process lists. It leaves out refusals by proxies, because the
-// Delivery contains them. If a revision is awaited and no object, it returns nothing.
+// errorsOf returns the errors of the awaited object that any process lists. It leaves out refusals by proxies, because
+// the Delivery (the control plane's answer to a wait) contains them. If the wait is for a revision and not for an
+// object, it returns nothing.
 func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err error) {
 	if on.name == "" {
 		return nil, nil
@@ -61,13 +62,13 @@ func (w *waiter) unreached() []string {
 	return slices.Clone(w.missing)
 }
 
-// refused reports whether proxies refuse the change, or a version is withheld from a view.
+// refused reports whether proxies refuse the change, or a version with the change is withheld from proxies.
 func refused(d *fleetapi.Delivery) bool {
 	return d.Change != nil && d.Change.Refused > 0 || len(d.Refusing) > 0
 }
 
-// blames reports whether the object may have caused a refusal: it is among the objects of a refusal, or a refusal has
-// no known objects. It is also true without refusals. If it is false, other objects of the change caused the refusals.
+// blames reports whether the awaited object may have caused a refusal. The result is true if a refusal names the object
+// or names no objects, and also if there are no refusals. If the result is false, other objects caused the refusals.
 func blames(d *fleetapi.Delivery, on awaited) bool {
 	return len(d.Refusing) == 0 || slices.ContainsFunc(d.Refusing, func(p fleetapi.Pending) bool {
 		return len(p.Objects) == 0 || slices.ContainsFunc(p.Objects, func(place string) bool {
@@ -115,8 +116,9 @@ func headline(on awaited, d *fleetapi.Delivery) string {
 	}
 }
 
-// printDelivery prints the first item of answer, the result of a wait. answer must have at least one item. missing
-// names processes that did not answer, and problems are the errors of the object. The error is that of out.
+// printDelivery prints the result of a wait, which is the first item of answer. The argument answer must have at least
+// one item. The argument missing names processes that did not answer, and problems are the errors of the object. The
+// error is that of a write to out.
 func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], missing, problems []string) error {
 	d := &answer.Items[0]
 	lines := []string{headline(on, d)}

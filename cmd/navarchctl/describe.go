@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// description contains the options of describe.
+// description contains the flags of the command describe.
 type description struct {
 	target
 	offline offline
@@ -30,7 +30,7 @@ type description struct {
 	unready bool // the control plane has no configuration yet
 }
 
-// nouns maps other words for a noun of describe, such as kubectl's short names, to the noun.
+// nouns maps further words, such as kubectl's short names, to the nouns of the command describe.
 var nouns = map[string]string{"po": describe.Pod, "pods": describe.Pod, "svc": describe.Service, "services": describe.Service,
 	"serviceentry": describe.Service, "se": describe.Service, "workloads": describe.Workload, "gw": describe.Gateway,
 	"gateways": describe.Gateway, "vs": describe.Route, "virtualservice": describe.Route, "virtualservices": describe.Route,
@@ -86,7 +86,8 @@ sections: [{name, facts: [{subject, text, by}]}]}]}.`,
 	return cmd
 }
 
-// names lists the words of an argument: the nouns, and then the names of a noun.
+// names lists the words for an argument. The words for the first argument are the nouns. The words for the second
+// argument are the names of the noun's objects.
 func (d *description) names(ctx context.Context, _ *cobra.Command, args []string) ([]string, error) {
 	if len(args) == 0 {
 		return describe.Nouns, nil
@@ -108,7 +109,7 @@ func (d *description) names(ctx context.Context, _ *cobra.Command, args []string
 	return nil, nil
 }
 
-// nounOf returns the noun of a word; for an unknown word, the word in lower case.
+// nounOf returns the noun of a word. It returns an unknown word in lower case.
 func nounOf(word string) string {
 	if noun := nouns[strings.ToLower(word)]; noun != "" {
 		return noun
@@ -116,7 +117,7 @@ func nounOf(word string) string {
 	return strings.ToLower(word)
 }
 
-// run describes a subject and prints it.
+// run prints the description of the subject that a noun and a name state.
 func (d *description) run(cmd *cobra.Command, noun, name string) error {
 	defer d.close()
 	q, err := d.query(cmd.Context(), nounOf(noun), name)
@@ -226,7 +227,8 @@ func (d *description) split(name string) (string, string) {
 	return name, "default"
 }
 
-// asked asks the control plane for the description, and for the problems and changes of its objects.
+// asked requests the description from the control plane, with the problems and changes of the objects in the
+// description.
 func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Described) error {
 	values := url.Values{"noun": {q.Noun}, "name": {q.Name}, "limit": {strconv.Itoa(q.Limit)}}
 	for key, value := range map[string]string{"namespace": q.Namespace, "host": q.Host, "from": q.From} {
@@ -254,8 +256,8 @@ const (
 )
 
 // known adds the problems of the objects of a description, and the last maxTouched changes that touched one of the
-// objects. Objects after the first maxObjects are left out, with a note. Notes also state which problems were not
-// received, except the problems of the replicas in missing, for which a warning was printed before.
+// objects. Objects after the first maxObjects are left out, with a note. Other notes name the replicas whose problems
+// were not received. They leave out the replicas in missing, because a warning has named these.
 func (d *description) known(ctx context.Context, out *show.Described, missing []fleetapi.Missing) error {
 	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
 	if left := len(names) - maxObjects; left > 0 {
@@ -293,7 +295,8 @@ func (d *description) known(ctx context.Context, out *show.Described, missing []
 	return nil
 }
 
-// unlisted returns notes about the problems that are not in an answer, except those of the replicas in missing.
+// unlisted returns notes about problems that are not in an answer. It leaves out the problems of the replicas in
+// missing.
 func unlisted(a fleetapi.Answer[inspect.Problem], missing []fleetapi.Missing) (notes []string) {
 	for _, m := range a.Partial {
 		if !slices.ContainsFunc(missing, func(known fleetapi.Missing) bool { return known.Replica == m.Replica }) {

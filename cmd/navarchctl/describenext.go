@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// next returns a function that suggests the next command; nil: there is nothing to suggest.
+// next returns a function that suggests the next command, or nil if no command is useful.
 func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
 	if slices.ContainsFunc(out.Problems, func(p inspect.Problem) bool { return p.Severity == problem.Error }) {
 		if d.offline.configDir != "" {
@@ -35,8 +35,9 @@ func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Co
 }
 
 // requestTo returns arguments of the command why, for one request that the description covers. The client is the first
-// described proxy of a workload. If only gateways are described, the request is to a gateway's listener. nil: the
-// description covers no such request. node is the file of --proxy, which names the proxy; empty: the proxy's own name.
+// described proxy of a workload. If only gateways are described, the request goes to a gateway's listener. If the
+// description covers no such request, requestTo returns nil. If node is not empty, it is the file of --proxy, and takes
+// the place of the proxy's name.
 func requestTo(out *show.Described, node string) []string {
 	for _, g := range out.Groups {
 		if g.Side == describe.Outbound && !g.Gateway {
@@ -55,7 +56,7 @@ func requestTo(out *show.Described, node string) []string {
 	return nil
 }
 
-// nameOr returns node; if node is empty, the name of the group's first proxy.
+// nameOr returns node, or the name of the group's first proxy if node is empty.
 func nameOr(node string, g describe.Group) string {
 	if node != "" {
 		return node
@@ -63,9 +64,10 @@ func nameOr(node string, g describe.Group) string {
 	return g.Proxies[0]
 }
 
-// hostOf returns the first host that a group describes in full, or "HOST" if there is no such host. scheme and port are
-// for a request to the host; port is ":PORT". The first port is preferred that has routes and that the host's service
-// lists. The next choice is the first port of the service. port is empty if no port is known.
+// hostOf returns the first host that a group describes in full, or "HOST" if there is no such host. The results scheme
+// and port are for a request to the host. The port has the form ":PORT", and is empty if no port is known. hostOf
+// chooses the first port with routes, if the host's service lists this port or lists no ports. If there is no such
+// port, it chooses the first port of the service.
 func hostOf(g describe.Group) (host, scheme, port string) {
 	host, scheme = "HOST", "http"
 	var served [][2]string // number and protocol of each port of the service
@@ -119,8 +121,8 @@ func schemeOf(protocol string) string {
 var gatewayRoutes = regexp.MustCompile(`^(?:(\S+) )?(https?)\.([0-9]+)(?:\.|$)`)
 
 // listenerOf returns the host, the scheme and the port of a request that a gateway's first route configuration serves.
-// port is ":PORT" with the port that the gateway binds; empty: no route configuration is described. host is "HOST" if
-// no host without a wildcard is known.
+// The result port is ":PORT" with the port that the gateway binds. It is empty if no route configuration is described.
+// The result host is "HOST" if no host without a wildcard is known.
 func listenerOf(g describe.Group) (host, scheme, port string) {
 	for _, s := range g.Sections {
 		if name, is := strings.CutPrefix(s.Name, "host "); is && port == "" {

@@ -16,21 +16,22 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// Bounds of the dumps of Envoys in a report.
+// Limits of the Envoy dumps in a report, and the URL of Envoy's admin interface within a Pod.
 const (
 	mostDumps    = 20
 	maxDumpBytes = 64 << 20 // of one dump
 	envoyAdmin   = "http://localhost:15000"
 )
 
-// illProxy is a proxy whose Envoy is asked for a dump.
+// illProxy is a proxy that refuses a version or is behind. Its Envoy is asked for a dump.
 type illProxy struct {
 	namespace, name, state string
 	since                  time.Time // the time since which the proxy is behind; zero: it is not behind
 }
 
-// illOf returns at most mostDumps proxies. Proxies that refuse a version, or from which a version is withheld, come
-// first. Proxies that are only behind follow. Each of the two groups is sorted by since, the earliest time first.
+// illOf returns at most mostDumps of the report's ill proxies. Proxies that refuse a version, or from which a version
+// is withheld, come first. Proxies that are only behind follow. Each of the two groups is sorted by since, zero times
+// first.
 func illOf(r *report.Report) (all []illProxy) {
 	for _, p := range r.Processes {
 		for i := range p.Proxies {
@@ -51,8 +52,8 @@ func illOf(r *report.Report) (all []illProxy) {
 	return all[:min(len(all), mostDumps)]
 }
 
-// dumps requests the dumps of ill proxies from their Envoys, through the API server. The keys of the result dumps are
-// the names of the files in the archive. An entry of list has the name of the file, or the reason why there is no dump.
+// dumps requests dumps from the Envoys of ill proxies, through the API server. The keys of the map are the names of
+// files in the report's archive. An entry of list has the name of its file, or the reason why there is no dump.
 func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report.Envoy, dumps map[string][]byte) {
 	dumps = map[string][]byte{}
 	ill := illOf(r)

@@ -12,13 +12,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// etcd is the access to a mesh's store: the Unix socket in a data directory, or addresses with credentials. This access
-// suffices to change the mesh. navarchd has no API for such changes.
+// etcd has the flags for access to the mesh's store in etcd. The access is by the Unix socket in navarchd's data
+// directory, or by addresses with credentials. With this access a command can change the mesh. navarchd has no API for
+// such changes.
 type etcd struct {
 	dataDir string
 	etcdflags.Flags
 	mesh     string
-	revision string // of the command store; empty: the default revision
+	revision string // control plane revision, for the command store; empty: the default revision
 }
 
 func (e *etcd) bind(f *pflag.FlagSet) {
@@ -27,11 +28,12 @@ func (e *etcd) bind(f *pflag.FlagSet) {
 	f.StringVar(&e.mesh, "mesh", "default", "Name of the mesh.")
 }
 
-// discard is the logger of a command's components. It drops all lines, because errors are returned.
+// discard is a logger that drops all lines. Packages that a command uses get this logger, because they return their
+// errors.
 var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// open connects to the store. Errors: not exactly one of --data-dir and --etcd-endpoints is given, the credentials are
-// invalid, or the connection cannot be set up.
+// open connects to the store. It fails unless exactly one of --data-dir and --etcd-endpoints is given. It also fails if
+// the credentials are invalid, or if the connection cannot be set up.
 func (e *etcd) open() (*kv.Store, error) {
 	if (e.dataDir == "") == (len(e.Endpoints) == 0) {
 		return nil, errors.New("either --data-dir or --etcd-endpoints is needed")

@@ -25,8 +25,8 @@ type exit struct {
 	meaning string
 }
 
-// exits maps the words of a command to its exit codes. It has the commands with codes other than 0 and 1, or with
-// another meaning of 0 and 1. The help texts and the page of commands are made from this map.
+// exits maps the words of a command to its exit codes. It contains only commands that have further codes, or that give
+// 0 or 1 a special meaning. The help texts and the documentation of the commands are made from this map.
 var exits = map[string][]exit{
 	"analyze": {{0, "no finding reaches --fail-threshold"}, {1, "the analysis failed"}, {exitFound, "at least one finding reaches it"}},
 	"authz check": {{0, "the request is allowed at every port that was asked for"}, {1, "error"},
@@ -78,8 +78,8 @@ func describeExits(cmd *cobra.Command) {
 	}
 }
 
-// exitsOf returns the exit codes of a command. If exits has no entry for the command, it returns the entry of the
-// parent command. nil: neither has an entry.
+// exitsOf returns the exit codes of a command. If exits has no entry for the command, exitsOf returns the entry of the
+// parent command, or nil if that has no entry either.
 func exitsOf(cmd *cobra.Command) []exit {
 	if own := exits[commandName(cmd)]; own != nil || !cmd.HasParent() {
 		return own

@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// experimental is istioctl's name for the group of commands that may still change.
+// experimental is istioctl's word for the group of commands that may still change.
 const experimental = "experimental"
 
 // experimentalCommand returns the hidden command "experimental", with the commands that istioctl has below this word.

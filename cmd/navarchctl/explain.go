@@ -66,8 +66,8 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	return cmd
 }
 
-// explained requests the explanation from the proxy's replica, or plans offline. A resource that the proxy does not
-// have is an error.
+// explained requests the explanation from the proxy's replica. With --config-dir it makes the explanation from the
+// folder. If the proxy does not have the resource, explained returns an error.
 func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
 	switch {
 	case at.stated() && from.configDir != "":
@@ -115,7 +115,7 @@ func explainObjects(found []inspect.Explanation) (names []string) {
 	return names
 }
 
-// groups lists the headings under which the inputs of a resource's parts are printed, in the order of output.
+// groups lists the headings for the inputs of a resource's parts, in the order of output.
 var groups = []struct{ from, heading string }{
 	{inspect.FromObject, "objects"}, {inspect.FromProxy, "read of the proxy"}, {inspect.FromPlan, "decided from these"},
 }

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/progress"
 )
 
-// patience is the longest time that the request for one page may take, its response included.
+// patience is the time limit of one request, including its response.
 const patience = 30 * time.Second
 
 // plain is the HTTP client for addresses that this process connects to directly, not through the API server.
@@ -26,17 +26,17 @@ var plain = &http.Client{Transport: progress.Transport(http.DefaultTransport)}
 // page is one HTTP server that commands query: a process of navarchd, or an Envoy.
 type page struct {
 	address string       // host:port, a URL or the name of a Pod; for messages, and for requests if url is empty
-	by      string       // the flag or the context of the kubeconfig that the address comes from, for messages
-	what    string       // for messages: "navarchd's debug pages"
+	by      string       // origin of the address (a flag, or a context of the kubeconfig), for messages
+	what    string       // name of the interface, such as "navarchd's debug pages", for messages
 	help    string       // advice in the error of an unreachable server
 	url     string       // base URL of requests, without a path; empty: address
 	client  *http.Client // nil: plain
 	most    int64        // longest body of a response, in bytes; 0: unbounded
 }
 
-// server returns the page of navarchd's debug interface at an address. by is the flag or the default that the address
-// comes from. roles completes the advice "is navarchd running there"; empty if processes of every role have the
-// interface.
+// server returns the page of navarchd's debug interface at an address. The argument by names the flag or the default
+// that the address comes from. The argument roles is added to the advice "is navarchd running there". It is empty if
+// processes of every role have the interface.
 func server(address, by, roles string) page {
 	return page{address: address, what: debugPages, by: by, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
 }
@@ -60,14 +60,14 @@ func (p page) get(ctx context.Context, path string) ([]byte, error) {
 	return p.ask(ctx, http.MethodGet, path, "", nil)
 }
 
-// ask sends a request and returns the body of the response. A token that is not empty is sent as a bearer token. It
-// blocks for patience at most. A statusError reports a status other than 200 and 202: it names the address and the
-// response. Other errors name the address and its origin (by).
+// ask sends a request and returns the body of the response. A token that is not empty is sent as a bearer token. The
+// call blocks for patience at most. For a status other than 200 and 202, the error is a statusError, which names the
+// address and the response. Other errors name the address and its origin (by).
 func (p page) ask(ctx context.Context, method, path, token string, content []byte) ([]byte, error) {
 	return p.within(ctx, patience, method, path, token, content)
 }
 
-// within is ask with its own time limit, the argument patience.
+// within is like ask, with the argument patience as its time limit.
 func (p page) within(ctx context.Context, patience time.Duration, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// fleetFlags are the flags of proxy-status that /api/v1/proxies and /api/v1/sums implement.
+// fleetFlags are the flags of proxy-status that need /api/v1/proxies or /api/v1/sums.
 type fleetFlags struct {
 	where    []string
 	selector string
@@ -49,7 +49,7 @@ func (f *fleetFlags) bind(cmd *cobra.Command) {
 	completes(cmd, "sort", fleetapi.Orders...)
 }
 
-// used reports whether one of these flags is set. Replicas of older versions, which lack /api/v1, cannot apply them.
+// used reports whether one of these flags is set. Replicas of older versions lack /api/v1, and cannot apply the flags.
 func (f *fleetFlags) used(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"where", "selector", "sort", "limit", "watch", "recorded"}, cmd.Flags().Changed)
 }
@@ -85,9 +85,10 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 // errAskEach reports that replicas cannot query each other, so navarchctl has to query every replica.
 var errAskEach = errors.New("replicas cannot ask each other")
 
-// fleetStatus prints the fleet's status once, or with --watch until the context ends. bad is the sum of two numbers: of
-// proxies with a refused or withheld resource, and of silent replicas. With --watch and without an error it is 0.
-// errNoAPI and errAskEach report that the caller has to read /debug/syncz of every replica instead.
+// fleetStatus prints the fleet's status once, or with --watch until the context ends. The result bad is the number of
+// proxies with a refused or withheld resource, plus the number of replicas that did not answer. With --watch, bad is 0
+// unless there is an error. errNoAPI and errAskEach report that the caller has to read /debug/syncz of every replica
+// instead.
 func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (bad int, err error) {
 	q, err := f.query(t.namespace)
 	if err != nil {
@@ -136,8 +137,8 @@ func paused(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// warnOfMissing prints a warning that names the replicas without a part in an answer, and the cluster's replicas that
-// are not ready. It prints nothing if no replica is missing. The error is that of w.
+// warnOfMissing prints a warning that names the replicas that are missing in an answer, and the cluster's replicas that
+// are not ready. It prints nothing if no replica is missing. The error is that of a write to w.
 func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	var all []string
 	for _, m := range partial {
@@ -220,8 +221,8 @@ func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
 // mostSums is the highest number of values of one property that are printed.
 const mostSums = 10
 
-// sumRows returns the rows of one property, the values with most proxies out of sync first. A property with one value
-// gets no rows.
+// sumRows returns the rows of one property, the values with most proxies out of sync first. A property with fewer than
+// two values gets no rows.
 func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
 	if len(counts) < 2 {
 		return nil
@@ -249,7 +250,7 @@ func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
 	return rows
 }
 
-// proxyRow returns the table row of one proxy; wide adds the columns of -o wide.
+// proxyRow returns the table row of one proxy. If wide is true, it adds the columns of -o wide.
 func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	row := []string{show.Printable(p.Proxy), show.Printable(p.Cluster)}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
@@ -269,8 +270,8 @@ func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	return row
 }
 
-// departed returns a text that states when and at which replica the stream of a proxy ended. It is empty if the stream
-// did not end in the last ten minutes, or if that is not known.
+// departed returns a text that states when, and at which replica, the stream of a proxy ended. The text is empty if the
+// control plane does not know such an end, or the stream ended more than ten minutes ago.
 func (t *target) departed(ctx context.Context, name string) string {
 	a, err := askAny[fleetapi.Proxy](ctx, &t.controlPlane, "proxies", url.Values{"name": {name}, "state": {fleetapi.Gone}})
 	if err != nil || len(a.Items) == 0 { // an older version has no such state
@@ -280,9 +281,9 @@ func (t *target) departed(ctx context.Context, name string) string {
 	return show.Printable(fmt.Sprintf("; its stream to replica %s ended at %s", p.Replica, p.Since.UTC().Format(time.RFC3339)))
 }
 
-// fleetNext suggests the next command: for a proxy that refuses something, else for proxies that are behind, else for
-// proxies that have gone, else for problems of the configuration. If --namespace is set and no proxy matches, it prints
-// a note before the suggestion.
+// fleetNext suggests the next command. The first of these that exists decides: a proxy that refuses something, proxies
+// that are behind, and proxies that have gone. If none exists, the command lists problems of the configuration. If
+// --namespace is set and no proxy matches, it prints a note before the suggestion.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
 	if c.Connected()+c.Gone == 0 && cmd.Flags().Changed("namespace") {

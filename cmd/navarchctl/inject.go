@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// injector has the options of the command inject. The injection settings come from files, from a cluster, or, by
-// default, from Navarch's chart.
+// injector has the flags of the command inject. The injection settings come from files or from a cluster. By default
+// they come from Navarch's chart.
 type injector struct {
 	file, out                 string
 	config, values, mesh      string // paths of files
@@ -94,7 +94,7 @@ func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer file.Close()
 		in = file
 	}
-	var text bytes.Buffer // output follows once all documents succeeded, so kubectl does not apply a part of them
+	var text bytes.Buffer // written only after all documents succeed, so that kubectl does not apply some of them
 	if err := i.documents(settings, in, &text); err != nil {
 		return fmt.Errorf("%s: %w", i.file, err)
 	}
@@ -179,9 +179,8 @@ func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	return &inject.Settings{Config: parsed, Mesh: meshConfig, Revision: i.revision, Namespace: i.systemNamespace}, nil
 }
 
-// meshConfig parses the YAML of a mesh configuration. Fields that the text omits have the defaults; an empty text
-// means all defaults. Problems are printed as warnings. It is an error if the text cannot be read as a mesh
-// configuration.
+// meshConfig parses the YAML of a mesh configuration. Fields that the text omits have the defaults. An empty text is
+// valid. Problems are printed as warnings. meshConfig fails if the text cannot be read as a mesh configuration.
 func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	if text == "" {
 		return model.MeshDefaults(), nil
@@ -199,7 +198,7 @@ func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	return mesh.Config, nil
 }
 
-// configMap returns the data of a ConfigMap, which may be nil. A missing ConfigMap is an error. Errors name the
+// configMap returns the data of a ConfigMap, which may be nil. It fails if the ConfigMap is missing. Errors name the
 // ConfigMap.
 func configMap(ctx context.Context, api *apiserver.Client, namespace, name string) (map[string]string, error) {
 	var found struct{ Data map[string]string }

@@ -68,8 +68,9 @@ func (k kindName) named() bool {
 	return false
 }
 
-// parseKind returns the kind of a word: a name, plural or short name in any case, or KIND.GROUP. A KIND.GROUP that is
-// not in kindNames is returned unchanged. The error reports an unknown word without a group.
+// parseKind returns the kind that a word names. The word is a name, plural or short name in any case, or KIND.GROUP.
+// parseKind accepts a KIND.GROUP that is not in kindNames, and returns its parts unchanged. It fails for an unknown
+// word without a group.
 func parseKind(word string) (kindName, error) {
 	name, group, stated := strings.Cut(word, ".")
 	k, known := kindNames[strings.TrimSuffix(strings.ToLower(name), "s")]
@@ -87,11 +88,12 @@ func parseKind(word string) (kindName, error) {
 	return k, nil
 }
 
-// similarKind returns a kind whose name is like a mistyped name; VirtualService if no name is like it.
+// similarKind returns a kind whose name resembles a mistyped word. If no name resembles the word, it returns
+// VirtualService.
 func similarKind(word string) string {
 	var names []string
 	for name := range kindNames {
-		if len(name) > 3 { // any short word is like a short name
+		if len(name) > 3 { // any short word resembles a short name
 			names = append(names, name)
 		}
 	}
@@ -101,9 +103,9 @@ func similarKind(word string) string {
 	return "VirtualService"
 }
 
-// path returns the path of an object at the API server, and whether the kind is namespaced. It queries the API server
-// for the version (if version is empty) and for the resource. Errors name the group; a kind that the API server does
-// not serve is an error.
+// path returns the URL path of an object at the API server, and whether the kind is namespaced. It queries the API
+// server for the resource, and for the version if version is empty. A kind that the API server does not serve is an
+// error. Errors name the group.
 func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	version, namespace, name string) (path string, namespaced bool, err error) {
 	base, r, err := k.resource(ctx, in, version)
@@ -118,9 +120,9 @@ func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	return base + "/" + r.Name + "/" + url.PathEscape(name), r.Namespaced, nil
 }
 
-// resource queries the API server for the resource of the kind, and returns it with the path of its group and
-// version. r is nil if the API server serves the version, but not the kind. An empty version means the group's
-// preferred version. Errors name the group; a group or version that the API server does not serve is an error.
+// resource queries the API server for the resource of the kind, and returns it with the path of its group and version.
+// r is nil if the API server serves the version, but not the kind. An empty version means the group's preferred
+// version. A group or version that the API server does not serve is an error. Errors name the group.
 func (k kindName) resource(ctx context.Context, in *cluster.Cluster, version string) (base string, r *metav1.APIResource, err error) {
 	base = "/api/v1"
 	if k.group != "" {

@@ -21,10 +21,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// controlZPort is the port of istiod's ControlZ interface, at which navarchd also shows and changes log levels.
+// controlZPort is the port of istiod's ControlZ interface. By default, navarchd shows and changes log levels at the
+// same port.
 const controlZPort = 9876
 
-// levelChange sets the log level of one scope, or of all.
+// levelChange is a new log level for one scope (a named group of log lines), or for all scopes.
 type levelChange struct {
 	scope string // empty: all scopes
 	level string // empty: the level with which the process started
@@ -87,7 +88,7 @@ needs the right to forward ports to Pods of the control plane. Without a cluster
 	return cmd
 }
 
-// rowsOfLevels returns the levels in the form that every output format prints.
+// rowsOfLevels returns the levels as the command's result, for every output format.
 func rowsOfLevels(said []levelled) rows {
 	r := rows{value: levelRows(said), table: func(w io.Writer, _ bool) error { return writeLevels(w, said) }}
 	for _, l := range levelRows(said) {
@@ -131,9 +132,9 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 	return changes, nil
 }
 
-// controlZ returns the interfaces at which levels are changed: the addresses of --server, or the port of all ready
-// Pods. args may have one element: a Pod, or a workload whose Pods are meant. With --server such an element is an
-// error.
+// controlZ returns the addresses at which log levels can be changed. With --server they are the addresses of that flag,
+// and args must be empty. Without --server they are the given port of all ready Pods of the control plane. A Pod or a
+// workload in args then restricts the result to this Pod, or to the Pods of this workload.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
 	found, err := c.pages(ctx)
 	if err != nil {
@@ -185,8 +186,8 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	return pods, nil
 }
 
-// unasked returns the reasons why Pods with these names got no request; empty if no reason is known, as for Pods that
-// do not belong to the control plane.
+// unasked returns the reasons why the Pods with these names received no request. It is empty if no reason is known, for
+// example for Pods that do not belong to the control plane.
 func (c *controlPlane) unasked(names []string) (why string) {
 	for _, missing := range c.missing {
 		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {
@@ -220,7 +221,8 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 
 // changeLevels makes the changes at all processes that answer, and returns their levels afterwards. failed joins the
 // errors of processes that did not answer or refused a change. If a process that answers lacks a scope of the changes,
-// no level is changed, said is nil, and failed states only this. Without changes it only reads the levels.
+// changeLevels changes no level. In this case said is nil, and failed reports only the missing scope. Without changes,
+// changeLevels only reads the levels.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -268,7 +270,8 @@ func (c levelChange) possible(said []levelled) error {
 	return nil
 }
 
-// change makes the changes in their order at one process, whose scopes are given. It stops at the first error.
+// change makes the changes at one process, in their order. The argument scopes lists the scopes of this process. The
+// method stops at the first error.
 func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
 	for _, c := range changes {
 		for _, s := range scopes {
@@ -291,7 +294,7 @@ func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []lev
 	return nil
 }
 
-// heldLevel is one level of a scope, with the processes whose scope has this level.
+// heldLevel is a level of a scope, with the processes at which the scope has this level.
 type heldLevel struct {
 	Scope     string   `json:"scope"`
 	Level     string   `json:"level"`

@@ -1,6 +1,6 @@
 // Command navarchctl is the operator's tool. It shows the present or planned configuration of a proxy, and the objects
-// that led to the configuration. Its sources are a control plane, an Envoy, a saved file, or a folder without any
-// server. It also operates the certificate authority.
+// that led to the configuration. It reads from a control plane, from an Envoy, from a saved file or, without any
+// server, from a folder. It also operates the certificate authority.
 //
 // Owns: nothing.
 // Reads: configuration folders, dumps, navarchd's HTTP pages, Envoy's admin interface, the API server, and etcd.
@@ -62,7 +62,7 @@ The examples are for the top folder of a clone, with the mesh that HOLD=1 make d
 var istioFlags = map[string]string{"istioNamespace": "istio-namespace", "failure-threshold": "fail-threshold", "use-kube": "live",
 	"list-analyzers": "list"}
 
-// istioNames returns the name in navarchctl of a flag with istioctl's name. Other names are returned unchanged.
+// istioNames returns navarchctl's name of a flag that has another name in istioctl. It returns other names unchanged.
 func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(istioFlags[name], name))
 }

@@ -85,7 +85,7 @@ deploy/docs/migration.md has the whole table.`,
 }
 
 // unsettled returns an error with the numbers of settings that the operator has to decide or that Navarch does not
-// implement; nil without such settings.
+// implement. It returns nil if there are no such settings.
 func unsettled(all []migrate.Setting) error {
 	n := map[migrate.Effect]int{}
 	for _, s := range all {
@@ -97,7 +97,8 @@ func unsettled(all []migrate.Setting) error {
 	return fmt.Errorf("settings to decide: %d; not acted on: %d", n[migrate.Decide], n[migrate.Reported])
 }
 
-// writeValues prints the values for Navarch's chart, and to standard error the settings that no value expresses.
+// writeValues prints the values for Navarch's chart to standard output. It prints the settings that no value expresses
+// to standard error.
 func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error {
 	values, rest := migrate.Values(all)
 	if err := format.print(cmd.OutOrStdout(), values); err != nil {
@@ -179,9 +180,9 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 	return migrate.Merge(values, migrate.FromDeployment(&d)), nil
 }
 
-// releaseValues returns the settings in the values of a deployed Helm release. They are nil if the name is empty, no
-// Secret of the release exists, or the release is of another chart than istiod's. Errors: the API server fails, or the
-// record is invalid.
+// releaseValues returns the settings in the values of a deployed Helm release. The settings are nil if the name is
+// empty, if no Secret of the release exists, or if the chart of the release is not istiod's. releaseValues fails if the
+// API server fails or the record is invalid.
 func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
 	if release == "" {
 		return nil, nil

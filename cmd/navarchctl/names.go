@@ -23,10 +23,10 @@ func (t *target) bind(cmd *cobra.Command) {
 	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME without one.")
 }
 
-// resolve returns the name by which requests name a proxy: NAME.NAMESPACE or a node's id. An argument in one of these
-// two forms is returned unchanged, without a check that the proxy is connected. KIND/NAME is resolved by ofObject.
-// NAME gets the namespace of --namespace, else that of the only connected proxy with exactly this name. An error
-// reports that no connected proxy, or more than one, has the name.
+// resolve returns the name of a proxy for use in requests: NAME.NAMESPACE or a node's id. A name in one of these two
+// forms is returned unchanged, without a check that the proxy is connected. For KIND/NAME, resolve calls ofObject. A
+// plain NAME gets the namespace of --namespace. Without this flag, NAME gets the namespace of the only connected proxy
+// with exactly this name. It is an error if no connected proxy, or more than one, has the name.
 func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	switch {
 	case strings.Contains(name, "/"):

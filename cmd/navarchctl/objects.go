@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// readObjects reads the objects of -f, in the order of the files. Errors: a file cannot be read, a document is not a
-// valid object, or the files contain no objects. Errors name the flag and the file, and for an invalid object also the
-// document.
+// readObjects reads the objects in the files of the flag -f, in the order of the files. It fails if a file cannot be
+// read, if a document is not a valid object, or if the files contain no objects. Errors name the flag and the file. For
+// an invalid object, they also name the document.
 func readObjects(paths []string, stdin io.Reader) ([]*object.Object, error) {
 	all, err := files.InOrder(paths, stdin)
 	if err == nil && len(all) == 0 {
@@ -24,8 +24,8 @@ func readObjects(paths []string, stdin io.Reader) ([]*object.Object, error) {
 	return all, nil
 }
 
-// metadataOf returns the namespace and the labels in the JSON of an object; absent ones are empty. An error means that
-// the JSON cannot be decoded. It does not name the object.
+// metadataOf returns the namespace and the labels in the JSON of an object. They are empty if the JSON lacks them. It
+// is an error if the JSON cannot be decoded. The error does not name the object.
 func metadataOf(o *object.Object) (namespace string, labels map[string]string, err error) {
 	var stated struct {
 		Metadata struct {

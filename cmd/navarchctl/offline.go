@@ -52,14 +52,16 @@ func (o *offline) events() ([]object.Event, []object.Problem, error) {
 	return files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
 }
 
-// snapshot normalises objects to records in a snapshot of revision 1. It also returns the problems of the objects.
+// snapshot converts (normalises) objects to records, and returns them as a snapshot of revision 1. It also returns the
+// problems of the objects.
 func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Problem, error) {
 	snapshot, problems, _, err := o.reviewed(events)
 	return snapshot, problems, err
 }
 
-// reviewed is snapshot with a further result. By object, refused has the problems for which the validation webhook
-// refuses the object, although it is applied if it is stored (ingest.RecordsAndRefusals).
+// reviewed is snapshot with the further result refused. For each object, refused has the problems for which the
+// validation webhook refuses the object. A stored object with such problems is applied all the same
+// (ingest.RecordsAndRefusals).
 func (o *offline) reviewed(
 	events []object.Event,
 ) (_ *mirror.Snapshot, problems []object.Problem, refused map[object.ID][]object.Problem, err error) {
@@ -89,8 +91,8 @@ func (o *offline) settings() (normal.Options, error) {
 	return settings, err
 }
 
-// environment returns the value of a boolean environment variable of navarchd. An unset or empty variable has the
-// default, which is the second argument. The error reports a value that is not a boolean.
+// environment returns the value of a boolean environment variable of navarchd. If the variable is unset or empty, the
+// value is the second argument. It is an error if the variable is not a boolean.
 func environment(name string, otherwise bool) (bool, error) {
 	stated := os.Getenv(name)
 	if stated == "" {
@@ -103,8 +105,8 @@ func environment(name string, otherwise bool) (bool, error) {
 	return is, nil
 }
 
-// plan reads folder and proxy, and plans the configuration of the proxy with navarchd's planner. The handle gives
-// access to the result. The problems are those of objects and of references between them.
+// plan reads the folder and the proxy, and plans the configuration of the proxy with navarchd's planner. The
+// configuration is read through the Handle. The problems are those of objects and of references between them.
 func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) {
 	snapshot, problems, err := o.load()
 	if err != nil {
@@ -149,9 +151,9 @@ func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
 	return proxy, answerSecrets(planner, proxy, access.Granted(planner.Snapshot(), proxy.View().Secrets))
 }
 
-// answerSecrets provides the planner with the Secrets that the proxy's clusters and listeners name. right is the
-// permission of the proxy's service account. Each private key is replaced by an empty one: the snapshot lacks the keys,
-// and no output shows them.
+// answerSecrets provides the planner with the Secrets that the proxy's clusters and listeners name. The argument right
+// is the permission of the proxy's service account. The planner gets empty private keys, because the snapshot lacks the
+// keys and no output shows them.
 func answerSecrets(planner *plan.Planner, proxy *plan.Handle, right access.Answer) error {
 	var names []string
 	all := inspect.Of(proxy.Set())
@@ -179,7 +181,8 @@ func (o *offline) node() (view.Node, error) {
 	return o.parseNode(o.proxy, raw)
 }
 
-// parseNode parses an Envoy core.v3 Node in JSON or YAML. from is its location, which every error names.
+// parseNode parses an Envoy core.v3 Node in JSON or YAML. The argument from is the location of the Node; every error
+// contains it.
 func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
 	raw, err := yaml.YAMLToJSON(raw)
 	if err != nil {

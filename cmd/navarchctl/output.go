@@ -27,7 +27,7 @@ const (
 	nameFormat = "name"
 )
 
-// bind adds the flag -o with its formats. The first one is the default.
+// bind adds the flag -o with the given formats. The format first is the default.
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	*o = output(first)
 	choices := append([]string{first}, others...)
@@ -46,14 +46,14 @@ func allNamespaces(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-// choice is a flag value that has to be one of a list. Case is ignored.
+// choice is a flag value that must be an element of a list. Upper and lower case are equal.
 type choice struct {
 	into *string
 	kind string // type in the help
 	of   []string
 }
 
-// aliases maps words to formats. A word selects the format if the command has this format.
+// aliases maps a word to the formats that it stands for. It selects the format that the command has.
 var aliases = map[string][]string{"table": {short}, "log": {text}, short: {text}, text: {short}}
 
 // String returns the present value.
@@ -76,7 +76,7 @@ func (c *choice) Set(v string) error {
 // forPeople reports whether the format is for people: short, text or wide.
 func (o output) forPeople() bool { return o == short || o == text || o == wideFormat }
 
-// print writes a value as YAML if the format is yaml, else as JSON.
+// print writes a value as YAML if the format is yaml. For all other formats it writes JSON.
 func (o output) print(w io.Writer, v any) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -93,7 +93,7 @@ func (o output) print(w io.Writer, v any) error {
 	return err
 }
 
-// rows is the result of a command, in the form of each format.
+// rows is the result of a command, with a form for each output format.
 type rows struct {
 	value any                                 // -o json and yaml
 	table func(w io.Writer, wide bool) error  // -o short and wide
@@ -134,8 +134,8 @@ func printNames(w io.Writer, names []string) error {
 	return nil
 }
 
-// objectName converts "Kind namespace/name", the form in messages, to Kind/name.namespace, which wait and describe
-// accept. "Kind name" becomes Kind/name.
+// objectName converts "Kind namespace/name", the form in messages, to Kind/name.namespace, which the commands wait and
+// describe accept. "Kind name" becomes Kind/name.
 func objectName(object string) string {
 	kind, of, _ := strings.Cut(object, " ")
 	namespace, is, namespaced := strings.Cut(of, "/")
@@ -148,14 +148,15 @@ func objectName(object string) string {
 	return kind + "/" + is + "." + namespace
 }
 
-// nextIs returns a function for rows.next that suggests a command with its purpose. words are the command's arguments.
+// nextIs returns a function for rows.next that suggests a command and states its purpose. The argument words has the
+// words of the command.
 func nextIs(purpose string, words ...string) func(*cobra.Command, output) {
 	return func(cmd *cobra.Command, of output) { goesOn(cmd, of, purpose, words...) }
 }
 
-// goesOn prints a suggested next command with its purpose to standard error, so standard output has the result alone.
-// It does nothing for formats that programs read. With --snapshot it does nothing for suggested commands that do not
-// read a report. Flags of cmd that select the control plane, the cluster or the folder are repeated.
+// goesOn prints a suggested next command and its purpose to standard error, so that standard output has only the
+// result. It does nothing for formats that programs read. With --snapshot it does nothing for suggested commands that
+// do not read a report. Flags of cmd that select the control plane, the cluster or the folder are repeated.
 func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	to, _, err := cmd.Root().Find(words)
 	if !of.forPeople() || err == nil && openedOf(cmd.Context()) != nil && !isReader(commandName(to)) {
@@ -164,26 +165,26 @@ func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "next: %s  # %s\n", commandLine(cmd, words), purpose)
 }
 
-// selecting lists the flags that a suggested command repeats from the command before. Flags that the suggested
-// command lacks, or that have another type there, are omitted.
+// selecting lists the flags of the present command that a suggested command repeats. Flags that the suggested command
+// lacks, or that have another type there, are omitted.
 var selecting = []string{snapshotFlag, "server", "kubeconfig", "context", "istio-namespace", "revision", "config-dir",
 	"cluster-id", "domain"}
 
-// commandLine returns a command of navarchctl, quoted for a shell, with the flags of cmd in selecting.
+// commandLine returns a command of navarchctl, quoted for a shell. It repeats the flags of cmd that are in selecting.
 func commandLine(cmd *cobra.Command, words []string) string {
 	line := []string{cmd.Root().Name()}
 	for _, w := range words {
 		line = append(line, shellWord(show.Printable(w)))
 	}
 	if words[0] == "analyze" && slices.Contains(words, "-f") && openedOf(cmd.Context()) != nil {
-		return strings.Join(line, " ") // files are not analysed over a report
+		return strings.Join(line, " ") // analyze -f does not read a report
 	}
 	to, _, err := cmd.Root().Find(words)
 	if err != nil {
 		return strings.Join(line, " ")
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		other := to.Flag(f.Name) // of another type it has another meaning: wait --revision is a revision of the store
+		other := to.Flag(f.Name) // a flag of another type has another meaning, for example wait --revision
 		same := other != nil && other.Value.Type() == f.Value.Type()
 		if slices.Contains(selecting, f.Name) && same && !slices.Contains(words, "--"+f.Name) {
 			line = append(line, "--"+f.Name, shellWord(show.Printable(f.Value.String())))

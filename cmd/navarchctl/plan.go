@@ -82,8 +82,8 @@ plan; after a change, proxies receive a Secret once its key is decrypted.`,
 	return cmd
 }
 
-// run plans and prints the report. The error may be an exitError: the report is printed, and its outcome has an exit
-// code.
+// run plans and prints the report. An exitError means that the report was printed; it contains the exit code for the
+// report's outcome.
 func (p *planning) run(cmd *cobra.Command) error {
 	defer p.at.close()
 	if cmd.Flags().Changed("prune") && strings.TrimSpace(p.prune) == "" {
@@ -171,8 +171,8 @@ type change struct {
 	pruned       bool // removed was computed by --prune
 }
 
-// read reads the objects of -f, to be deleted if --delete is set, else applied. Errors are those of readObjects, and
-// one that names the first object which occurs twice.
+// read reads the objects of the flag -f. With --delete they are objects to delete, without it objects to apply. Errors
+// are those of readObjects. It is also an error if an object occurs twice; the error names the first such object.
 func (p *planning) read(stdin io.Reader) (c change, err error) {
 	all, err := readObjects(p.files, stdin)
 	seen := map[object.ID]string{}
@@ -188,9 +188,9 @@ func (p *planning) read(stdin io.Reader) (c change, err error) {
 	return change{put: all}, err
 }
 
-// outcomeOf returns the outcome of a report as an error with an exit code; nil if no proxy is affected. The first
-// that applies counts: a refused object, a risk at or above failOn ("": risks are ignored), a missing replica, a
-// changed proxy.
+// outcomeOf returns the outcome of a report as an error. It returns the first of these outcomes that applies: a refused
+// object, a risk at or above the level failOn (empty: risks are ignored), a missing replica, a changed proxy. Except
+// for a refused object, the error has an exit code. If no outcome applies, outcomeOf returns nil.
 func outcomeOf(r *preview.Report, failOn string) error {
 	n, _, _ := r.Count()
 	from := map[string]meaning.Level{"high": meaning.High, "medium": meaning.Medium, "any": meaning.Medium}[failOn]

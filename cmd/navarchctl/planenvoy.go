@@ -20,17 +20,20 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// Bounds of the validation of one bootstrap.
+// Bounds of the validation of one bootstrap (a start configuration of Envoy).
 const (
 	validateFor = time.Minute // longest run of Envoy
-	maxRefusal  = 400         // most bytes of Envoy's reason, before "..."
+	maxRefusal  = 400         // maximum bytes of Envoy's reason, without the "..." at its end
 )
 
-// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each
-// group of proxies whose configuration after the change Envoy refuses, unless Envoy refuses the configuration before
-// the change for the same reason. Warnings count the groups beyond the bound of the report, and name the groups that
-// are not validated for another reason. The error reports that Envoy cannot be run, or that a validation took longer
-// than validateFor.
+// validated runs Envoy to validate the bootstraps of a report, and removes the bootstraps from the report. A bootstrap
+// has the configuration of one group of proxies, before and after the change. If Envoy refuses the configuration after
+// the change, validated adds a risk. It adds no risk if Envoy refuses the configuration before the change for the same
+// reason.
+//
+// Some groups are not validated. One warning counts the groups for which the report has no bootstrap. For each
+// bootstrap that could not be made, a warning names the group. validated fails if Envoy cannot be run, or if a
+// validation takes longer than validateFor.
 func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
 	defer progress.Work(ctx, "validating by Envoy")()
 	skipped := 0
@@ -70,7 +73,8 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 	return nil
 }
 
-// withRefusal returns the risks with one more refusal. Refusals for one reason are one risk, whose counts are added.
+// withRefusal returns the risks with one more refusal. Refusals for the same reason form one risk, and their counts are
+// added.
 func withRefusal(risks []preview.Risk, refusal preview.Risk) []preview.Risk {
 	i := slices.IndexFunc(risks, func(r preview.Risk) bool { return r.Code == refusal.Code && r.Text == refusal.Text })
 	if i < 0 {
@@ -82,8 +86,8 @@ func withRefusal(risks []preview.Risk, refusal preview.Risk) []preview.Risk {
 	return risks
 }
 
-// refusedBy returns the risk that Envoy refuses the configuration of a group. text is Envoy's reason. The risk names
-// all EnvoyFilters of the change.
+// refusedBy returns the risk that Envoy refuses the configuration of the group g. The argument text is Envoy's reason.
+// The risk names all EnvoyFilters of the change.
 func refusedBy(g *preview.Group, r *preview.Report, text string) preview.Risk {
 	var objects []string
 	for _, o := range r.Objects {
@@ -96,8 +100,8 @@ func refusedBy(g *preview.Group, r *preview.Report, text string) preview.Risk {
 		Count: preview.Count{Views: 1, Proxies: g.Proxies, Example: g.Label}}
 }
 
-// refusal returns Envoy's reason to refuse an encoded bootstrap; empty: Envoy accepts it. The error reports that Envoy
-// cannot be run, or gave no result within validateFor.
+// refusal returns Envoy's reason to refuse an encoded bootstrap. It is empty if Envoy accepts the bootstrap. refusal
+// fails if Envoy cannot be run, or gives no result within validateFor.
 func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error) {
 	dir, err := os.MkdirTemp("", "navarchctl")
 	if err != nil {
@@ -124,7 +128,7 @@ func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error
 }
 
 // complaint returns the reason in Envoy's output as one line. It omits the name of the file, and the prefixes of log
-// lines, which contain times. So equal reasons are equal texts. The line is cut after maxRefusal bytes.
+// lines, which contain times. Equal reasons therefore have equal texts. The line is cut after maxRefusal bytes.
 func complaint(out []byte, file string) string {
 	text := strings.ReplaceAll(string(bytes.TrimSpace(out)), file, "bootstrap")
 	var lines []string

@@ -58,7 +58,7 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 			r := a.Items[0]
 			r.Partial = slices.Clone(p.at.missing)
 			p.at.dial(ctx, pages[i+1:])
-			for _, m := range p.at.missing[len(r.Partial):] { // the replicas that answer name the members that do not
+			for _, m := range p.at.missing[len(r.Partial):] { // these are not in r.Partial: a.Partial names the replicas without an answer
 				fmt.Fprintln(warnings, "warning:", show.Printable(m))
 			}
 			for _, m := range a.Partial {
@@ -110,8 +110,8 @@ func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []
 	return merged, nil
 }
 
-// plan requests a report from one process. Without an error, the answer has exactly one item, which is not nil. Errors
-// are those of ask, and one for a response that is not a report of this schema.
+// plan requests a report from one process. Without an error, the answer has exactly one item, which is not nil. It
+// fails if ask fails, or if the response is not a report of this schema.
 func (p page) plan(ctx context.Context, q url.Values, body []byte) (a fleetapi.Answer[*preview.Report], err error) {
 	path := fleetapi.Root + "plan"
 	if len(q) > 0 {

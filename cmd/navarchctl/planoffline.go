@@ -71,15 +71,16 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	return made.Report(preview.Usual), nil
 }
 
-// withoutShares removes the risks that depend on shares of the fleet, because the proxies of --proxy are not the fleet.
+// withoutShares removes the risks that depend on a share of all proxies, because --proxy names only some of the
+// proxies.
 func withoutShares(made *preview.Plan) {
 	made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
 		return slices.Contains([]meaning.Code{meaning.ManyProxies, meaning.ViewsMultiply, meaning.PatchWithoutMatch}, r.Code)
 	})
 }
 
-// over returns the change from one snapshot to another. Unchanged records keep the pointers of before, which the
-// planner compares.
+// over returns the change from the snapshot before to the snapshot after. For unchanged records it uses the pointers in
+// the first snapshot, because the planner compares pointers.
 func over(before, after *mirror.Snapshot) mirror.Change {
 	var puts []model.Record
 	var deletes []model.Key
@@ -111,13 +112,15 @@ func (c *change) applied(events []object.Event) (all []object.Event) {
 	return all
 }
 
-// proposals describes the effect of the change on each object, applied ones first. It marks two kinds as refused:
-// objects that the normaliser's problems make the validation webhook refuse, and deletions (except by --prune) of
-// objects that have no records in the snapshot before the change. The webhook's checks by CRDs, and its checks that
-// need types of Envoy (validate.Judge), are not made.
+// proposals describes the effect of the change on each object, beginning with the objects to apply. It marks an object
+// to apply as refused if Navarch does not read its kind or version, or if the validation webhook would refuse it for
+// its problems. It makes neither the webhook's checks by CRDs nor its checks that need types of Envoy (validate.Judge).
+// It marks an object to delete as refused if the snapshot before the change has no records of the object, except with
+// --prune.
 //
-// found has the problems of the objects after the change. refused has, by object, those of them that are warnings and
-// make the webhook refuse (normal.Result.Refused). As in the webhook, they are errors of the applied objects.
+// The argument found has the problems of all objects after the change. For each object, refused has the warnings among
+// these problems for which the webhook refuses the object (normal.Result.Refused). For objects to apply, proposals
+// makes them errors, as the webhook does.
 func (c *change) proposals(
 	before, after *mirror.Snapshot, found []object.Problem, refused map[object.ID][]object.Problem,
 ) (all []preview.Object) {
@@ -174,8 +177,8 @@ func (p *planning) base(s *mirror.Snapshot) (*plan.Base, error) {
 	return baseOf(s, p.from.cluster, nodes)
 }
 
-// baseOf plans a snapshot for the given proxies, as the state before a change. cluster is the name of the config
-// cluster.
+// baseOf plans a snapshot for the given proxies, as the state before a change. The argument cluster is the name of the
+// config cluster.
 func baseOf(s *mirror.Snapshot, cluster string, nodes []view.Node) (*plan.Base, error) {
 	r := resolve.New(nil)
 	planner := plan.New(plan.Settings{Snapshot: r.Step(mirror.Diff(mirror.Empty(), s)).New, Cluster: cluster})

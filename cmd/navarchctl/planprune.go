@@ -17,13 +17,13 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// errAll refuses a selector without requirements.
+// errAll is the error for a selector without requirements.
 var errAll = errors.New("an empty selector would delete everything")
 
-// pruneTo adds objects to the deleted objects of the change. The last argument lists the objects before the change.
-// Those whose labels match the selector are added, except the objects that the change applies. For this exception,
-// the origins of objects (cluster and source) are ignored. Errors: the selector is invalid, or errAll if it has no
-// requirements.
+// pruneTo adds objects to c.removed. The argument there lists the objects before the change. pruneTo adds those objects
+// of the list whose labels match the selector, except the objects in c.put. It recognises the objects in c.put even if
+// their origins (cluster and source) differ. It fails if the selector is invalid, and with errAll if the selector has
+// no requirements.
 func (c *change) pruneTo(selector string, there []*object.Object) error {
 	matches, err := labels.Parse(selector)
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *change) pruneTo(selector string, there []*object.Object) error {
 	return nil
 }
 
-// pruneLive calls pruneTo with the objects of Istio's kinds that the API server has. Errors also report that no
-// kubeconfig is found, or a list fails.
+// pruneLive calls pruneTo with the objects of Istio's kinds that the API server has. It also fails if no kubeconfig is
+// found, or if the API server cannot list a kind.
 func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	if !p.at.cluster.Given() {
 		return errors.New("labels are read from the API server of a kubeconfig, and no kubeconfig is found (--kubeconfig)")
@@ -94,7 +94,7 @@ func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string)
 	if err := in.API.Do(ctx, http.MethodGet, path, nil, &list); err != nil {
 		return nil, fmt.Errorf("list %s: %w", k.kind, err)
 	}
-	for _, item := range list.Items { // the API server omits both in the items of a list
+	for _, item := range list.Items { // the API server omits these two fields in the items of a list
 		item["apiVersion"], item["kind"] = list.APIVersion, k.kind
 	}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": list.Items})
@@ -104,7 +104,8 @@ func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string)
 	return objectsIn(k.kind+" of the API server", text)
 }
 
-// objectsIn parses objects. from is their origin, which the error names with the first object that is not valid.
+// objectsIn parses objects. The argument from is their origin, for errors. An error names the first object that is not
+// valid.
 func objectsIn(from string, text []byte) (all []*object.Object, err error) {
 	events, _ := files.Parse(from, text)
 	for _, e := range events {

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// planFindings returns the problems of the planned objects, the risks and the new problems of a report as findings of
-// analyze. Findings about applied objects have the file and line of the object.
+// planFindings converts a report to findings of package analyze. The findings are the problems of the planned objects,
+// the risks, and the new problems. Findings about objects to apply have the file and line of the object.
 func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
 	locations := map[string]string{}
 	for _, o := range c.put {
@@ -43,5 +43,5 @@ func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
 	return all
 }
 
-// riskTitle returns the title of a risk's code; empty for other codes, which are those of problems.
+// riskTitle returns the title of a risk's code. It returns "" for the codes of problems.
 func riskTitle(code string) string { return meaning.Titles[meaning.Code(code)] }

@@ -59,9 +59,9 @@ names, does not apply; a warning, that it applies all the same. A problem that s
 	return cmd
 }
 
-// joinedProblems merges the problems of all processes without duplicates, errors before warnings and then by object. A
-// namespace selects the problems of its objects and of the Namespace itself. An empty namespace or severity selects
-// all.
+// joinedProblems merges the problems of all processes without duplicates. Errors come before warnings, and the problems
+// of each severity are sorted by object. A namespace selects the problems of its objects and of the Namespace itself.
+// An empty namespace or severity selects all.
 func joinedProblems(answers []answer[[]inspect.Problem], namespace string, severity problem.Severity) []inspect.Problem {
 	all := []inspect.Problem{}
 	for _, a := range answers {
@@ -82,7 +82,7 @@ func joinedProblems(answers []answer[[]inspect.Problem], namespace string, sever
 	})
 }
 
-// problemRows returns the result of the command for every output format.
+// problemRows returns the problems as the command's result, for every output format.
 func problemRows(all []inspect.Problem) rows {
 	r := rows{value: all, table: func(w io.Writer, wide bool) error { return problemsTable(w, all, wide) },
 		next: nextIs("which proxies are in sync", "proxy-status")}
@@ -90,7 +90,7 @@ func problemRows(all []inspect.Problem) rows {
 		r.names = append(r.names, objectName(p.Object))
 		switch kind, name, _ := strings.Cut(p.Object, " "); {
 		case len(r.names) != 1:
-		case name == "" && kind != "" && p.Code == problem.Held: // a removal of several objects of the kind
+		case name == "" && kind != "" && p.Code == problem.Held: // the removal of several objects of a kind is held back
 			r.next = nextIs("the held removals, and how to accept one", "removals", "list")
 		case name != "" && (kindName{kind: kind}).named():
 			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))

@@ -68,8 +68,8 @@ func listRemovals(at *controlPlane) *cobra.Command {
 	return cmd
 }
 
-// removals returns the held removals that any process lists, without duplicates. It is an error if no process
-// answers. If some processes answer, the failure of each other process is a line to warnings.
+// removals returns the held removals that any process lists, without duplicates. It is an error if no process answers.
+// If some processes answer, it writes a line to warnings for each process that fails.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
 	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 	return all, nil
 }
 
-// write prints a table of the removals, and below the table the names of the objects of each removal. wide adds columns
-// for the cluster and the source.
+// write prints a table of the removals, and below the table the names of the objects of each removal. If wide is true,
+// the table also has columns for the cluster and the source.
 func (r heldRemovals) write(w io.Writer, wide bool) error {
 	if len(r.Held) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is held")
@@ -172,7 +172,7 @@ account needs the right, and you need the right to create its tokens. For a conf
 
 // token returns the token that identifies the operator to the leader. The token of --token-file has priority, then the
 // token of the kubeconfig. The result is empty if no kubeconfig is found, or for --server without --kubeconfig and
-// --context. The leader then accepts only requests of its own machine.
+// --context. Without a token, the leader accepts only requests from its own machine.
 //
 // To use a kubeconfig's token for a --server on another machine is an error. Without --server, requests to the Pods go
 // through the API server, which knows the token already.

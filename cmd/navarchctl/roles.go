@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// storeRoles lists Navarch's roles in an etcd with authentication, in the order of printing. The field is describes the
-// users that need the role.
+// storeRoles lists Navarch's roles in an etcd with authentication, in the order of printing. The second field describes
+// the users that need the role.
 var storeRoles = []struct {
 	role kv.Role
 	is   string
@@ -61,8 +61,8 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted quotes a key for a POSIX shell. An empty key becomes an empty text. etcd uses an empty key as the range end of
-// a single key.
+// quoted quotes a key for a POSIX shell. For an empty key it returns an empty text, without quotes. The range end of a
+// single key is empty.
 func quoted(key string) string {
 	if key == "" {
 		return ""

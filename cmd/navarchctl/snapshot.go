@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// snapshotFlag is the flag with the file of a report (bug-report, snapshot save) that is read in place of a control
-// plane.
+// snapshotFlag is the name of the flag for the file of a report. A report is an archive of bug-report or snapshot save,
+// which commands read in place of a control plane.
 const snapshotFlag = "snapshot"
 
 // reportReaders lists the commands that work on a report. All subcommands of a listed command work on a report, too.

@@ -79,7 +79,7 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 	return d, nil
 }
 
-// fromEnvoy reads the dump of Envoy's admin interface and, if types includes endpoints, also /clusters.
+// fromEnvoy reads the dump from Envoy's admin interface. If types includes endpoints, it also reads /clusters.
 func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, error) {
 	raw, err := admin(s.envoy).get(ctx, "/config_dump?include_eds")
 	if err != nil {

@@ -86,8 +86,8 @@ func proxyStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// proxyStatus prints the status of the fleet, or of the one proxy that args names. bad is the number of proxies with a
-// refused or withheld resource, plus the number of replicas whose proxies may be missing.
+// proxyStatus prints the status of the fleet, or of the one proxy that args names. The result bad is the number of
+// proxies with a refused or withheld resource, plus the number of replicas whose proxies may be missing.
 func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
 	switch {
 	case len(args) == 1 && fleet.used(cmd):
@@ -106,8 +106,8 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 }
 
 // printStatus prints the status that the replicas list at /debug/syncz. Replicas of older versions have this page, too.
-// bad is the number of proxies with a refused or withheld resource, plus the number of replicas whose proxies may be
-// missing.
+// The result bad is the number of proxies with a refused or withheld resource, plus the number of replicas whose
+// proxies may be missing.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
 	all, err := t.status(cmd, args)
 	if err != nil {
@@ -134,7 +134,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	return bad, err
 }
 
-// statusNext suggests the next command. one means that a single proxy was requested.
+// statusNext suggests the next command. If one is true, a single proxy was requested.
 func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) {
 	bad := faulty(all)
 	switch {
@@ -147,8 +147,9 @@ func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) 
 	}
 }
 
-// warnOfRemovals prints a warning if objects disappeared without a deletion and are held. It ignores failed requests,
-// because replicas of older versions do not list held removals. The error is that of the write to standard error.
+// warnOfRemovals prints a warning if objects disappeared without a deletion, and the control plane still serves them
+// (held removals). It ignores failed requests, because replicas of older versions do not list held removals. The error
+// is that of the write to standard error.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	held, err := anyOf[heldRemovals](cmd.Context(), &t.controlPlane, removalsPage) // every process knows them
 	if err != nil || len(held.Held) == 0 {
@@ -164,7 +165,7 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 }
 
 // status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns the proxies with the name in
-// args, or without a name the proxies in the namespace of --namespace. It is an error if a named proxy is not
+// args, or without a name the proxies in the namespace of --namespace. status fails if the named proxy is not
 // connected.
 func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
 	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
@@ -202,7 +203,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 // proxyStatus is one proxy in /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
-	replica  string      // the replica that reported the proxy; empty for --server
+	replica  string      // the Pod that reported the proxy; empty for --server
 	Proxy    string      `json:"proxy"`
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
@@ -212,7 +213,7 @@ type proxyStatus struct {
 
 // UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
 // are zero. A missing cluster_synced is computed from cluster_sent and cluster_acked, and likewise for the other types.
-// The error reports JSON that does not decode. raw is copied.
+// The error reports JSON that does not decode. UnmarshalJSON does not keep raw.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -344,7 +345,7 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 	return nil
 }
 
-// warmingLines describes the time since which a proxy has been warming clusters, and the clusters that may warm.
+// warmingLines describes since when a proxy has been warming clusters, and which clusters these may be.
 func warmingLines(warming *inspect.Warming) (lines []string) {
 	if warming.NotRequested {
 		lines = append(lines,

@@ -24,8 +24,8 @@ func storeCommand() *cobra.Command {
 	return cmd
 }
 
-// with opens the store, runs one operation on it within the timeout, and closes the store. It returns the errors of all
-// three steps.
+// with opens the store, runs one operation on it within the timeout, and closes the store. The error joins the errors
+// of the operation and of closing. If the store cannot be opened, it is that error.
 func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.Context, *kv.Store) error) error {
 	store, err := e.open()
 	if err != nil {

@@ -134,7 +134,8 @@ func (s *suggesting) run(cmd *cobra.Command, args []string) error {
 }
 
 // readUsage reads the usage of all proxies. Errors: a file cannot be opened, an address does not answer, the Pods
-// cannot be listed, or ctx ends. A stream or a Pod that cannot be read is added to the report instead.
+// cannot be listed, or ctx ends. If a stream of answers or a Pod cannot be read, readUsage records this in the report,
+// and continues.
 func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Reader) error {
 	for _, path := range args {
 		in := stdin
@@ -175,7 +176,7 @@ func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Read
 	return nil
 }
 
-// pod reads the usage of a Pod's proxy, and closes the Pod. A failure is added to the report.
+// pod reads the usage of a Pod's proxy, and closes the connections to the Pod. It records a failure in the report.
 func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)
@@ -193,12 +194,13 @@ func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
 	s.answers(pod.String(), io.MultiReader(both...))
 }
 
-// unread adds a source that could not be read to the report.
+// unread records in the report that a source could not be read.
 func (s *suggesting) unread(from string, err error) {
 	s.report.Unread = append(s.report.Unread, compare.Unread{Dump: from, Reason: err.Error()})
 }
 
-// answers adds the usage of the sidecars in a stream. Gateways are omitted, because Sidecars do not apply to them.
+// answers reads a stream of answers of Envoys, and adds the usage of the sidecars to s. It omits gateways, because
+// Sidecars do not apply to them. It records a failure in the report.
 func (s *suggesting) answers(from string, in io.Reader) {
 	err := suggest.Answers(in, func(raw json.RawMessage, u suggest.Usage) error {
 		node, err := s.parseNode("/server_info: node", raw)
@@ -220,7 +222,8 @@ func (s *suggesting) answers(from string, in io.Reader) {
 	}
 }
 
-// suggest adds the suggestions to the report, and the plan of the Sidecars that save something.
+// suggest adds the suggestions to the report, and the plan (the effect on the proxies) of the Sidecars that save
+// something.
 func (s *suggesting) suggest(ctx context.Context, events []object.Event, before *mirror.Snapshot) error {
 	resolved, _ := resolve.Snapshot(before)
 	s.report.SchemaVersion = 1
@@ -250,7 +253,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 	if err != nil {
 		return err
 	}
-	made.Objects = (&change{put: objects}).proposals(before, after, found, nil) // a Sidecar has no warning that refuses
+	made.Objects = (&change{put: objects}).proposals(before, after, found, nil) // nil: no warning refuses a Sidecar
 	if !s.live {
 		withoutShares(made)
 	}
@@ -259,7 +262,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 }
 
 // with adds the suggested Sidecars to the configuration. It returns the Sidecars, the snapshot of the result, and the
-// problems of this snapshot. The error names a Sidecar that is not a valid object, or is that of the snapshot.
+// problems of this snapshot. with fails if a Sidecar is not a valid object, or if the snapshot cannot be made.
 func (s *suggesting) with(events []object.Event) (objects []*object.Object, after *mirror.Snapshot, found []object.Problem, err error) {
 	for _, entry := range s.report.Suggestions {
 		if entry.Sidecar == nil {
@@ -279,11 +282,11 @@ func (s *suggesting) with(events []object.Event) (objects []*object.Object, afte
 	return objects, after, found, err
 }
 
-// mostMeasured bounds the proxies of a namespace whose savings are measured.
+// mostMeasured is the maximum number of proxies per namespace whose savings are measured.
 const mostMeasured = 8
 
-// savings measures the first mostMeasured proxies of each suggestion with and without its Sidecar. It records the
-// numbers of the proxy with the largest saving, and drops a Sidecar that saves no bytes.
+// savings measures the first mostMeasured proxies of each namespace with and without the suggested Sidecar. It records
+// the numbers of the proxy with the largest saving, and drops a Sidecar that saves no bytes.
 func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	after, _ = resolve.Snapshot(after)
 	with := plan.New(plan.Settings{Snapshot: after, Cluster: s.cluster})
@@ -320,7 +323,7 @@ func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	return nil
 }
 
-// bytesOf returns the number of clusters that a proxy has in a plan, and the bytes of all resources of the proxy.
+// bytesOf returns the number of a proxy's clusters in a plan, and the total bytes of the proxy's resources.
 func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, err error) {
 	proxy, err := join(planner, node)
 	if err != nil {

@@ -34,7 +34,7 @@ revision when their Pods are created again after the tag was set to it. These ar
 // tagFlags selects the cluster of the tags.
 type tagFlags struct{ cluster.Flags }
 
-// names lists the tags.
+// names returns the names of all tags.
 func (in *tagFlags) names(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
 	t, err := openTags(in)
 	if err != nil {
@@ -174,8 +174,9 @@ func tagRemoveCommand(in *tagFlags) *cobra.Command {
 // errNotConfirmed means that the user did not type the confirmation.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
-// confirmed asks the user to type a word before a step that cannot be undone. If yes is set, it does not ask and
-// returns nil. For any other input it returns errNotConfirmed. It returns the error of a failed read.
+// confirmed asks the user to type a word before a step that cannot be undone. If yes is true, it returns nil without
+// asking. If the user types anything else, it returns errNotConfirmed. If the input cannot be read, it returns that
+// error.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

@@ -11,8 +11,9 @@ import (
 )
 
 // guardStderr makes a command and its subcommands escape control characters in all texts for standard error. If
-// standard error is a terminal that can erase a line, they also report their progress there. Texts on standard output
-// stay as they are, because other programs read them. The printers escape texts for people (show.Printable).
+// standard error is a terminal that can erase a line, the commands also report their progress there. Texts on standard
+// output stay unchanged here, because other programs read them. Functions that print for people escape their texts
+// themselves (show.Printable).
 func guardStderr(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		guardStderr(sub)

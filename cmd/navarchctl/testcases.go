@@ -22,9 +22,9 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// testFile is the content of a file of cases.
+// testFile is the content of a file of test cases.
 type testFile struct {
-	Cases []json.RawMessage `json:"cases"` // of testCase
+	Cases []json.RawMessage `json:"cases"` // each is a testCase
 }
 
 // testCase is one request with its expected outcome. Without --envoy and --file, exactly one of From and To is
@@ -63,12 +63,12 @@ type testWant struct {
 type tested struct {
 	Name string `json:"name"`
 	Pass bool   `json:"pass"`
-	// Why lists the differences; empty if the case passes.
+	// Why lists the differences from the expected values. It is empty if the case passes.
 	Why     []string `json:"why,omitempty"`
 	Summary string   `json:"summary"`
 }
 
-// caseRunner contains the options of test.
+// caseRunner contains the flags and the state of the command test.
 type caseRunner struct {
 	walks
 	format output
@@ -127,7 +127,8 @@ func parseCases(raw []byte) (all []testCase, err error) {
 	return all, nil
 }
 
-// fieldError words an error of the JSON decoder for authors of YAML: the field, what it has, and what it wants.
+// fieldError rewrites an error of the JSON decoder for authors of YAML. The new text names the field, the type of its
+// value, and the wanted type.
 func fieldError(err error) error {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) {
@@ -172,8 +173,8 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 	return nil
 }
 
-// one runs a case. The error means that the case is invalid, or its proxy cannot be read. Differences are part of the
-// result.
+// one runs a case. It fails if the case is invalid or if its proxy cannot be read. A case that does not pass is not an
+// error: the result has the differences.
 func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
 	if (c.From == "") == (c.To == "") && !q.local() {
 		return tested{}, errors.New("want from or to: the proxy of the client or of the server")
@@ -277,8 +278,8 @@ func (w testWant) differences(r walk.Result) (all []string) {
 	return all
 }
 
-// answeredStatus returns the HTTP status that the proxy itself answers. It is 503 if no destination can receive a
-// forwarded request, and 0 if the status is that of the destination.
+// answeredStatus returns the HTTP status that the proxy itself answers. For a forwarded request it returns 503 if no
+// destination can receive the request, and else 0, because the destination decides the status.
 func answeredStatus(r walk.Result) int {
 	if r.Outcome != walk.Forwarded || r.TCP {
 		return r.Status

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// uninstall contains the options of `navarchctl uninstall`.
+// uninstall contains the flags and the state of the command uninstall.
 type uninstall struct {
 	in     cluster.Flags
 	purge  bool
@@ -99,7 +99,7 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 }
 
 // keeps lists the objects that uninstalling the chart keeps. With --purge it stores the objects to delete in u.gone,
-// and returns an error while the control plane runs. Other errors: a definition of --crd does not exist, or the API
+// and fails if the control plane still runs. It also fails if a definition of --crd does not exist, or if the API
 // server cannot be queried.
 func (u *uninstall) keeps(ctx context.Context) error {
 	kept, err := u.found.Kept(ctx)
@@ -141,7 +141,7 @@ func (u *uninstall) keeps(ctx context.Context) error {
 	return u.list("Kept:", stays)
 }
 
-// list prints objects under a heading; nothing for an empty list.
+// list prints objects under a heading. It prints nothing for an empty list.
 func (u *uninstall) list(heading string, all []remains.Object) error {
 	if len(all) == 0 {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mistyped prepares a command and all its subcommands for mistakes on the command line. A command that only groups
-// others refuses an unknown subcommand. Without mistyped, cobra prints the help text and ends with exit code 0. Errors
-// about flags and about the number of arguments end with the command's usage line and the command for its help.
+// mistyped improves how a command and all its subcommands handle mistakes on the command line. A command that only
+// groups other commands then refuses an unknown subcommand. By default, cobra prints the help text and ends with exit
+// code 0. Errors about flags and about the number of arguments then end with the command's usage line, and with the
+// command line for its help.
 func mistyped(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		mistyped(sub)
@@ -33,7 +34,7 @@ func mistyped(cmd *cobra.Command) {
 	}
 }
 
-// usageOf returns the form of a command line, and the command that prints its help.
+// usageOf returns a text with the usage line of a command, and with the command line that prints its help.
 func usageOf(cmd *cobra.Command) string {
 	return fmt.Sprintf("usage: %s (%s --help)", cmd.UseLine(), cmd.CommandPath())
 }
@@ -48,7 +49,7 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 	if cmd.SuggestionsMinimumDistance <= 0 {
 		cmd.SuggestionsMinimumDistance = suggestionDistance
 	}
-	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 { // it knows aliases, too
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 { // SuggestionsFor compares aliases, too
 		return fmt.Errorf("%s; did you mean %s?", text, strings.Join(similar, " or "))
 	}
 	var names []string
@@ -60,10 +61,10 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; its commands are %s", text, strings.Join(names, ", "))
 }
 
-// suggestionDistance is the largest number of wrong letters in a word for which names are suggested, cobra's default.
+// suggestionDistance is the maximum edit distance between a typed word and a suggested name. It is cobra's default.
 const suggestionDistance = 2
 
-// similarTo returns the names that are similar to a word. cobra compares them as it compares names of subcommands.
+// similarTo returns the names that are similar to a word. It compares like cobra's suggestions for subcommands.
 func similarTo(names []string, word string) []string {
 	cmd := &cobra.Command{SuggestionsMinimumDistance: suggestionDistance}
 	for _, name := range names {

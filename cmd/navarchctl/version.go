@@ -22,7 +22,7 @@ type build struct {
 // versions is the output of the command version.
 type versions struct {
 	Client  build          `json:"client"`
-	Server  *build         `json:"server,omitempty"`   // at one address; nil: no answer
+	Server  *build         `json:"server,omitempty"`   // the only process, at one address; nil: no answer, or Servers is set
 	Servers []replicaBuild `json:"replicas,omitempty"` // in a cluster, in a report, or at several addresses
 	Error   string         `json:"server_error,omitempty"`
 }

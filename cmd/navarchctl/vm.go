@@ -77,7 +77,7 @@ The folder and the token in it are for their owner alone.`,
 // vmSource provides the data that the flags do not state.
 type vmSource interface {
 	group(ctx context.Context, namespace, name string) ([]byte, error) // as JSON or YAML
-	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; empty: not stated
+	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; may be empty
 	roots(ctx context.Context, namespace string) ([]byte, error)       // certificates as PEM
 	token(ctx context.Context, namespace, account string, ttl time.Duration) (string, error)
 	ingress(ctx context.Context) string // empty: unknown
@@ -159,7 +159,7 @@ func (o *vmOptions) readGroup(ctx context.Context, source vmSource) (*vmGroup, e
 	return g, nil
 }
 
-// vmFile is one file. Only its owner can read a secret file.
+// vmFile is one file to write. If secret is true, only the file's owner can read it.
 type vmFile struct {
 	name, text string
 	secret     bool
@@ -232,8 +232,8 @@ func writeFiles(dir string, files []vmFile) error {
 	return nil
 }
 
-// revisioned reports whether a revision other than the default one is stated. With such a revision, istioctl also
-// states the address of the CA.
+// revisioned reports whether a revision other than the default one is stated. For such a revision, cluster.env also has
+// the address of the CA, as with istioctl.
 func (o *vmOptions) revisioned() bool { return o.revision != "" && o.revision != "default" }
 
 // host returns the control plane's DNS name, which contains the revision unless it is the default one.
@@ -241,7 +241,7 @@ func (o *vmOptions) host() string {
 	return inject.NameOf("istiod", o.revision) + "." + o.system + ".svc"
 }
 
-// shellWord returns a word for a POSIX shell, quoted if necessary.
+// shellWord returns s as one word for a POSIX shell, quoted if necessary.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.,:/@%+=", r))

@@ -57,8 +57,8 @@ func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, er
 	return proxy, nil
 }
 
-// addMetadata adds the agent's variables for the group to the given proxyMetadata. It derives the labels of the
-// canonical service like pkg/kube/labels of istio.io/istio.
+// addMetadata adds the agent's variables for the group to a proxyMetadata, the argument into. It derives the labels of
+// the canonical service like istio.io/istio/pkg/kube/labels.
 func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain string, meshID any) error {
 	labels := maps.Clone(g.spec.GetMetadata().GetLabels())
 	if labels == nil {

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// source returns the source that the flags select. With a kubeconfig it is the cluster, else the data directory. An
-// error means that the kubeconfig is unusable.
+// source returns the source that the flags select: the cluster with --kubeconfig, else the data directory. It fails if
+// the kubeconfig cannot be used.
 func (o *vmOptions) source() (vmSource, error) {
 	if o.kubeconfig == "" {
 		return vmFiles{o}, nil
@@ -69,7 +69,7 @@ func (c vmCluster) group(ctx context.Context, namespace, name string) ([]byte, e
 		url.PathEscape(namespace)+"/workloadgroups/"+url.PathEscape(name), apiserver.MaxAnswer)
 }
 
-// configMap reads one key of a ConfigMap. A missing key is an error.
+// configMap returns the value of one key of a ConfigMap. It fails if the ConfigMap or the key is missing.
 func (c vmCluster) configMap(ctx context.Context, namespace, name, key string) ([]byte, error) {
 	var m struct {
 		Data map[string]string `json:"data"`
@@ -109,7 +109,7 @@ func (c vmCluster) token(ctx context.Context, namespace, account string, ttl tim
 }
 
 // ingress returns the IP address of the first entry of the Service's load balancer, else the Service's first external
-// IP. Empty: neither is known, or the Service cannot be read.
+// IP. The result is empty if neither is known, or if the Service cannot be read.
 func (c vmCluster) ingress(ctx context.Context) string {
 	name, namespace, _ := strings.Cut(c.ingressService, ".")
 	if namespace == "" {

@@ -24,19 +24,19 @@ import (
 type waiter struct {
 	controlPlane
 	namespace  string
-	revision   int64 // of the store; 0: an object is awaited
+	revision   int64 // --revision: a revision of the store; 0: wait for an object
 	generation int64 // --generation; 0: the generation at the API server
 	condition  string
 	timeout    time.Duration
 	format     output
 }
 
-// awaited is an object, or a revision of the store.
+// awaited is the object or the revision of the store for which a command waits.
 type awaited struct {
 	kind            kindName
 	namespace, name string
 	generation      int64 // generation to deliver; 0: the generation that the leader has read
-	revision        int64 // of the store; 0: requested from the leader
+	revision        int64 // of the store; 0: the leader states it
 	guessed         bool  // the namespace is the default, because none is stated
 }
 
@@ -48,7 +48,7 @@ func (a awaited) String() string {
 	return a.object()
 }
 
-// object returns "KIND NAMESPACE/NAME", or "KIND NAME" without a namespace; empty for a revision.
+// object returns "KIND NAMESPACE/NAME", or "KIND NAME" without a namespace. For a revision it returns "".
 func (a awaited) object() string {
 	switch {
 	case a.name == "":
@@ -222,7 +222,7 @@ func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error
 	return nil
 }
 
-// print prints the result of a wait. answer has one item.
+// print prints the result of a wait. The argument answer must have one item.
 func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string) error {
 	r := rows{value: answer, names: []string{objectName(on.object())}, next: nextIs("which proxies are in sync", "proxy-status"),
 		table: func(out io.Writer, _ bool) error { return printDelivery(out, on, answer, w.unreached(), problems) }}
@@ -233,9 +233,9 @@ func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fl
 	return w.format.write(cmd, r)
 }
 
-// stored requests the store's revision of an object from the leader, until the leader has stored the generation or ctx
-// ends. A change of the leader delays the result. Errors: errSeveral, or the reason why there is no revision yet. If no
-// namespace is stated and another namespace has the object, stored fails before ctx ends.
+// stored asks the leader for the store's revision that contains an object. It asks until the leader has stored the
+// awaited generation, or until ctx ends. The error is errSeveral, or says why there is no revision yet. If no namespace
+// is stated and another namespace has the object, stored fails before ctx ends.
 func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err error) {
 	q := url.Values{"kind": {on.kind.kind}, "group": {on.kind.group}, "namespace": {on.namespace}, "name": {on.name},
 		"generation": {strconv.FormatInt(on.generation, 10)}}
@@ -280,9 +280,9 @@ var (
 	errLeader  = errors.New("no process that answered is the leader: give several addresses with --server (see navarchctl leader)")
 )
 
-// leaders sends a request to all processes concurrently, and returns the answer of the leader. The other processes
-// answer without waiting. Errors: errSeveral if two processes lead, else the last failure of a process, or errLeader if
-// all processes answer and no process leads.
+// leaders sends a request to all processes concurrently, and returns the leader's answer. Processes that do not lead
+// answer at once. If two processes lead, the error is errSeveral. If no process leads, the error is the last failure of
+// a process, or errLeader if all processes answered.
 func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, err error) {
 	pages, err := w.pages(ctx)
 	if err != nil {
@@ -332,7 +332,7 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 }
 
 // delivered requests the state of the delivery from any replica, until all proxies have acknowledged or ctx ends. It
-// returns the last answer. The error means that there was no answer. If a replica goes away during a request, the next
+// returns the last answer, and fails only if there was no answer. If a replica goes away during a request, the next
 // request goes to another replica, because the proxies of the lost replica connect to the other replicas.
 func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answer[fleetapi.Delivery], err error) {
 	q := url.Values{"revision": {strconv.FormatInt(on.revision, 10)}}
@@ -360,9 +360,9 @@ func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answe
 	}
 }
 
-// beyond returns a context of length d for one request of a wait. The context continues after the deadline of ctx,
-// because the last answer names the proxies that have not acknowledged. It ends when ctx is cancelled. The caller
-// must call the returned function after the request.
+// beyond returns a context that lasts d, for one request of a wait. The context outlives the deadline of ctx, because
+// the last answer names the proxies that have not acknowledged. It ends when ctx is cancelled. The caller must call the
+// returned function after the request.
 func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	stop := context.AfterFunc(ctx, func() {
@@ -373,8 +373,8 @@ func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	return asking, func() { stop(); cancel() }
 }
 
-// again pauses between two requests. It makes the next request look up the processes again, because Pods may have
-// come or gone. The error is that of ctx.
+// again pauses between two requests. Without --server, the next request looks up the processes again, because Pods may
+// have come or gone. The error is that of ctx.
 func (w *waiter) again(ctx context.Context) error {
 	if w.server == "" {
 		w.close()

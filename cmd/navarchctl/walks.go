@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// walks reads the configuration of the proxies through which a request is followed (a walk). The configuration is
-// what the control plane sent to a proxy, a dump of an Envoy (also from a file), or the plan for a folder of YAML.
+// walks reads the configuration of the proxies through which a command follows a request (a walk). The configuration
+// comes from the control plane, from an Envoy, from a file with an Envoy's dump, or from a plan for a folder of YAML.
 type walks struct {
 	source
 	offline offline
@@ -38,11 +38,11 @@ func (q *walks) bind(cmd *cobra.Command) {
 type subject struct {
 	walk.Peer
 	held     *walk.Messages
-	accounts []string // SPIFFE IDs of the service accounts in the records; nil: not known
+	accounts []string // SPIFFE IDs of service accounts; known only with --config-dir
 }
 
-// address sets the address of a request that states none. For Outbound this is the address that the proxy's listeners
-// have for the host; for Inbound it is the first address of the workload. An unknown address stays empty.
+// address sets the address of a request that states no address. For Outbound, address looks for the host in the proxy's
+// listeners. For Inbound, address takes the first address of the workload. An unknown address stays empty.
 func (s *subject) address(direction walk.Direction, r *walk.Request) {
 	switch {
 	case r.Address != "":
@@ -53,23 +53,23 @@ func (s *subject) address(direction walk.Direction, r *walk.Request) {
 	}
 }
 
-// local reports whether the configuration is that of one Envoy or file.
+// local reports whether --envoy or --file is set. Each of these flags names the configuration of one proxy.
 func (q *walks) local() bool { return q.envoy != "" || q.file != "" }
 
-// proxy returns a proxy by its name, by the file of its dump, or with --config-dir by the file of its node. With
-// --envoy or --file it ignores the name, and returns the proxy of these flags.
+// proxy returns a proxy and its configuration. With --config-dir, the argument name is a file with the proxy's node.
+// With --envoy or --file, proxy ignores name. Otherwise name is the proxy's name, or a file *.json with its dump.
 func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	if q.offline.configDir != "" {
 		return q.planned(name)
 	}
 	var names []string
 	types := []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint, xds.Secret}
-	from := q.source // reading closes the connections to the control plane
+	from := q.source // a copy, because read closes the connections of its source
 	if strings.HasSuffix(name, ".json") && !q.local() {
 		from, name = source{file: name}, "" // a dump of the proxy
 	}
 	if name != "" && !q.local() {
-		names, types = append(names, name), nil // all types, with the section of the node
+		names, types = append(names, name), nil // nil: all types, and the proxy's node
 	} else if q.local() {
 		name = ""
 	}
@@ -88,7 +88,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	return s, nil
 }
 
-// planned plans the configuration of the folder for the node in a file.
+// planned plans the configuration in --config-dir for the proxy whose node is in a file.
 func (q *walks) planned(file string) (*subject, error) {
 	if file == "" {
 		return nil, errors.New("--config-dir: --from or --to has to name the file of a proxy's node")
@@ -111,7 +111,7 @@ func (q *walks) planned(file string) (*subject, error) {
 	return s, nil
 }
 
-// ofDump returns the resources of a dump that are in use, which means neither warming nor draining.
+// ofDump returns the resources of a dump that are neither warming nor draining.
 func ofDump(d *dump.Dump) *walk.Messages {
 	out := &walk.Messages{}
 	for _, of := range d.Resources {
@@ -192,8 +192,8 @@ func withHeaders(r *walk.Request, headers []string) error {
 	return nil
 }
 
-// readToken returns the token in a file. If the file has claims (a JSON object), it returns an unsigned token with
-// these claims. Tokens are decoded, but not verified.
+// readToken returns the token in a file. If the file has claims (a JSON object), readToken returns an unsigned token
+// with these claims. It does not verify tokens.
 func readToken(file string, stdin io.Reader) (string, error) {
 	raw, err := contentOf(file, stdin)
 	if err != nil {

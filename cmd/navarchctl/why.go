@@ -16,11 +16,11 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// question contains the options of why.
+// question contains the options of the command why.
 type question struct {
 	walks
 	client
-	from, to string // names of the proxies of the client and of the server
+	from, to string // --from and --to: proxies of the client and of the server
 	at       string // --address
 	flags    string // --flags
 	log      string // --log
@@ -81,7 +81,7 @@ weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, 
 	return cmd
 }
 
-// run explains flags or a line of a log, or follows a request.
+// run explains response flags (--flags), explains a log line (--log), or follows a request.
 func (q *question) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case q.flags != "" && len(args) > 0:
@@ -105,7 +105,7 @@ func (q *question) run(cmd *cobra.Command, args []string) error {
 	return q.follow(cmd, request)
 }
 
-// follow follows the request through one proxy, or through both, and prints the walk.
+// follow follows the request through one proxy, or through the proxies of client and server, and prints the result.
 func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	if q.from != "" && q.to != "" {
 		return q.between(cmd, request)
@@ -176,9 +176,9 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	return nil
 }
 
-// printCall prints the walks at both proxies, and the transport security between them. The walk at the server is
-// absent if the request does not reach the server. printCall suggests no next command if a policy of the server refuses
-// the request.
+// printCall prints the steps at both proxies, and the transport security between them. If the request does not reach
+// the server, there are no steps at the server. If a policy of the server refuses the request, printCall suggests no
+// next command.
 func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
@@ -208,8 +208,8 @@ func printSteps(w io.Writer, indent string, steps []walk.Step) {
 	}
 }
 
-// printSummary prints the summary, the policies that refuse the request (nil: none), the confidence, and the reasons
-// for doubt.
+// printSummary prints the summary, the policies that refuse the request, the confidence, and the reasons for doubt.
+// refusal is nil if no policy refuses the request.
 func printSummary(w io.Writer, summary string, refusal *walk.Refusal, level walk.Confidence, doubts []string) {
 	fmt.Fprintf(w, "\n%s\n", show.Printable(summary))
 	if refusal != nil {
@@ -222,16 +222,16 @@ func printSummary(w io.Writer, summary string, refusal *walk.Refusal, level walk
 	fmt.Fprintln(w)
 }
 
-// printNext suggests the command that explains which objects decided.
+// printNext suggests the command that names the objects behind the resource that decided.
 func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Result) {
-	isFile := strings.HasSuffix(proxy, ".json") && q.offline.configDir == "" // a dump; explain reads a node beside --config-dir
+	isFile := strings.HasSuffix(proxy, ".json") && q.offline.configDir == "" // a dump, which explain cannot read
 	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() && !isFile {
 		goesOn(cmd, q.format, "which objects decided", "explain", "--proxy", proxy, name)
 	}
 }
 
-// printCheck suggests the command that names the deciding policy for a request to a port of a server. sent is the
-// request as it arrives there. A port that the server's proxy does not list is omitted.
+// printCheck suggests the command that names the policy that refuses a request. The argument sent is the request as the
+// server receives it. The command omits the port if it is 0 or missing in the server's list of ports.
 func (q *question) printCheck(cmd *cobra.Command, server *subject, sent walk.Request, port uint32) {
 	if q.to == "" || q.local() {
 		return
@@ -261,8 +261,8 @@ func (q *question) printCheck(cmd *cobra.Command, server *subject, sent walk.Req
 	goesOn(cmd, q.format, "which policy decides", words...)
 }
 
-// requestOf parses [METHOD] URL. at is IP, IP:PORT or :PORT, and overrides the address and port of the URL; empty: no
-// override. args is not empty.
+// requestOf parses args, which is [METHOD] URL and must not be empty. If the argument at is not empty, it replaces the
+// address or port of the URL. Its form is IP, IP:PORT or :PORT.
 func requestOf(args []string, at string) (walk.Request, error) {
 	method, text := "GET", args[len(args)-1]
 	if len(args) == 2 {

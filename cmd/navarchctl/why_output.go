@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// outcomes maps outcomes to their words in -o json and in cases of the command test.
+// outcomes maps outcomes to their words in -o json and in the test cases of the command test.
 var outcomes = map[walk.Outcome]string{walk.Unserved: "unserved", walk.Closed: "closed", walk.Waiting: "waiting",
 	walk.Answered: "answered", walk.Forwarded: "forwarded"}
 
-// walked is the output of -o json for the walk at one proxy.
+// walked is the output of -o json for a request that is followed through one proxy.
 type walked struct {
 	Outcome string `json:"outcome"`
 	Status  int    `json:"status,omitempty"`
@@ -75,7 +75,7 @@ func destinations(all []walk.Destination) (out []destination) {
 	return out
 }
 
-// called is the output of -o json for a request between two proxies.
+// called is the output of -o json for a request that is followed through the proxies of client and server.
 type called struct {
 	Client     walked   `json:"client"`
 	TLS        []string `json:"tls,omitempty"`
@@ -112,7 +112,8 @@ func printFlags(w io.Writer, names []string) error {
 	return show.Table(w, table)
 }
 
-// explainLog explains a line of an access log, and follows its request if a proxy is named.
+// explainLog explains the access log line of --log. If flags name a proxy, it also follows the request of the line.
+// With -o json or yaml it only follows the request, and fails if no flag names a proxy.
 func (q *question) explainLog(cmd *cobra.Command) error {
 	e, err := accesslog.Parse(q.log)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// workloadKinds maps kubectl's words for KIND in KIND/NAME to resources of the group apps.
+// workloadKinds maps the names that kubectl accepts for kinds of workloads to resources of the API group apps.
 var workloadKinds = map[string]string{
 	"deploy": "deployments", "deployment": "deployments", "deployments": "deployments",
 	"ds": "daemonsets", "daemonset": "daemonsets", "daemonsets": "daemonsets",
@@ -21,10 +21,9 @@ var workloadKinds = map[string]string{
 	"rs": "replicasets", "replicaset": "replicasets", "replicasets": "replicasets",
 }
 
-// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the name of a proxy. The proxy of a Pod need not be connected.
-// For a workload, it returns the proxy of the first connected Pod in the order of names. Errors: the kind is unknown,
-// the workload cannot be read, no Pod is connected, or the connected proxies cannot be listed. All except the last name
-// the object.
+// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the name of a proxy. For a Pod, the proxy need not be
+// connected. For a workload, ofObject returns the proxy of the first connected Pod, in the order of names. Errors: the
+// kind is unknown, the workload cannot be read, no Pod is connected, or the connected proxies cannot be listed.
 func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 	kind, name, _ := strings.Cut(object, "/")
 	namespace := cmp.Or(t.namespace, corev1.NamespaceDefault)

@@ -14,13 +14,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// current provides the authority that signs at present to the CA service.
+// current tells the CA service which authority signs at present.
 type current struct{ ring *keyring.Keyring }
 
 // Current returns the authority that signs at present. The error reports why nothing can be signed: the clock is not
-// trusted, or the keyring is sealed. A replica that started while etcd is away has not compared its clock, but gets the
-// authority all the same. Such a replica only renews (Spend), within the number and times that etcd recorded while the
-// clock was compared.
+// trusted, or the keyring is sealed. If etcd has been unreachable since the replica's start, the clock is not compared
+// yet, but Current returns the authority. The replica then only renews certificates, within an allowance that was
+// recorded earlier (Spend).
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err
@@ -45,7 +45,8 @@ func canSign(ring interface {
 type journal struct{ ring *keyring.Keyring }
 
 // Append implements caserve.Journal. It blocks like Keyring.Append, and returns once the entry is durable in etcd.
-// Errors: an untrusted clock (Keyring.ClockOff), and those of Keyring.Append, converted by inServe.
+// Errors: the error of Keyring.ClockOff if the clock is not trusted, or an error of Keyring.Append, converted by
+// inServe.
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 	if err := j.ring.ClockOff(); err != nil {
 		return err
@@ -60,8 +61,8 @@ func issueOf(e caserve.Entry) keyring.Issue {
 	}
 }
 
-// inServe wraps the keyring's errors ErrStale and ErrRevoked in the CA service's errors of these names. Other errors,
-// and nil, are returned unchanged.
+// inServe wraps the keyring's errors ErrStale and ErrRevoked in the CA service's errors of the same names. Other
+// errors, and nil, are returned unchanged.
 func inServe(err error) error {
 	switch {
 	case errors.Is(err, keyring.ErrStale):
@@ -75,8 +76,8 @@ func inServe(err error) error {
 // renewals records renewals on this replica's disk while etcd is away.
 type renewals struct{ *keyring.Keyring }
 
-// Spend records one renewal, which e describes, on disk. shownEnds is the end of the certificate that the caller has
-// shown. Errors are those of Keyring.Spend, converted by inServe.
+// Spend records on disk the renewal that e describes. shownEnds is the expiry of the certificate that the caller
+// showed. Errors are those of Keyring.Spend, converted by inServe.
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }
@@ -91,17 +92,17 @@ func (r revocations) RevokedIdentity(id spiffeid.ID) bool { return r.ring.State(
 // without leading zeros. It implements caserve.Revocations.
 func (r revocations) RevokedSerial(serial string) bool { return r.ring.State().RevokedSerial(serial) }
 
-// holders records clients' reports of the root certificates that they have.
+// holders records the root certificates that clients report to have.
 type holders struct{ ring *keyring.Keyring }
 
-// Held stores in the keyring a client's report of its trusted roots, and blocks until etcd has the report. If the roots
-// lack a root of the present bundle, the keyring remembers the report, or a quota is used up, Held stores nothing and
-// returns nil. Errors are those of Keyring.Held.
+// Held stores in the keyring a client's report of its trusted roots, and blocks until etcd has the report. Held stores
+// nothing and returns nil in three cases: the client lacks a root of the present bundle, the keyring already knows the
+// report, or a quota is used up. Errors are those of Keyring.Held.
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
 	return h.ring.Held(ctx, held.Serial, held.Identity.String(), keyring.OriginOf(held.Credential), held.Roots, held.NotAfter)
 }
 
-// certificateHooks returns hooks that count in metrics, under istiod's names.
+// certificateHooks returns the hooks by which the CA service updates metrics.
 func certificateHooks() caserve.Hooks {
 	return caserve.Hooks{
 		Request:         obs.CSRs.Inc,

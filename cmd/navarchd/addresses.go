@@ -27,7 +27,7 @@ import (
 )
 
 // addresses are the gRPC addresses of a process. The plain-text address serves xDS, and answers certificate requests
-// with an error. The secure address serves all roles with gRPC services.
+// with an error. The secure address (TLS) serves all gRPC services of the process.
 type addresses struct {
 	config   *config
 	log      *slog.Logger
@@ -37,9 +37,9 @@ type addresses struct {
 	limiters []listenerLimits
 }
 
-// open binds the addresses at once, and returns the tasks that serve them with the services that the roles registered.
-// The function secure returns the TLS configuration of the secure address. If it returns nil, the address is off.
-// Errors: an address cannot be bound (the error names the flag), or the error of secure.
+// open binds the addresses, and returns the tasks that serve them. The argument roles has the gRPC services. The
+// function secure returns the TLS configuration of the secure address. If secure returns nil, the secure address is
+// off. Errors: an address cannot be bound (the error names the flag), or the error of secure.
 func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
 	serves := p.config.has(roleXDS)
@@ -67,7 +67,7 @@ func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop
 	return append(tasks, task), nil
 }
 
-// all combines several registrations.
+// all returns a function that calls all functions in services.
 func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	return func(r grpc.ServiceRegistrar) {
 		for _, register := range services {
@@ -76,7 +76,7 @@ func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	}
 }
 
-// tlsOfFiles returns the TLS configuration for the certificate files of --tls-cert; nil without this flag. The error
+// tlsOfFiles returns the TLS configuration with the certificate of --tls-cert, or nil without this flag. The error
 // reports a file that cannot be read or used.
 func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	if c.tlsCert == "" {
@@ -96,8 +96,8 @@ func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 // goAway is the maximum time between GOAWAY and the end of the connections.
 const goAway = 200 * time.Millisecond
 
-// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text. An
-// error states that the address cannot be bound.
+// listen binds a gRPC address, and returns the task that serves it. If conf is nil, the task serves plain text. The
+// error reports that the address cannot be bound.
 func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -130,8 +130,9 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 }
 
 // messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). For configuration streams it
-// returns 0, because only ISTIO_GPRC_MAXRECVMSGSIZE limits their messages. Certificate requests are limited by the size
-// of a CSR. The largest messages of other methods are lists of fingerprints of roots (caserve.HoldersMethod).
+// returns 0, because only ISTIO_GPRC_MAXRECVMSGSIZE limits their messages. A certificate request may have the size of a
+// CSR and 1 KiB. Other messages may have 32 KiB. The largest of them list fingerprints of roots
+// (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {
 	case strings.HasPrefix(method, "/envoy.service."):

@@ -28,9 +28,9 @@ import (
 // without use. Idle is longer than 90 s, so that this process never closes a connection on which a review begins.
 var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
-// configurations adds the task that follows the cluster's webhook configurations, and returns the followed
-// configurations. It returns nil without a cluster, without a source of the mesh's roots, or without a role that needs
-// the configurations. The error reports an invalid setting of the cluster.
+// configurations adds the task that follows the cluster's webhook configurations, and returns these configurations. It
+// returns nil without a cluster, without a source of the mesh's roots, or if the process has neither role admit nor
+// role ingest. The error reports invalid settings of the access to the cluster.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
@@ -45,8 +45,8 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	return all, nil
 }
 
-// addAdmit adds role admit. It returns the webhook configurations of the cluster, which role ingest needs too. They are
-// nil if this process does not follow them (configurations).
+// addAdmit adds role admit, if the process has this role. In any case it returns the result of configurations, which
+// role ingest needs too.
 func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 	if err := a.addRoots(); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 }
 
 // answerReviews adds the server of the webhooks, which answers admission reviews of the cluster's API servers. Every
-// replica answers, whether or not it leads. Errors: no certificate is configured, --https-addr cannot be bound, or a
-// part cannot be made.
+// replica answers, whether or not it leads. Errors: no usable certificate is configured, --https-addr cannot be bound,
+// or the mesh or the injector cannot be set up.
 func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	conf, err := a.webhookTLS(all)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
-			limits.Leave = min(time.Second, a.config.shutdown/10) // half of the default of place.Leaving.Margin
+			limits.Leave = min(time.Second, a.config.shutdown/10) // during this time API servers move to other replicas
 			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
@@ -104,10 +104,10 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	return nil
 }
 
-// webhookTLS returns the webhooks' TLS configuration. With an operator's certificate the server presents this
-// certificate, and the operator writes its root into the webhook configurations. Otherwise the server presents a
-// certificate of the mesh's CA, once the webhook configurations have the root of that CA. The error reports a missing
-// or invalid certificate.
+// webhookTLS returns the webhooks' TLS configuration. If --tls-cert is set, the server presents this certificate, and
+// its operator must write its root into the webhook configurations. Otherwise the server presents a certificate of the
+// mesh's CA. It prefers a certificate that the webhook configurations trust. The error reports a missing or invalid
+// certificate.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
 	case a.roots == nil && a.config.tlsCert == "":
@@ -128,7 +128,7 @@ func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error)
 		ready: []func() error{func() error {
 			switch unbelieved, err := held.Missing(); {
 			case err != nil && a.config.speaksGRPC() && a.config.grpcAddr != "", errors.Is(unbelieved, webhooks.ErrUnread):
-				return nil // notes report it, and proxies are served
+				return nil // the process counts as ready; the note below reports the error
 			default:
 				return errors.Join(err, unbelieved)
 			}

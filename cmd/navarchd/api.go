@@ -64,8 +64,8 @@ func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error 
 	return nil
 }
 
-// proof returns the identities, certificates and roots by which replicas authenticate to each other. Errors name
-// flags.
+// proof returns the identities, certificates and roots by which replicas authenticate to each other. The error reports
+// an invalid setting.
 func (a *assembly) proof() (p ask.Proof, err error) {
 	c := a.config
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)

@@ -16,11 +16,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// apiServersPath is the path of the EndpointSlice of the Service default/kubernetes, where a cluster's API servers
-// write their own addresses.
+// apiServersPath is the path of the EndpointSlice of the Service default/kubernetes. The API servers of a cluster write
+// their own addresses into this EndpointSlice.
 const apiServersPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 
-// apiServersEvery is the interval of reading that EndpointSlice.
+// apiServersEvery is the interval at which this EndpointSlice is read.
 const apiServersEvery = 30 * time.Second
 
 // apiServers follows the addresses of the cluster's API servers, whose admission reviews have priority. Reviews

@@ -43,14 +43,15 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// assembly is a process under construction, with the values that its roles share. The fields of absent roles keep
-// their initial values: the configuration is unknown, etcd does not answer, and nothing can be signed.
+// assembly is a process under construction. It has the values that the process's roles share. Roles that the process
+// does not have leave their fields at the initial values. Initially the configuration is unknown, etcd does not answer,
+// and nothing can be signed.
 type assembly struct {
 	part
 	config    *config
 	log       *slog.Logger
 	store     *kv.Store     // nil: the process has no store
-	room      func() string // see opened.room
+	room      func() string // returns why the embedded etcd writes nothing (opened.room)
 	telemetry *telemetry
 	tenants   *tenants.Tenants
 	read      *asof.Times // times up to which clusters have been read
@@ -58,19 +59,19 @@ type assembly struct {
 	crashes   *crash.Log
 	pages     *debug.Pages
 	questions *api.API // /api/v1
-	sums      api.Sums // of this replica's proxies
+	sums      api.Sums // counts of this replica's proxies
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: no API server is configured
-	clusters  *kube.Clusters    // API servers of other clusters; nil: no other clusters, or the process has no callers
-	roots     serving.Ring      // the mesh's roots: the keyring or its replacement; nil: unknown
+	clusters  *kube.Clusters    // API servers of other clusters; nil: there are no other clusters, or the process has no callers
+	roots     serving.Ring      // the mesh's roots, from the keyring or its replacement; nil: unknown
 	serving   *serving.TLS      // this process's serving certificate
 
 	mesh     func() *meshv1.MeshConfig   // mesh configuration for webhooks; returns nil while unknown
 	snapshot func() *mirror.Snapshot     // known configuration; returns nil while unknown
-	reads    func() kv.Place             // position up to which the mirror has read etcd's chain of heads
-	away     func() bool                 // reports that etcd does not answer, as far as is known
+	reads    func() kv.Place             // position in etcd up to which the mirror (copy of the configuration) has read
+	away     func() bool                 // reports whether etcd does not answer, as far as is known
 	silent   func() error                // returns why etcd does not answer the mirror; nil: it answers, or there is no mirror
-	signs    func() bool                 // canSign of the keyring
+	signs    func() bool                 // reports whether the keyring can sign (canSign)
 	tls      func() (*tls.Config, error) // TLS of the secure address; returns nil if the address is off
 	streams  trust.Server                // streams of proxies
 	denied   *identities.Denied          // identities that the configuration denies
@@ -79,7 +80,7 @@ type assembly struct {
 // scoped returns the logger of a scope of log lines.
 func (a *assembly) scoped(scope string) *slog.Logger { return obs.Scoped(a.log, scope) }
 
-// noStreams replaces the streams of a process that serves no proxies.
+// noStreams stands for the streams in a process that serves no proxies.
 type noStreams struct{}
 
 // AgentResourceChanged implements trust.Server.
@@ -94,12 +95,12 @@ type everybody struct{ *assembly }
 // AgentResourceChanged implements trust.Server.
 func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourceChanged(typeURL) }
 
-// Recheck implements trust.Server. It ends the streams and connections of callers that are refused at present, and
-// returns their number.
+// Recheck implements trust.Server. It ends the streams and connections of callers that are refused now, and returns the
+// number of ended streams and connections.
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
-// assemble makes the roles of a process and their shared parts, and binds its addresses. Errors: an invalid flag, which
-// the error names, or a part that cannot be made.
+// assemble makes the roles of a process and their shared parts, and binds the addresses of the process. It fails if a
+// flag is invalid, which the error names, or if a part cannot be made.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry,
 		tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
@@ -139,8 +140,8 @@ func (a *assembly) followStore() {
 	a.add(spacePart(full))
 }
 
-// open binds the addresses, and adds their servers and the tasks for gauges, health and memory. The error reports an
-// address that cannot be bound, or an invalid TLS configuration.
+// open binds the addresses. It adds their servers, and the tasks for gauges, health and memory. It fails if an address
+// cannot be bound, or if the TLS configuration is invalid.
 func (a *assembly) open() error {
 	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
@@ -158,7 +159,8 @@ func (a *assembly) open() error {
 	return nil
 }
 
-// roles makes the roles. The mirror comes first, because each role may need the known configuration.
+// roles makes the roles. It makes the mirror (the copy of the configuration) before the roles, because each role may
+// need it.
 func (a *assembly) roles() error {
 	c := a.config
 	config, err := newAPIServer(c)
@@ -217,8 +219,8 @@ func (a *assembly) roles() error {
 	return nil
 }
 
-// addCallers adds the authentication of callers, and with role ca the signing service. The returned keyring is nil if
-// this process does not follow the keyring.
+// addCallers adds the authentication of callers, and in a process with role ca also the signing service. The returned
+// keyring is nil if this process does not follow the keyring.
 func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *keyring.Keyring, err error) {
 	c := a.config
 	if c.hasKeyring() {
@@ -239,8 +241,8 @@ func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *k
 	return ring, nil
 }
 
-// issuing returns a function that reports whether this process can issue certificates at present. It returns nil for
-// a process without a keyring, because such a process cannot know.
+// issuing returns a function that reports whether this process can issue certificates at present. It returns nil for a
+// process without a keyring, because such a process does not know whether the CA can sign.
 func (a *assembly) issuing() func() bool {
 	if !a.config.hasKeyring() {
 		return nil
@@ -248,8 +250,8 @@ func (a *assembly) issuing() func() bool {
 	return func() bool { return a.signs() && !a.away() }
 }
 
-// addKeyring adds the keyring, and role ca if the process has this role. Other roles use the keyring for callers, the
-// secure address and agents.
+// addKeyring adds the keyring. If the process has role ca, it also adds this role. Other roles use the keyring for
+// callers, for the secure address and for agents.
 func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyring.Keyring, error) {
 	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.scoped(obs.ScopeCA))
 	if err != nil {
@@ -263,7 +265,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	return ca.ring, nil
 }
 
-// addReplica adds role xds, and returns its ledger of deliveries.
+// addReplica adds role xds, and returns the ledger of deliveries to proxies.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*ledger.Ledger, error) {
 	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS),
 		store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
@@ -292,9 +294,9 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*le
 	return r.deliveries, nil
 }
 
-// addIngester adds role ingest, and returns the object that answers questions about objects. ring has the revocations
-// and the mesh's roots. It is nil if this process does not follow the keyring. hooks are the cluster's webhook
-// configurations. They are nil if this process does not follow them.
+// addIngester adds role ingest. The result answers questions of the API about objects. The argument ring has the
+// revocations and the mesh's roots; it is nil if this process does not follow the keyring. The argument hooks has the
+// cluster's webhook configurations; it is nil if this process does not follow them.
 func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring,
 	hooks *webhooks.Configurations) (api.Objects, error) {
 	log := a.scoped(obs.ScopeIngest)

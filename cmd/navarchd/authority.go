@@ -28,9 +28,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// authority is the keyring, the authentication of callers and, in role ca, the service that signs. Processes without
-// role ca have an authority if --kek is given: their agents get roots and revocation lists from the keyring, and
-// their secure address gets its certificate from the keyring.
+// authority contains the keyring, the authentication of callers and, in a process with role ca, the service that signs.
+// A process without role ca has an authority if --kek is given. From the keyring, agents then get roots and revocation
+// lists, and the secure address gets its certificate.
 type authority struct {
 	config  *config
 	log     *slog.Logger
@@ -41,7 +41,7 @@ type authority struct {
 	serving *serving.TLS
 	clock   *clock.Clock
 	denied  *identities.Denied // identities that the configuration denies
-	rooted  func() bool        // root-cert.pem was written
+	rooted  func() bool        // reports whether root-cert.pem was written
 }
 
 // now returns the time for signing and for verifying tokens.
@@ -60,12 +60,12 @@ func (c *config) renewals() int {
 	return allowedRenewals
 }
 
-// newAuthority makes the keyring, the callers' authentication and the signing service. rooted reports whether
-// root-cert.pem was written. snapshot returns the known configuration. Errors: an invalid flag, or a part that cannot
-// be made.
+// newAuthority makes the keyring, the callers' authentication and the signing service. The function rooted reports
+// whether root-cert.pem was written. The function snapshot returns the known configuration. newAuthority fails if a
+// flag is invalid, or if a part cannot be made.
 //
 // The elected ingester may lack role ca. Therefore every process with role ca may end rotations and prune the journal.
-// Transactions of such a process fail after a concurrent change.
+// If two processes do so at once, the transaction of one of them fails.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
 	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
@@ -106,8 +106,8 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	return a, err
 }
 
-// callersConfig configures the authentication of callers. cluster has the facts about the cluster's tokens. revoked
-// reports the revocations that this process knows.
+// callersConfig returns the configuration for the authentication of callers. The argument cluster has the facts about
+// the cluster's tokens. The function revoked reports whether this process knows that a caller is revoked.
 func (c *config) callersConfig(snapshot func() *mirror.Snapshot,
 	cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
 	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys,
@@ -116,7 +116,7 @@ func (c *config) callersConfig(snapshot func() *mirror.Snapshot,
 		Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
-// peerIssued maintains the serving certificate while this process cannot sign.
+// peerIssued returns the task that obtains the serving certificate from peers while this process cannot sign.
 func (a *authority) peerIssued() *serving.PeerIssued {
 	self, _ := a.config.advertised()
 	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving,
@@ -127,8 +127,8 @@ func (a *authority) peerIssued() *serving.PeerIssued {
 // peerName returns a DNS name in the serving certificate of each process of this control plane.
 func (c *config) peerName() string { return "istiod." + c.env.podNamespace + ".svc" }
 
-// controlPlane returns the identities of this control plane's processes, first that of this process. The error names
-// the variables and the flag of an invalid name.
+// controlPlane returns the identities of this control plane's processes. The identity of this process comes first. If a
+// name is invalid, the error lists the variables and the flag from which it may come.
 func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, err error) {
 	for _, account := range append([]string{c.env.account}, c.accounts...) {
 		id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", account)
@@ -140,8 +140,8 @@ func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, e
 	return all, nil
 }
 
-// believed returns a function that reads --peer-roots; nil: the flag is not set. Each call reads the file again,
-// because the operator may have added a root.
+// believed returns a function that reads the file of --peer-roots. It returns nil if the flag is not set. Each call of
+// the function reads the file again, because the operator may have added a root.
 func (c *config) believed() func() ([]*x509.Certificate, error) {
 	if c.peerRoots == "" {
 		return nil
@@ -165,8 +165,8 @@ func (c *config) servingNames() []string {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// compares returns the clock that compares this machine's time with other clocks; nil in a process that signs
-// nothing.
+// compares returns the clock that compares this machine's time with other clocks. It returns nil in a process that
+// signs nothing.
 func (a *authority) compares() keyring.Clock {
 	if !a.config.has(roleCA) {
 		return nil
@@ -185,9 +185,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part returns the role's part of the process: the keyring and, in role ca, the services that sign. This machine's
-// clock is compared with the API server's, unless api is nil. secrets follows the Secrets with the mesh's CA, and may
-// be nil.
+// part returns the tasks and services of the authority: the keyring and, in a process with role ca, the services that
+// sign. If api is not nil, the clock task compares this machine's clock with the API server's. The argument secrets
+// follows the Secrets with the mesh's CA, and may be nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
@@ -218,8 +218,8 @@ func (a *authority) revoked(who attest.Caller) bool {
 	return a.revokedIdentity(who.ID) || who.Serial != "" && a.ring.State().RevokedSerial(who.Serial)
 }
 
-// revokedIdentity reports whether an identity is revoked. A process that cannot unseal the keyring also uses the
-// configuration's denials.
+// revokedIdentity reports whether an identity is revoked. A process that cannot unseal the keyring also refuses the
+// identities that the configuration denies.
 func (a *authority) revokedIdentity(id spiffeid.ID) bool {
 	state := a.ring.State()
 	return state.RevokedIdentity(id) || state.Sealed != nil && a.denied.Has(id)

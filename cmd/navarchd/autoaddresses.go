@@ -31,8 +31,9 @@ type addressStatus struct {
 	origin origin.Origin // of the objects
 }
 
-// newAutomatic makes the leader of address assignment and its duties, without sending a request. api (of the config
-// cluster) and writes are nil if the configuration comes from files alone. The error names the flags.
+// newAutomatic makes the leader of address assignment, and its duties (tasks of a leading process). It sends no
+// request. The arguments api (of the config cluster) and writes are nil if the configuration comes from files alone.
+// The error names the flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
@@ -59,7 +60,7 @@ func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	return a.leader, append(duties, duty{lead: lead, problems: a.problems, origin: &given}), nil
 }
 
-// begin discards the desired statuses of an earlier term.
+// begin discards the desired statuses of this process's earlier term as leader.
 func (s *addressStatus) begin() { s.writer.Want(nil) }
 
 // want sets the desired status of objects to the assigned addresses.
@@ -77,7 +78,7 @@ func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	s.writer.Want(status.Addresses(out))
 }
 
-// lead runs one term, until ctx ends.
+// lead performs the duty during one term, until ctx ends.
 func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()

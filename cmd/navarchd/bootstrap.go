@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// bootstrapPatches returns the resource type that agents request before they start Envoy. Proxies without patches get
-// an empty resource, so that their agents do not wait for patches. The error is that of encoding the empty resource.
+// bootstrapPatches returns the resource type that agents request before they start Envoy: patches of Envoy's bootstrap.
+// Proxies without patches get an empty resource, so that their agents do not wait for patches. It fails if the empty
+// resource cannot be encoded.
 func bootstrapPatches() (serve.AgentType, error) {
 	none, err := serve.EncodeAgentResource(agentapi.BootstrapName, &structpb.Struct{})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // exceeding returns a function that compares previewed objects with tenants' budgets; nil if no budget is set. The
-// function uses this process's own flags. The leader decides by the leader's flags, which the chart sets to the same
-// values.
+// function uses the flags of this process. For objects that are stored, the flags of the leader apply; the chart sets
+// the same values for all processes.
 func (c *config) exceeding(tenantOf func(namespace string) string) func([]ingest.Proposed, *mirror.Snapshot) []object.Problem {
 	if c.budget == (ingest.Budget{}) {
 		return nil

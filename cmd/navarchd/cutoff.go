@@ -11,16 +11,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server, but not from
-// etcd, keeps its lease in etcd. A candidate that reaches the API server meanwhile ends the leader's term. The
-// candidate measures the leader's silence on its own clock, from the last change that the candidate has observed, so
-// clocks need not agree.
+// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server, but not from etcd,
+// keeps its lease in etcd. A candidate that reaches the API server then ends the leader's term. The candidate measures
+// the leader's silence on its own clock, from the last change that it has observed. So clocks need not agree.
 type cutOff struct {
 	elector *lead.Elector
-	until   func() time.Time            // time up to which the cluster was read, by etcd (asof); zero: it was never read
+	until   func() time.Time            // time up to which a leader has read the cluster, from etcd (asof); zero: never
 	reaches func(context.Context) error // returns nil if this process can list the cluster's objects
 	log     *slog.Logger
-	after   time.Duration // a leader that is silent for this time is cut off; a healthy one reports about once a minute
+	after   time.Duration // a leader that is silent for this time is cut off; a healthy leader reports about once a minute
 	every   time.Duration // interval of checks
 
 	epoch   kv.Epoch  // epoch of the leader; zero: nobody leads, or this process leads
@@ -34,14 +33,14 @@ const (
 	cutOffAfter  = 5 * time.Minute
 	cutOffAtMost = 2 * time.Hour
 	cutOffEvery  = 30 * time.Second
-	// cutOffLooks is the number of consecutive checks before a term is ended. If the API server was away for all
-	// processes and returns, the leader reads it before the last of these checks: bookmarks arrive once a minute.
+	// cutOffLooks is the number of consecutive checks before a term is ended. After an outage of the API server for all
+	// processes, the leader reads it again before the last of these checks, because bookmarks arrive once a minute.
 	cutOffLooks = 6
 )
 
 // silent reports whether the leader has been silent for so long that it may be cut off. The required time doubles with
-// each term that this process has ended since the last read. So leadership does not circulate quickly if no replica can
-// read everything.
+// each term that this process has ended since the cluster was last read. If no replica can read everything, leadership
+// therefore does not change quickly.
 func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	if !until.Equal(c.read) {
 		c.read, c.since, c.ended = until, now, 0

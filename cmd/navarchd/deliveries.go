@@ -9,13 +9,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the tenants in the metrics of deliveries.
+// Bounds of the label tenant in the metrics of deliveries: the number of values, and the time without use after which
+// another tenant may replace a value.
 const (
 	maxDeliveryTenants = 100
 	deliveryIdle       = time.Hour
 )
 
-// reported makes the ledger report deliveries by tenant in metrics. tenantOf returns the tenant of a namespace.
+// reported counts the deliveries of the ledger l in metrics by tenant. tenantOf returns the tenant of a namespace.
 func reported(l *ledger.Ledger, tenantOf func(namespace string) string) {
 	slots := &obs.Slots{Most: maxDeliveryTenants, Idle: deliveryIdle, Free: func(tenant string) {
 		obs.TenantDelivery.DeleteLabelValues(tenant)

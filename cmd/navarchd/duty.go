@@ -13,16 +13,17 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// duty is a task that the leader performs beside the ingest loop. Unused fields are nil.
+// duty is a task that this process performs beside the ingest loop during a term (while it leads). Unused fields are
+// nil.
 type duty struct {
-	begin    func()                                    // called before any duty of a term; may be nil
-	lead     func(ctx context.Context, epoch kv.Epoch) // runs one term until ctx ends; may be nil
-	fit      func(ctx context.Context) error           // returns errUnfit when this process should end its term, or ctx's error; may be nil
-	problems func() []object.Problem                   // problems of this process's term
-	origin   *origin.Origin                            // origin of the emitted objects, which are forgotten when a term ends
+	begin    func()                                    // called at the start of a term, before any lead
+	lead     func(ctx context.Context, epoch kv.Epoch) // performs the duty during one term, until ctx ends
+	fit      func(ctx context.Context) error           // waits until this process should end its term (errUnfit), or ctx ends (its error)
+	problems func() []object.Problem                   // returns the problems that the duty has found in this term
+	origin   *origin.Origin                            // origin of the objects that the duty emits
 }
 
-// addDuties adds the leader's duties: those of every leader, and those that follow from the sources and the flags.
+// addDuties adds the leader's duties. Some duties depend on the sources of configuration and on the flags.
 func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	keySets, err := newKeySets(c.config, i.loop, i.store, i.log)
 	if err != nil {
@@ -53,7 +54,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 			return err
 		}
 		i.duties, i.observers = append(i.duties, duties...), append(i.observers, addresses.Observe)
-		wake = func() { addresses.Observe(nil) } // checks again whether it may assign addresses
+		wake = func() { addresses.Observe(nil) } // lets the duty check again whether it may assign addresses
 	}
 	if from.cluster == nil {
 		return nil
@@ -61,7 +62,8 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	return i.addClusterDuties(c, from, writes, limit)
 }
 
-// addClusterDuties adds the duties with Kubernetes: reading clusters, and writing to the config cluster.
+// addClusterDuties adds the duties that read Kubernetes clusters or write to the config cluster (the cluster that
+// stores the configuration).
 func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kubernetesWriter, limit *rate.Limiter) error {
 	of, emit := from.cluster.Origin(), i.emit
 	from.cluster.Settle = func(ctx context.Context) error {
@@ -87,7 +89,7 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 			i.emit(events)
 		}
 	}
-	if c.config.writeRootCerts && !c.config.env.foreign() { // the other CA publishes the roots
+	if c.config.writeRootCerts && !c.config.env.foreign() { // another CA publishes its roots itself
 		for _, what := range []content{ofRoots, ofLists} {
 			one, err := newRootCerts(what, c.config, from.cluster, writes, c.ring, limit, i.log)
 			if err != nil {
@@ -116,8 +118,8 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	return nil
 }
 
-// forget drops the objects that a term's duties have emitted. Only the leader reads such objects, and the next term
-// reads all of them again.
+// forget drops the objects that the duties have emitted, after a term. The duties emit all objects again in the next
+// term.
 func (i *ingester) forget() {
 	for _, d := range i.duties {
 		if d.origin != nil {

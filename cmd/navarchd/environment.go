@@ -16,23 +16,25 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// environment has the values of istiod's variables that Navarch supports, with Istio's names and defaults.
+// environment has the values of the environment variables that Navarch supports. Istiod's variables have Istio's names
+// and defaults.
 type environment struct {
 	reads        map[string]bool // names of variables that are read, whether set or not
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
-	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that are off, to measure their worth
+	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that are switched off for experiments
 	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; false (the default): changes of endpoints are not debounced
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
-	// ENABLE_DEBUG_ENDPOINT_AUTH: /debug serves this machine and the system namespace; a tenant gets its own objects
+	// ENABLE_DEBUG_ENDPOINT_AUTH: /debug requires a credential, except from this machine. A tenant sees only its own
+	// objects.
 	debugAuth bool
 	// PILOT_SCOPE_GATEWAY_TO_NAMESPACE, PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_ENABLE_QUIC_LISTENERS,
 	// NAVARCH_ENABLE_MISDIRECTED_REQUESTS, NAVARCH_GATEWAY_LOCAL_DESTINATIONS
 	routers     view.RouterSettings
-	maxRequests float64 // PILOT_MAX_REQUESTS_PER_SECOND; 0: only the pace of joins limits them
+	maxRequests float64 // PILOT_MAX_REQUESTS_PER_SECOND: limit of new streams; 0: no fixed limit
 	podIP       string  // POD_IP
 
 	podNamespace string   // POD_NAMESPACE
@@ -43,8 +45,8 @@ type environment struct {
 	include      []string // PILOT_INCLUDE_RESOURCES, comma-separated
 	sharedMesh   string   // SHARED_MESH_CONFIG
 	theirEntries bool     // PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY: WorkloadEntries of other clusters are read
-	// PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: non-inline options in kubeconfigs of other
-	// clusters
+	// PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: options other than inline data that kubeconfigs
+	// of other clusters may use
 	fromFiles     []string
 	customHost    string         // ISTIOD_CUSTOM_HOST
 	audiences     []string       // TOKEN_AUDIENCES, comma-separated
@@ -56,24 +58,24 @@ type environment struct {
 	machineGrace  time.Duration  // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
 	keyRefresh    time.Duration  // PILOT_JWT_PUB_KEY_REFRESH_INTERVAL: validity of fetched key sets
 	keysNotAt     []netip.Prefix // BLOCKED_CIDRS_IN_JWKS_URIS: addresses from which no key sets are fetched
-	gatewayNames  bool           // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
-	theirNames    bool           // ENABLE_MULTICLUSTER_HEADLESS: names of headless Services include endpoints of other clusters
-	// PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER: TCP ports of headless Services have one listener each
+	gatewayNames  bool           // RESOLVE_HOSTNAME_GATEWAYS: host names of network gateways are resolved
+	theirNames    bool           // ENABLE_MULTICLUSTER_HEADLESS: headless Services include endpoints of other clusters
+	// PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER: each TCP port of a headless Service has one listener
 	oneListener    bool
-	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are assigned one
+	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: ServiceEntries without addresses get addresses
 	ipv4Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX
 	ipv6Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
 	status         bool                     // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
-	otherCA        bool                     // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs
+	otherCA        bool                     // ENABLE_CA_SERVER=false: certificates come from another CA
 	signers        bool                     // EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API: Kubernetes signers sign for role ca
 	signer         string                   // K8S_SIGNER
 	signerDomain   string                   // CERT_SIGNER_DOMAIN
-	certProvider   string                   // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is from our CA, or --tls-cert
+	certProvider   string                   // PILOT_CERT_PROVIDER; empty or istiod: the mesh's CA or --tls-cert gives the serving certificate
 	nativeSidecars injection.NativeSidecars // ENABLE_NATIVE_SIDECARS: when injected proxies are sidecar containers
 }
 
-// read parses the variables. Unset and empty variables get their defaults. The error joins the errors of all invalid
-// variables.
+// read parses the variables that lookup returns. Unset and empty variables get their defaults. The error joins the
+// errors of all invalid variables.
 func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{reads: map[string]bool{},
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
@@ -149,14 +151,13 @@ func (e *environment) readRouters(parse func(name string, set func(string) error
 	parse("NAVARCH_GATEWAY_LOCAL_DESTINATIONS", boolean(&e.routers.Local))
 }
 
-// controlLoops are the names of the control loops that react to the load of this machine. The package of each loop
-// states the fault that the loop corrects.
+// controlLoops are the names of the control loops that react to the load of this machine.
 var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
 
 // off reports whether a control loop is off (NAVARCH_EXPERIMENT_OFF).
 func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
 
-// loopsOff parses a list of control loops.
+// loopsOff parses a comma-separated list of control loops.
 func loopsOff(into *[]string) func(string) error {
 	return func(v string) error {
 		*into = strings.Split(v, ",")
@@ -169,7 +170,7 @@ func loopsOff(into *[]string) func(string) error {
 	}
 }
 
-// envOr returns the value of a variable, or otherwise if the variable is unset or empty.
+// envOr returns the value of an environment variable. For an unset or empty variable it returns its second argument.
 func envOr(name, otherwise string) string {
 	if v, ok := os.LookupEnv(name); ok && v != "" {
 		return v

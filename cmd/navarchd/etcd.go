@@ -18,17 +18,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// opened is the store of a process, with the embedded etcd if it has one.
+// opened is the open store of a process. It includes the embedded etcd, if the process runs one.
 type opened struct {
 	*kv.Store              // nil: the process needs no store
-	server    []loop.Task  // run the embedded etcd; empty: etcd is elsewhere
+	server    []loop.Task  // tasks that run the embedded etcd; empty: no embedded etcd
 	closed    func() error // closes the store, and ends the embedded etcd
-	// room returns the reason why the embedded etcd writes nothing, such as a full disk; empty: it writes. The
-	// function is nil if etcd is elsewhere.
+	// room returns the reason why the embedded etcd writes nothing, such as a full disk. While etcd writes, the reason
+	// is empty. Without an embedded etcd, room is nil.
 	room func() string
 }
 
-// openStore connects to etcd, or starts the embedded one, which runs until opened.closed is called.
+// openStore connects to etcd, or starts the embedded etcd. For a process without a store it does neither. The caller
+// must call opened.closed.
 func openStore(c *config, log *slog.Logger) (opened, error) {
 	if c.storeless() {
 		return opened{closed: func() error { return nil }}, nil
@@ -78,7 +79,8 @@ func newMirror(c *config, store *kv.Store, room func() string, log *slog.Logger,
 	}})
 }
 
-// countHeld sets the metric of the kinds that a replica holds back.
+// countHeld sets the metric of held kinds: their last good records stay in use, because a writer other than the leader
+// changed the stored records.
 func countHeld(held []mirror.Held) {
 	obs.HeldKinds.Reset()
 	for _, h := range held {
@@ -91,8 +93,9 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot returns the file of the last snapshot; nil without --state-dir. The file is not written while room returns
-// a reason, because the embedded etcd needs the space of the disk. The error is that of making the folder.
+// snapshot returns the file in which a replica saves its snapshot of the store; nil without --state-dir. While room
+// returns a reason, the file is not written, because the embedded etcd needs the disk space. The error reports that the
+// folder cannot be made.
 func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	if c.stateDir == "" {
 		return nil, nil
@@ -102,12 +105,12 @@ func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	}
 	mesh := c.mesh
 	if own := c.env.revision; own != kv.DefaultRevision {
-		mesh = path.Join(mesh, own) // another revision's records are useless
+		mesh = path.Join(mesh, own) // a snapshot of another revision is useless
 	}
 	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge, Room: room}, nil
 }
 
-// flag returns the value of a metric for a condition: 1 or 0.
+// flag returns 1 for true and 0 for false, as the value of a metric.
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -115,7 +118,8 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// spacePart returns the task that follows the size of etcd, with a note while it is almost full.
+// spacePart returns the task that watches the size of etcd. It also returns a note for operators, which appears while
+// etcd is almost full.
 func spacePart(s *kv.Space) part {
 	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
 		if text, _ := s.Warning(); text != "" {
@@ -125,8 +129,8 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
-// awayProblems returns the entry of /debug/problems while etcd does not answer. The argument why is the reason; nil:
-// etcd answers, and the result is nil.
+// awayProblems returns the entry of /debug/problems for an etcd that does not answer. The argument why is the reason.
+// If why is nil, etcd answers and the result is nil.
 func awayProblems(why error) []inspect.Problem {
 	if why == nil {
 		return nil
@@ -136,7 +140,8 @@ func awayProblems(why error) []inspect.Problem {
 		Message: "does not answer; the last state that was read stays in effect: " + why.Error()}}
 }
 
-// spaceProblems returns the entry of /debug/problems about the size of etcd; nil: etcd has space.
+// spaceProblems returns the entry of /debug/problems about the size of etcd. It returns nil while etcd has enough
+// space.
 func spaceProblems(s *kv.Space) []inspect.Problem {
 	text, full := s.Warning()
 	if text == "" {

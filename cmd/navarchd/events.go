@@ -21,26 +21,27 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// warnings maintains Kubernetes Events about refused and held objects while this process leads.
+// warnings maintains Kubernetes Events about refused and held objects while this process leads. An object is held while
+// its removal or its newest version waits for time or for an operator.
 type warnings struct {
 	events *events.Events
 	writer *status.Events
 	origin origin.Origin // of the config cluster
 	home   string        // the control plane's namespace
 	loop   desk
-	listed func() []object.Problem // problems of sources and duties
+	listed func() []object.Problem // returns the problems of the sources and of the leader's tasks
 	found  *problems.Collector
 }
 
-// desk is the part of the ingester that warnings uses.
+// desk has the methods of the ingest loop that warnings uses.
 type desk interface {
 	EveryProblem(context.Context) ([]object.Problem, error)
 	Objects(context.Context, []object.ID) (map[object.ID]*object.Object, error)
 	Settled() bool
 }
 
-// newWarnings makes the duty without sending a request. limit is shared by all writes to Kubernetes. Errors name
-// flags.
+// newWarnings returns a warnings without sending a request. The parameter from is the origin of the config cluster's
+// objects. All writes to Kubernetes share limit. Errors name flags.
 func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*warnings, error) {
 	writer, err := status.NewEvents(c.kubeconfig, status.Config[corev1.Event]{Until: writes.Until, Limit: limit, Log: i.log})
 	if err != nil {
@@ -53,7 +54,7 @@ func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesW
 // lookForWarnings is the interval at which a leader collects refused and held objects.
 const lookForWarnings = time.Second
 
-// lead runs one term.
+// lead writes the Events during one term (time as leader), until ctx ends.
 func (w *warnings) lead(ctx context.Context, epoch kv.Epoch) {
 	ended := make(chan struct{})
 	go func() {
@@ -89,7 +90,7 @@ type warned struct {
 	reason events.Reason
 }
 
-// collect returns the messages of refused and held objects; false while not all problems are known.
+// collect returns the messages about refused and held objects, or false while not all problems are known.
 func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	every, err := w.loop.EveryProblem(ctx)
 	if err != nil || !w.loop.Settled() {
@@ -104,9 +105,9 @@ func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	return w.messages(all), true
 }
 
-// messages joins the problems of each object that is refused (severity error) or held back. Problems without an object
-// count for their namespace, else for the control plane's namespace. Objects of sources other than the config cluster
-// have no Events.
+// messages returns one text for each object that is refused (severity error) or held. A text joins the problems of its
+// object. A problem without an object counts for its namespace, or else for the control plane's namespace. Problems of
+// sources other than the config cluster are left out.
 func (w *warnings) messages(all []object.Problem) map[warned]string {
 	texts := map[warned][]string{}
 	for _, p := range all {
@@ -137,7 +138,7 @@ func (w *warnings) messages(all []object.Problem) map[warned]string {
 	return out
 }
 
-// state starts Events for new and changed messages, and ends the Events of messages that are gone.
+// state starts Events for new and changed messages, and ends the Events of messages that no longer apply.
 func (w *warnings) state(ctx context.Context, last, next map[warned]string) {
 	var fresh []warned
 	for k, message := range next {
@@ -171,7 +172,7 @@ func (w *warnings) state(ctx context.Context, last, next map[warned]string) {
 	}
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of writing Events.
 func (w *warnings) problems() (all []object.Problem) {
 	for _, p := range w.writer.Problems() {
 		id := object.ID{Origin: w.origin, Kind: "Event", Namespace: p.Key.Namespace, Name: p.Key.Name}

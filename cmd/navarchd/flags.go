@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// role is a role of a process.
+// role is a value of the flag --roles.
 type role string
 
 const (
@@ -44,14 +44,14 @@ type config struct {
 	configDir              string
 	kubeconfig, registries string // see kubernetes
 	allowNone              bool
-	heldFor                time.Duration // time for which removals are held; 0: until they are accepted
+	heldFor                time.Duration // time for which removals wait; 0: until an operator accepts them
 	domain                 string
 	cluster                string
 	budget                 ingest.Budget // of each tenant
 	isolation              isolated
 
 	dataDir     string
-	stateDir    string // data that survives a restart without etcd; with the embedded etcd, the data directory
+	stateDir    string // folder of data for a restart without etcd; default: dataDir
 	snapshotAge time.Duration
 	etcd        etcdflags.Flags
 	etcdQuota   int64
@@ -65,8 +65,8 @@ type config struct {
 	drainAfter   time.Duration
 	ackDeadline  time.Duration
 	retryAfter   time.Duration // time after which a withheld version is sent again
-	rightsAway   time.Duration // validity of the authoriser's last positive answer while it is away
-	contained    bool          // Go's memory limit is set from the container's; not a flag
+	rightsAway   time.Duration // validity of the last permission to get private keys while the authoriser does not answer
+	contained    bool          // Go's memory limit comes from the container's; not a flag
 	levels       *obs.Levels   // of log lines, from logLevel; not a flag
 
 	grpcAddr       string
@@ -83,7 +83,7 @@ type config struct {
 	shared         []netip.Prefix // validate parses these prefixes from sharedSources
 
 	trustDomain               string
-	renewAlone, renewMachines time.Duration // time since the last token for renewals by certificate; 0: unbounded
+	renewAlone, renewMachines time.Duration // time without a token for which a certificate is renewed; 0: unbounded
 	kek                       string
 	caCerts                   string
 	caPeers                   []string
@@ -106,7 +106,7 @@ type config struct {
 	jwksCluster  bool
 }
 
-// aliases maps istiod's names of flags, which charts and scripts use, to navarchd's names.
+// aliases maps the names of istiod's flags to navarchd's names. Charts and scripts use istiod's names.
 var aliases = map[string]string{
 	"httpAddr":         "http-addr",
 	"httpsAddr":        "https-addr",
@@ -275,7 +275,7 @@ func (c *config) fill() {
 	}
 }
 
-// byDefault reports whether a process without --roles has a role.
+// byDefault reports whether a process without --roles has the role r.
 func (c *config) byDefault(r role) bool {
 	switch r {
 	case roleCA:
@@ -293,7 +293,8 @@ func (c *config) kubernetes() bool { return c.kubeconfig != "" || c.registries =
 // registryKubernetes is the only supported registry (istiod's --registries).
 const registryKubernetes = "Kubernetes"
 
-// hasKeyring reports whether the process follows the keyring, to sign or to learn roots and revocations.
+// hasKeyring reports whether the process reads the keyring (the keys of the mesh's CA). It needs the keyring to sign,
+// or to learn roots and revocations.
 func (c *config) hasKeyring() bool {
 	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" &&
 		!c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit)))
@@ -304,7 +305,7 @@ func (c *config) speaksGRPC() bool { return c.has(roleXDS) || c.has(roleCA) }
 
 func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 
-// debugNames returns the host names for requests to /debug, in addition to localhost and loopback addresses.
+// debugNames returns the host names that requests to /debug may use, in addition to localhost and loopback addresses.
 func (c *config) debugNames() web.Hosts {
 	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr, c.monitoringAddr})...)
 }

@@ -13,20 +13,20 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring returns the handler of the monitoring address. It serves /metrics, /version, /debug and /api/v1 at the
-// paths that istioctl and Kiali use, and the operators' pages, to which alerts link. asked is the handler of /debug and
-// /api/v1. If asked is nil (ENABLE_DEBUG_ON_HTTP=false), /debug and /api/v1 are not served.
+// monitoring returns the handler of the monitoring address. It serves /metrics, /version, /debug and /api/v1. It also
+// serves the operators' pages, to which alerts link. asked is the handler of /debug and /api/v1. If asked is nil
+// (ENABLE_DEBUG_ON_HTTP=false), /debug and /api/v1 are not served.
 func monitoring(asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
 	mux.Handle(manual.Root, manual.Handler())
 	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("output") == "json" { // not by Accept: the API server's proxy, which istioctl uses, sends JSON in it
+		if r.URL.Query().Get("output") == "json" { // the header Accept does not count: the API server's proxy (istioctl) sends JSON in it
 			version(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		// istioctl version and Kiali read this form (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
+		// istioctl version and Kiali read plain text (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
 		_, _ = io.WriteString(w, obs.Version)
 	})
 	if asked != nil {
@@ -51,8 +51,8 @@ func version(w http.ResponseWriter, _ *http.Request) {
 }
 
 // public returns the handler of /ready, /version, /debug and /api/v1. /ready answers 503 with the error of ready. If
-// ready returns nil, it answers 200 with "ok" and the notes. asked is the handler of /debug and /api/v1; nil: these are
-// not served.
+// ready returns nil, /ready answers 200 with "ok" and the notes. asked is the handler of /debug and /api/v1. If asked
+// is nil, /debug and /api/v1 are not served.
 func public(ready func() error, notes func() []string, asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -37,18 +37,18 @@ type ingesterConfig struct {
 	store     *kv.Store
 	sealer    ingest.Sealer   // nil: there is no key encryption key
 	others    remote.Config   // configures the discovery of other clusters
-	seen      func() kv.Place // position up to which this process has read the chain of heads
+	seen      func() kv.Place // newest state of the store that this process has read
 	tenants   *tenants.Tenants
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
-	api       *apiserver.Client                                            // of the config cluster; nil: no such cluster
-	read      func() time.Time                                             // time up to which the config cluster was read, by any leader
-	// ring has the roots of the mesh; nil: this process does not follow the keyring
+	api       *apiserver.Client                                            // of the config cluster (which stores the configuration); nil: no such cluster
+	read      func() time.Time                                             // time up to which any leader has read the config cluster
+	// ring has the roots of the mesh; nil: this process does not read the keyring
 	ring  *keyring.Keyring
-	hooks *webhooks.Configurations // webhook configurations of the cluster; nil: they are not followed
+	hooks *webhooks.Configurations // webhook configurations of the cluster; nil: they are not read
 }
 
-// ingester is role ingest: the leader's loop, the election, and the leader's duties. newIngester chooses sources and
-// duties by the configuration, so the lists have no entries for absent sources and duties. Fields other than lists are
+// ingester is role ingest: the ingest loop, the leader election, and the duties (tasks that run while this process
+// leads). The configuration determines the sources and the duties, so lists may be empty. Fields other than lists are
 // not nil.
 type ingester struct {
 	log       *slog.Logger
@@ -62,16 +62,15 @@ type ingester struct {
 	tasks     []loop.Task               // run whether or not this process leads
 	problems  []func() []object.Problem // of the sources
 	gauges    []func(time.Time)         // of the sources
-	observers []func([]object.Event)    // receive the events of the folder and the config cluster before the loop
+	observers []func([]object.Event)    // receive events of the folder and the config cluster before the loop
 	wrote     []func(revision int64)    // receive the revision of each batch
 	newest    atomic.Int64              // revision of the newest batch
-	read      func() time.Time          // time up to which the stored records reflect the config cluster, by any leader
+	read      func() time.Time          // time up to which any leader has read the config cluster
 	writes    func() bool               // reports whether this process writes to Kubernetes
-	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
+	alone     string                    // name of this process as the only replica (embedded etcd), until its first term begins
 }
 
-// newIngester makes the role without sending a request. Errors name flags, except the error of the election for a
-// --leader-lease that is not a number of whole seconds.
+// newIngester returns an ingester without sending a request. Most errors name flags.
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {
@@ -102,8 +101,8 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	return i, i.addDuties(c, from)
 }
 
-// committedBatch processes a batch that the loop has committed, and notifies the functions that follow written
-// revisions. event is the time of the batch's oldest event, began the start of the commit.
+// committedBatch is called for each batch that the loop has committed. It calls i.committed and the functions in
+// i.wrote. event is the time of the batch's oldest event, and began is the start of the commit.
 func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
 	i.committed(revision, event, began, batch)
 	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords,
@@ -114,8 +113,7 @@ func (i *ingester) committedBatch(revision int64, event, began time.Time, batch 
 	}
 }
 
-// emit passes events of the folder and the config cluster to the observers, and then to the loop. When a term ends,
-// forget emits one event Forget for each duty with an origin.
+// emit passes events of the folder and the config cluster to the observers, and then to the loop.
 func (i *ingester) emit(events []object.Event) {
 	for _, observe := range i.observers {
 		observe(events)
@@ -123,23 +121,22 @@ func (i *ingester) emit(events []object.Event) {
 	i.loop.Emit(events)
 }
 
-// expect sets the origins of the other clusters. known states that the list is complete.
+// expect sets the origins of the other clusters. If known is true, the list is complete.
 func (i *ingester) expect(all []origin.Origin, known bool) {
 	i.loop.Expect(ingest.Remotes{Known: known, Origins: all})
 }
 
-// objectsOfBurst is the amount of work that counts as one burst: the sum of objects read and of records written or
-// deleted. Listing a cluster causes bursts, after which memory is returned to the system. Single edits add up to a
-// burst only slowly.
+// objectsOfBurst is the amount of work that counts as one burst: the number of objects read, plus the number of records
+// written or deleted. Memory is returned to the system after bursts. Listing a cluster causes bursts.
 const objectsOfBurst = 10_000
 
-// countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects.
-// After a cluster is listed, its records are written for about a minute, which leaves as much garbage as the list.
+// countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects,
+// because writing them leaves as much garbage.
 func countWork(s ingest.Stats) memory.Counts {
 	return memory.Counts{Bursts: (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst, Edits: s.Normalised + s.Batches}
 }
 
-// part returns the role's parts of the process.
+// part returns the tasks, the metrics and the counts of the role.
 func (i *ingester) part() part {
 	tasks := []loop.Task{
 		{Name: "ingest", Run: i.loop.Run},
@@ -150,7 +147,7 @@ func (i *ingester) part() part {
 		counts: []func() memory.Counts{func() memory.Counts { return countWork(i.loop.Stats()) }}}
 }
 
-// shown returns the role's part of /debug. The argument commits returns this process's newest commits.
+// shown returns the role's data for /debug. The argument commits returns this process's newest commits.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
 	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems,
 		Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
@@ -169,8 +166,9 @@ func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	return l, nil
 }
 
-// leads runs one term until ctx ends, and then returns nil. Errors: ctx ended before the level was read, the held
-// removals cannot be read, a duty found this process unfit (errUnfit), or another process leads (kv.ErrDeposed).
+// leads runs one term (time as leader) until ctx ends, and then returns nil. An error reports that ctx ended before the
+// level (the format version of the store) was read, or that the held removals cannot be read. errUnfit means that a
+// duty found this process unfit. kv.ErrDeposed means that another process leads.
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	ctx, unfit := context.WithCancelCause(ctx)
 	defer unfit(nil)
@@ -184,7 +182,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("held removals of the previous leader: %w", err)
 	}
-	defer i.forget() // runs after Lost: before it, the store would lose the forgotten objects
+	defer i.forget() // runs after Lost: earlier, the loop would delete the forgotten objects from the store
 	i.loop.Gained(epoch, held...)
 	defer i.loop.Lost()
 	term, stop := context.WithCancel(ctx)

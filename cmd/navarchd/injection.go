@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// addInjection adds injection to the webhooks' server, configured by the config cluster's ConfigMap. Without a cluster
-// it adds nothing.
+// addInjection adds the injection of proxies to the webhook server. A ConfigMap of the config cluster (which stores the
+// configuration) has the settings. Without a config cluster, addInjection does nothing.
 func (a *assembly) addInjection(server *admit.Server) error {
 	c := a.config
 	if a.api == nil {
@@ -40,8 +40,8 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	return nil
 }
 
-// proxiesOfInjection returns the source of ProxyConfigs for injection: the records if this process follows them,
-// otherwise the API server.
+// proxiesOfInjection returns the source of ProxyConfigs for injection: the stored records in a process with role xds,
+// and otherwise the API server.
 func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	c := a.config
 	if c.has(roleXDS) {
@@ -64,7 +64,7 @@ func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	return followed.In, nil
 }
 
-// warnUnread returns a function that logs its argument, an error of reading the API server, with the message what. The
+// warnUnread returns a function that logs an error as a warning. The argument what is the message of the warning. The
 // function ignores nil.
 func warnUnread(log *slog.Logger, what string) func(error) {
 	return func(err error) {
@@ -74,8 +74,8 @@ func warnUnread(log *slog.Logger, what string) func(error) {
 	}
 }
 
-// addMesh sets the source of the mesh configuration for the webhooks: the records if this process follows them,
-// otherwise the ConfigMaps. Without records and a cluster the mesh configuration stays unknown.
+// addMesh sets the source of the mesh configuration for the webhooks: the stored records in a process with role xds,
+// and otherwise the ConfigMaps of the config cluster. With neither source, the mesh configuration stays unknown.
 func (a *assembly) addMesh() error {
 	c := a.config
 	if c.has(roleXDS) {

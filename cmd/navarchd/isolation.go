@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// isolated has the flags of the isolation of tenants.
+// isolated has the flags that isolate tenants from each other.
 type isolated struct {
 	ranges, given []string
-	settings      normal.Isolation // complete after read, which validate calls
+	settings      normal.Isolation // complete after the method read
 }
 
 func (i *isolated) bind(f *pflag.FlagSet) {
@@ -26,7 +26,7 @@ func (i *isolated) bind(f *pflag.FlagSet) {
 		"Ranges (CIDR) of the clusters' Services and Pods: their addresses may be stated by no tenant, but those of its own Services.")
 }
 
-// read parses the lists into settings. Errors name flags.
+// read parses ranges and given into settings. Errors name flags.
 func (i *isolated) read() (err error) {
 	if i.settings.Ranges, err = prefixes(i.ranges); err != nil {
 		return fmt.Errorf("--cluster-ranges: %w", err)

@@ -10,10 +10,11 @@ import (
 // navarchd, or signers of Kubernetes. With signers of Kubernetes, role ca is the registration authority: it
 // authenticates callers and forwards their requests.
 
-// kubernetesSigners is the only supported EXTERNAL_CA.
+// kubernetesSigners is the only supported value of EXTERNAL_CA.
 const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"
 
-// readIssuers parses the variables that select the issuer. The argument parse calls set if the named variable is set.
+// readIssuers parses the variables that select the issuer. The argument parse calls set with the value of the named
+// variable, if there is one.
 func (e *environment) readIssuers(parse func(name string, set func(string) error)) {
 	parse("ENABLE_CA_SERVER", func(v string) error {
 		var on bool
@@ -50,8 +51,8 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 // foreign reports whether another CA or signers of Kubernetes sign the certificates.
 func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
-// checkIssuers refuses settings with which this process would sign beside another CA, and settings with which the
-// secure address would lack a certificate of the selected issuer.
+// checkIssuers refuses settings that contradict the selected issuer. This process would sign beside another CA, or its
+// TLS address would lack a certificate of that issuer.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	const other = "ENABLE_CA_SERVER=false says that another CA signs"
 	if c.env.otherCA && c.has(roleCA) {
@@ -71,7 +72,8 @@ func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	c.checkSigners(refuse)
 }
 
-// checkSigners refuses settings by which role ca cannot use Kubernetes signers.
+// checkSigners refuses settings that prevent the use of Kubernetes signers. If no such signers are selected, it refuses
+// settings that are only for them.
 func (c *config) checkSigners(refuse func(format string, args ...any)) {
 	e := &c.env
 	if !e.signers {

@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// istiodPrefixes are prefixes of istiod's own variables (pilot/pkg/features). Other variables may belong to other
-// programs.
+// istiodPrefixes are the name prefixes of istiod's own environment variables. Variables without such a prefix may
+// belong to other programs.
 var istiodPrefixes = []string{"PILOT_", "ENABLE_", "ISTIO_"}
 
 // serviceLink matches a variable that the kubelet sets for each Service of a Pod's namespace, such as
 // istio-ingressgateway (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// unread returns the sorted names of istiod's variables that are not empty in environ ("NAME=value") and that navarchd
+// unread returns the sorted names of istiod's variables that have a value in environ ("NAME=value") but that navarchd
 // does not read. A variable counts as istiod's if its name has one of istiodPrefixes, unless it matches serviceLink.
 func (e *environment) unread(environ []string) []string {
 	out := map[string]bool{}

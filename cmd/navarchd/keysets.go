@@ -25,8 +25,8 @@ func (c *config) bindKeySets(f *pflag.FlagSet) {
 			" send requests to these addresses.")
 }
 
-// newKeySets makes the leader's duty that fetches the key sets (JWKS) that RequestAuthentications name. It sets
-// to.KeySets, by which the ingester's loop reports the needed key sets. Errors name flags.
+// newKeySets makes the leader's duty that fetches the key sets (JWKS) that RequestAuthentications name. It sets the
+// callback KeySets of the loop, so that the loop reports the needed key sets. Errors name flags.
 func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (duty, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
 	if !c.jwksCluster {

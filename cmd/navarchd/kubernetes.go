@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/store/source/remote"
 )
 
-// newAPIServer returns a client of the config cluster's API server; nil: the configuration comes from files alone.
+// newAPIServer returns a client of the API server of the config cluster (which stores the configuration). It returns
+// nil if all configuration comes from files.
 func newAPIServer(c *config) (*apiserver.Client, error) {
 	if !c.kubernetes() {
 		return nil, nil
@@ -34,9 +35,9 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 	return api, nil
 }
 
-// clusterFacts has the sources of facts about identities in clusters.
+// clusterFacts has the sources by which callers from Kubernetes clusters are authenticated.
 type clusterFacts struct {
-	keys   attest.KeysConfig                               // source of the config cluster's issuer and keys
+	keys   attest.KeysConfig                               // source of the config cluster's token issuer and its keys
 	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: no other cluster is read
 	// reviewer verifies tokens that cannot be verified here (--token-review); nil: no reviews.
 	reviewer attest.Reviewer
@@ -45,8 +46,8 @@ type clusterFacts struct {
 	ca *istioca.Secrets
 }
 
-// clusterFacts returns the facts from the API server and from the stored records. records is nil if this process does
-// not follow the stored records.
+// clusterFacts returns the sources that the configuration permits. records is nil if this process does not read the
+// stored records.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
 	if a.api != nil && a.config.has(roleCA) && a.config.hasKeyring() && a.config.caCerts == "" {
@@ -68,7 +69,7 @@ func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	return facts
 }
 
-// ownCA returns the source of the user's own CA; nil: no source is configured.
+// ownCA returns the source of the user's own CA. It returns nil if no source is configured.
 func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	switch {
 	case c.caCerts != "":
@@ -79,7 +80,7 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// foundKeys returns the source of the issuer and the keys of the config cluster's tokens. The source is used unless
+// foundKeys returns the source of the issuer and of the keys for the config cluster's tokens. The source is used unless
 // --token-issuer is set. Issuer and keys come from the cluster's API server, and are saved in the state directory.
 // Saved keys are ignored if the config cluster's name or the address of its API server has changed.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
@@ -93,9 +94,8 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// addOtherClusters adds the verification of identities of other clusters. The leader stores the credentials of these
-// clusters. addOtherClusters does nothing without a config cluster in Kubernetes, or in a process without gRPC
-// addresses.
+// addOtherClusters adds the verification of identities from other clusters. The leader stores the credentials for these
+// clusters. addOtherClusters does nothing without a config cluster, or in a process without gRPC addresses.
 func (a *assembly) addOtherClusters(others remote.Config) error {
 	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
@@ -122,9 +122,9 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 	return all
 }
 
-// authoriserOf returns the authoriser for private keys. The authoriser sends a request to the API server of the
-// service account's cluster. If the configuration comes from files alone, or the service account's cluster is not known
-// yet, the authoriser uses the role bindings in the snapshot.
+// authoriserOf returns the authoriser, which decides whether a service account may get private keys. The authoriser
+// sends a request to the API server of the service account's cluster. If all configuration comes from files, or that
+// cluster is not known yet, it uses the role bindings in the snapshot.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -140,8 +140,8 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 // reviewed sends access reviews to the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
-	of     func(cluster string) *kube.Access // of another cluster; returns nil for a cluster that is not known (yet)
-	others access.Authoriser                 // for service accounts of clusters for which of returns nil
+	of     func(cluster string) *kube.Access // returns the access of another cluster; nil: the cluster is not known (yet)
+	others access.Authoriser                 // for service accounts of clusters that are not known (yet)
 }
 
 // MayListSecrets implements access.Authoriser, by an access review at the API server of the service account's

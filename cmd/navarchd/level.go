@@ -34,13 +34,13 @@ func (i *ingester) use(use level.Use) {
 	i.loop.Level(ingest.Levelled{Level: use.Level, Below: use.Below})
 }
 
-// keepLevel raises and lowers the stored level while this process leads.
+// keepLevel raises and lowers the level of the stored configuration while this process leads.
 func (i *ingester) keepLevel(ctx context.Context, epoch kv.Epoch, current level.Current) {
 	for ctx.Err() == nil {
 		err := level.Lead(ctx, epoch, level.Config{Store: i.store,
 			Reads: model.Level, Current: current, Use: i.use, Used: i.loop.Stored, Log: i.log})
 		if ctx.Err() != nil || errors.Is(err, kv.ErrDeposed) {
-			return // the election reports it, too
+			return // the election reports this, too
 		}
 		i.log.Warn("the level of the stored configuration is not kept, trying again", obs.KeyError, err)
 		if err = loop.Pause(ctx, time.Second); err == nil {

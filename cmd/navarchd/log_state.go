@@ -25,8 +25,8 @@ func (c *config) storeNamed() string {
 	return "etcd at " + strings.Join(c.etcd.Endpoints, ",")
 }
 
-// announceReady returns the task that logs a line when this process becomes ready. Until then the task logs the missing
-// part: after 10 s, and then at growing intervals.
+// announceReady returns the task that logs a line when this process becomes ready. While the process is not ready, the
+// task logs the reason: after 10 s, and then at growing intervals.
 func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.Task {
 	return loop.Task{Name: "ready", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -52,7 +52,7 @@ func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.T
 	}}
 }
 
-// logProblems logs the problems of the sources and their objects, until ctx ends.
+// logProblems logs the problems of the configuration sources and of their objects, until ctx ends.
 func (i *ingester) logProblems(ctx context.Context) error {
 	lines := &changes.ProblemLog{Log: i.log, Named: debug.Named}
 	tick := time.NewTicker(250 * time.Millisecond)

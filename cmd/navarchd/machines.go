@@ -27,9 +27,9 @@ type registered struct {
 	log     *slog.Logger
 }
 
-// newRegistered makes the duties without sending a request. nil: machines do not register themselves
-// (PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION). cluster and writes are nil if the configuration comes from files
-// alone. limit is shared by all writes to Kubernetes. Errors name flags.
+// newRegistered makes the leader's duties for machines, without sending a request. The result is nil if machines may
+// not register themselves (PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION). cluster and writes are nil if all
+// configuration comes from files. All writes to Kubernetes share limit. Errors name flags.
 func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
 	if !c.env.autoRegister {
 		return nil, nil
@@ -49,14 +49,14 @@ func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kuberne
 	return []duty{{begin: w.begin, lead: w.lead, problems: w.problems}, {lead: r.lead, problems: r.problems}}, nil
 }
 
-// written adapts a cluster's WorkloadEntries to store/machines.
+// written writes the WorkloadEntries of machines to a cluster. It implements machines.WorkloadEntries.
 type written struct {
 	api    *status.WorkloadEntries
 	writer *status.Writer[status.WorkloadEntry]
 	origin origin.Origin
 }
 
-// begin discards the target states of an earlier term.
+// begin discards the wanted WorkloadEntries of an earlier term (time as leader).
 func (w written) begin() { w.writer.Want(nil) }
 
 // lead writes the WorkloadEntries to Kubernetes during one term, until ctx ends.
@@ -64,21 +64,22 @@ func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = w.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// Want implements machines.WorkloadEntries: it replaces the target states of all entries, without waiting for writes.
+// Want implements machines.WorkloadEntries: it replaces all wanted WorkloadEntries, and does not wait until they are
+// written.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
 // There implements machines.WorkloadEntries: it returns the existing WorkloadEntries of machines, and a channel that is
 // closed when they change.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
-// lead decides about the WorkloadEntries of machines during one term, until ctx ends.
+// lead decides which WorkloadEntries exist for machines during one term, until ctx ends.
 func (r *registered) lead(ctx context.Context, _ kv.Epoch) {
 	if err := r.leader.Run(ctx, r.store, r.entries()); err != nil && ctx.Err() == nil {
 		r.log.Error("machines are not registered while this process leads", obs.KeyError, err)
 	}
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of the last decision in the present term.
 func (r *registered) problems() (all []object.Problem) {
 	for _, p := range r.leader.Problems() {
 		all = append(all, problemOfMachine(r.origin, p.Namespace, p.Name, p.Message))
@@ -86,7 +87,7 @@ func (r *registered) problems() (all []object.Problem) {
 	return all
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of writing the WorkloadEntries.
 func (w written) problems() (all []object.Problem) {
 	for _, p := range w.writer.Problems() {
 		all = append(all, problemOfMachine(w.origin, p.Key.Namespace, p.Key.Name, p.Message))

@@ -1,9 +1,9 @@
 // Command navarchd is the control plane. It reads configuration, stores it in etcd, and serves xDS to proxies. It is
 // also the certificate authority and the server of the webhooks. Flags select its roles.
 //
-// Owns: the wiring of the loops.
+// Owns: the assembly of the process from the packages, and the start of its goroutines.
 // Reads: flags and the environment.
-// Never: makes a decision that belongs to a package.
+// Never: computes configuration or verifies an identity itself; the packages that it calls do.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/cmd/internal/wire"
 	"navarch.io/navarch/cmd/navarchd/collect"
 	"navarch.io/navarch/cmd/navarchd/memory"
-	_ "navarch.io/navarch/push/build/patch/envoytypes" // types that EnvoyFilters may name
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // registers the message types that EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 

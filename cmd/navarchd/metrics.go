@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// hooks returns hooks that count the xDS server's actions in metrics, under the names that dashboards use. They also
-// report acknowledgements to log and, unless it is nil, to tracer. left is called when a stream has ended.
+// hooks returns hooks that count the xDS server's actions in metrics. They also report acknowledgements to log, and to
+// tracer unless tracer is nil. The function left is called when a stream that had joined has ended.
 func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer, left func(serve.Client, serve.Proxy)) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
@@ -64,8 +64,8 @@ func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer, left 
 	}
 }
 
-// quarantined sets the metrics of refused and withheld resources by type. It also stores the refusals for
-// replica.refusals.
+// quarantined sets two metrics for each type: the number of resources that proxies refuse, and the number of versions
+// that are withheld from proxies. It also stores the likely causes of the refusals in r.refused.
 func (r *replica) quarantined(time.Time) {
 	refusals := r.server.Refusals()
 	r.refused.Store(culprits(refusals))

@@ -51,8 +51,8 @@ type settler interface {
 	Settled() bool
 }
 
-// newObjectStatus makes the duty without sending a request. from is the origin of the objects. All writes to Kubernetes
-// share limit. Errors name flags.
+// newObjectStatus makes an objectStatus without sending a request. The parameter from is the origin of the objects. All
+// writes to Kubernetes share limit. Errors name flags.
 func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
 	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{},
 		origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
@@ -81,7 +81,7 @@ func (s *objectStatus) begin() {
 	s.objects = delivered.New()
 }
 
-// observe receives the events of the config cluster before the ingester's loop.
+// observe records the events of the config cluster. It is called before the ingester's loop receives them.
 func (s *objectStatus) observe(events []object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *objectStatus) observe(events []object.Event) {
 // lookEvery is the interval at which a leader updates statuses.
 const lookEvery = 500 * time.Millisecond
 
-// lead runs one term.
+// lead maintains the statuses during one term of this process as leader.
 func (s *objectStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -133,9 +133,9 @@ type term struct {
 	epoch    kv.Epoch
 	known    bool // the fleet is known
 	replicas []string
-	before   uint64 // number of objects emitted before the last update
-	stored   uint64 // number of objects in the store
-	asked    int64  // newest revision that await has requested the replicas' answers about
+	before   uint64 // number of events observed before the last update
+	stored   uint64 // number of observed events that the store has
+	asked    int64  // newest revision for which await has requested answers
 
 	last struct { // inputs of the last reports
 		taken    uint64
@@ -158,13 +158,13 @@ func (t *term) takeFleet(fleet member.Fleet) {
 	}
 }
 
-// update sets the target statuses if an input has changed or a status is due. It sets nothing while an input is
-// unknown.
+// update sets the target statuses if an input has changed, or if a status changes by the passing of time. It sets
+// nothing while an input is unknown.
 func (t *term) update(ctx context.Context, now time.Time) {
 	t.settle(ctx)
 	answers := t.acks.Now()
 	if answers == nil || !t.known || !t.found.Collected() {
-		return // unknown inputs are not empty ones
+		return // an unknown input must not count as empty
 	}
 	t.await(ctx)
 	reached, _ := answers.Acknowledged(t.replicas, t.asked)
@@ -201,13 +201,13 @@ func (t *term) update(ctx context.Context, now time.Time) {
 	}
 }
 
-// same reports whether two lists are equal, at little cost if they share memory.
+// same reports whether two lists are equal. It is fast if they share memory.
 func same[E comparable](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// settle determines whether the objects emitted before the last update are in the store, and at which revision. If they
-// are in the store, the ingester has also compared these objects with each other.
+// settle determines whether the store has the events that were observed before the last update, and at which revision.
+// If so, the ingester has also compared the objects of these events with each other.
 func (t *term) settle(ctx context.Context) {
 	taken := t.before
 	t.mu.Lock()
@@ -216,7 +216,7 @@ func (t *term) settle(ctx context.Context) {
 	if t.began && taken == t.stored {
 		return
 	}
-	for range 2 { // the ingester reports Settled between two of its inputs, so the second pass covers everything emitted before
+	for range 2 { // Settled may be outdated after one Settle, but not after two
 		if t.ingest.Settle(ctx) != nil {
 			return
 		}
@@ -244,8 +244,8 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw performs the duty of a leader that does not maintain statuses: it makes replicas stop answering an earlier
-// leader's question.
+// withdraw deletes the question of an earlier leader about acknowledged revisions, so that replicas stop answering it.
+// It runs if this leader does not maintain statuses.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
 		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it",
@@ -253,7 +253,7 @@ func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of writing statuses during this process's term as leader.
 func (s *objectStatus) problems() (all []object.Problem) {
 	for kind, w := range s.writers {
 		for _, p := range w.Problems() {
@@ -269,10 +269,9 @@ func (s *objectStatus) problems() (all []object.Problem) {
 	return all
 }
 
-// refusals returns the objects that proxies of this replica refuse. An object counts if a version made of it is
-// withheld from all proxies with one planned configuration, which requires refusals of a quorum of identities. It also
-// counts if a proxy in the object's namespace refused the version. One identity thus cannot affect the status of
-// objects in other namespaces.
+// refusals returns the objects that proxies of this replica refuse. The result has the objects of blamed, from which a
+// withheld version of a resource was made. It also has the objects of culprits, which proxies in the object's own
+// namespace refused. Thus one identity cannot affect the status of objects in other namespaces.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
 	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {
@@ -281,8 +280,8 @@ func (r *replica) refusals() (all []acknowledged.Refusal) {
 	return all
 }
 
-// blamed returns the likely cause of each withheld version: the first object that the version is made of. A version
-// that is withheld from one identity counts only if this object is in the identity's namespace.
+// blamed returns the likely cause of each withheld version of a resource: the first object from which the version was
+// made. A version that is withheld from one identity counts only if this object is in the namespace of that identity.
 func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	for _, w := range all {
 		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
@@ -292,8 +291,8 @@ func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	return out
 }
 
-// culprits returns the likely cause of each refusal: the first object that the refused version is made of. Refusals by
-// proxies outside of this object's namespace are left out.
+// culprits returns the likely cause of each refusal: the first object from which the refused version was made. Refusals
+// by proxies outside of this object's namespace are left out.
 func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	out := []acknowledged.Refusal{}
 	for _, r := range all {
@@ -304,7 +303,7 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	return &out
 }
 
-// acknowledges returns the loop that reports this replica's acknowledged revisions to the leader, under the name of
+// acknowledges returns the loop that reports this replica's acknowledged revisions to the leader. name is the name of
 // this process.
 func (r *replica) acknowledges(name string) *acknowledged.Loop {
 	return acknowledged.New(acknowledged.Config{Name: name, Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,

@@ -11,15 +11,16 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// part is a role's contribution to its process. Unused fields are empty.
+// part has the tasks, services and functions that a role, or another component, adds to the process. Unused fields are
+// empty.
 type part struct {
 	tasks  []loop.Task
 	plain  []func(grpc.ServiceRegistrar) // services of the plain-text address
 	secure []func(grpc.ServiceRegistrar) // services of the address over TLS
 	ready  []func() error                // readiness checks: the process accepts proxies if all of them return nil
 	notes  []func() []string             // remarks for operators about a ready process
-	gauges []func(time.Time)             // set the metrics of loops; called by one goroutine
-	leave  []func(context.Context)       // hand over to other processes while everything still runs
+	gauges []func(time.Time)             // set metrics; one goroutine calls them with the present time
+	leave  []func(context.Context)       // hand work over to other processes, before the tasks end
 	counts []func() memory.Counts        // work so far, for cmd/navarchd/memory
 }
 
@@ -32,7 +33,7 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing returns the error of the first failed readiness check; nil: the process is ready.
+// missing returns the error of the first readiness check that fails. It returns nil if the process is ready.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {
@@ -59,7 +60,7 @@ func (p *part) remarks() (all []string) {
 	return all
 }
 
-// measure sets the loops' metrics until ctx ends.
+// measure calls the functions of gauges every second until ctx ends, and returns nil.
 func (p *part) measure(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

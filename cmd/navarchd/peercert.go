@@ -35,13 +35,13 @@ func (c *config) bindPeers(f *pflag.FlagSet) {
 // admitsAlone reports whether the process has role admit only.
 func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmit) }
 
-// storeless reports whether the process has no etcd.
+// storeless reports whether the flags name no etcd, neither embedded nor external.
 func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
 
 // addRoots gives a process with role admit alone a serving certificate that a peer with role ca signs. It does nothing
-// for processes with a keyring or an operator's certificate. The process trusts the roots of --peer-roots. Without the
-// flag it trusts the roots in the ConfigMap istio-ca-root-cert, since a writer of this ConfigMap can change webhook
-// configurations anyway.
+// for processes with a keyring or an operator's certificate. The process trusts the roots of --peer-roots. Without this
+// flag, it trusts the roots in the ConfigMap istio-ca-root-cert of its namespace. This is safe, since a writer of this
+// ConfigMap can also change webhook configurations.
 func (a *assembly) addRoots() (err error) {
 	c := a.config
 	if !c.admitsAlone() || c.hasKeyring() || c.tlsCert != "" {
@@ -62,7 +62,7 @@ func (a *assembly) addRoots() (err error) {
 	return nil
 }
 
-// rootsAgain is the interval of reading --peer-roots.
+// rootsAgain is the interval at which the file of --peer-roots is read.
 const rootsAgain = 10 * time.Second
 
 // followRoots returns a task that updates roots until its context ends.
@@ -80,8 +80,8 @@ func (a *assembly) followRoots(roots *serving.Roots, log *slog.Logger) (func(con
 	}, nil
 }
 
-// rereadRoots reads the operator's file regularly until ctx ends. While the file cannot be read, the previous roots
-// stay in use.
+// rereadRoots reads the file of --peer-roots by the function read, every rootsAgain until ctx ends. The parameter into
+// receives the roots. While the file cannot be read, the previous roots stay in use.
 func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.Certificate, error), log *slog.Logger) error {
 	said := ""
 	for {
@@ -99,7 +99,7 @@ func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.
 	}
 }
 
-// rootMap follows the ConfigMap istio-ca-root-cert.
+// rootMap receives the ConfigMap istio-ca-root-cert, and passes its certificates to roots.
 type rootMap struct {
 	roots *serving.Roots
 	key   status.Key
@@ -108,7 +108,7 @@ type rootMap struct {
 
 var _ status.Seen[corev1.ConfigMap] = rootMap{}
 
-// Replace implements status.Seen. If the map lacks the ConfigMap, the previous roots stay in use.
+// Replace implements status.Seen. If the ConfigMap is missing in all, the previous roots stay in use.
 func (m rootMap) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
 	m.use(all[m.key].Object)
 }
@@ -120,8 +120,8 @@ func (m rootMap) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// use adopts the roots in a ConfigMap. If there is nil, which means that the ConfigMap does not exist, or if its roots
-// are missing or invalid, the previous roots stay in use.
+// use adopts the roots in a ConfigMap. The previous roots stay in use if the argument is nil (the ConfigMap does not
+// exist), or if the roots in it are missing or invalid.
 func (m rootMap) use(there *corev1.ConfigMap) {
 	if there == nil {
 		return

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// kubernetesWriter decides whether this process may write to Kubernetes. A process may write while three conditions
-// hold: it leads the ingesters of its revision, its revision is the promoted revision, and it leads the election
-// writer/ in etcd, in which candidates of all revisions take part.
+// kubernetesWriter decides whether this process may write to Kubernetes. Only the leader of one control-plane revision,
+// the promoted revision, may write. A process may write while three conditions hold: it leads the ingesters of its
+// revision, its revision is promoted, and it has won the election writer/ in etcd. All revisions share this election.
 type kubernetesWriter struct {
 	store    *kv.Store
 	ingester *lead.Elector // of this revision
@@ -25,11 +25,11 @@ type kubernetesWriter struct {
 	log      *slog.Logger
 
 	promoted atomic.Bool
-	nobody   atomic.Bool // while this process leads: no revision is promoted
+	nobody   atomic.Bool // this process leads the ingesters of its revision, and no revision is promoted
 }
 
-// newKubernetesWriter makes the duty without sending a request. changed is called, by any goroutine, when the result
-// of Promoted changes.
+// newKubernetesWriter makes a kubernetesWriter without sending a request. The function changed is called when the
+// result of Promoted changes. Any goroutine may call it.
 func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, changed func(), log *slog.Logger) (*kubernetesWriter, error) {
 	elector, err := lead.New(lead.Config{Store: store, Path: store.WriterPath(),
 		Name: c.processName(), Lease: c.lease, Logger: log.With("election", "writer"), Alone: c.dataDir != ""})
@@ -60,8 +60,8 @@ func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	return leads, nil
 }
 
-// lead runs one term of this revision's leader. The process is a candidate of the election writer/ while its revision
-// is promoted.
+// lead runs during one term in which this process leads the ingesters of its revision. The process is a candidate in
+// the election writer/ while its revision is promoted.
 func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	defer w.set(false)
 	defer w.nobody.Store(false)
@@ -101,7 +101,8 @@ func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// problems returns the problems of this process's term.
+// problems returns one warning while this process leads its revision and no revision is promoted. At other times it
+// returns nil.
 func (w *kubernetesWriter) problems() []object.Problem {
 	if !w.nobody.Load() {
 		return nil
@@ -120,7 +121,7 @@ func (w *kubernetesWriter) set(promoted bool) {
 	}
 }
 
-// stand makes this process a candidate of the election writer/ until the caller calls stop or ctx ends. stop blocks
+// stand makes this process a candidate in the election writer/ until the caller calls stop or ctx ends. stop blocks
 // until the candidacy has ended.
 func (w *kubernetesWriter) stand(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// ready returns an error while proxies cannot use this process because of its certificates. A process that could not
-// unseal the keyring since its start may have no certificate for its secure address. If the process has no other gRPC
+// ready returns an error while proxies cannot use this process because of its certificates. A process that has never
+// unsealed (decrypted) the keyring may have no certificate for its secure address. If the process has no other gRPC
 // address, it is not ready without this certificate. It is also not ready while rootsReady returns an error.
 func (a *authority) ready() error {
 	if a.config.speaksGRPC() && a.config.grpcAddr == "" && a.config.secureGRPCAddr != "" {
@@ -20,7 +20,8 @@ func (a *authority) ready() error {
 	return a.rootsReady()
 }
 
-// sealed returns a note for operators while this replica cannot sign. nil: it can sign, or has no secure gRPC address.
+// sealed returns a note for operators while this replica cannot sign certificates. It returns nil if the replica can
+// sign, or if it does not serve gRPC on a secure address.
 func (a *authority) sealed() []string {
 	if a.config.secureGRPCAddr == "" || !a.config.speaksGRPC() {
 		return nil
@@ -40,9 +41,9 @@ func (a *authority) sealed() []string {
 	return []string{note}
 }
 
-// rootsReady returns an error while root-cert.pem is missing in the data directory, where agents that start after
-// readiness expect it. A process that cannot unseal the keyring may have no roots to write, so it is ready without the
-// file.
+// rootsReady returns an error while root-cert.pem is missing in the data directory. Agents that start after this
+// process is ready read this file. A process that cannot unseal the keyring may have no roots to write, so it is ready
+// without the file.
 func (a *authority) rootsReady() error {
 	if !a.config.has(roleCA) || a.config.dataDir == "" || a.rooted() {
 		return nil

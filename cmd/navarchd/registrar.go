@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of one identity's certificate requests if Kubernetes signers issue the certificates: signers are slower than
-// a signing key of this process.
+// Limits on the certificate requests of one identity, for certificates that Kubernetes signers issue. Such signers are
+// slower than a signing key in this process.
 const (
 	registrations      = 20 // per second, on average
 	registrationsBurst = 500
@@ -48,8 +48,9 @@ func (a *assembly) addRegistrar() error {
 	return nil
 }
 
-// signerRoots returns a signer's roots (caCertificates of the mesh configuration whose certSigners name the signer),
-// and the roots of all caCertificates.
+// signerRoots returns root certificates from caCertificates in the mesh configuration. own has the roots of the entries
+// whose certSigners name the signer. all has the roots of every entry. Both are nil while the configuration is not
+// known.
 func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	s := a.snapshot()
 	if s == nil {
@@ -66,8 +67,8 @@ func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	return read(normal.SignerCertificates(s.Mesh().Spec, signer)), read(normal.CACertificates(s.Mesh().Spec))
 }
 
-// signerKnown returns a note for operators while the default signer has no root. nil: the default signer has a root, or
-// no default signer is set.
+// signerKnown returns a note for operators while the default signer has no root. It returns nil if the default signer
+// has a root, or if no default signer is set.
 func (a *assembly) signerKnown() []string {
 	signer := a.config.env.signer
 	if signer == "" {
@@ -90,8 +91,8 @@ func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(
 // RevokedSerial returns false, because only the other CA revokes serial numbers.
 func (d deniedAlone) RevokedSerial(string) bool { return false }
 
-// elsewhere is the source of authorities for caserve.RegisterPlain. The service of caserve.RegisterPlain reports to
-// callers in plain text that certificates require TLS.
+// elsewhere provides an empty authority to caserve.RegisterPlain, because this process does not sign. The service of
+// caserve.RegisterPlain only tells callers without TLS that certificates require TLS.
 type elsewhere struct{}
 
 // Current returns an empty authority, never nil, without an error.

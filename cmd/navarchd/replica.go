@@ -54,7 +54,7 @@ type replicaConfig struct {
 	telemetry *telemetry
 	crashes   *crash.Log
 	tenantOf  func(namespace string) string
-	sums      func() []byte // returns the encoded sums of the replica's proxies, for the replica's record in etcd
+	sums      func() []byte // returns encoded sums about the replica's proxies, which the fleet publishes in etcd
 }
 
 // replica is role xds: it mirrors etcd, plans configuration, and serves it to proxies.
@@ -73,11 +73,11 @@ type replica struct {
 	acks     *acknowledged.Loop
 	// deliveries counts the acknowledgements of each plan.
 	deliveries *ledger.Ledger
-	more       part                                   // optional parts: machines that register themselves
+	more       part                                   // registration of machines; empty if it is disabled
 	refused    atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused at the last check
 }
 
-// newReplica makes the role. Errors name flags.
+// newReplica makes role xds. Errors name flags.
 func newReplica(c replicaConfig) (*replica, error) {
 	if off := c.config.env.loopsOff; len(off) > 0 {
 		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only",
@@ -115,7 +115,8 @@ func newReplica(c replicaConfig) (*replica, error) {
 	return r, nil
 }
 
-// registers makes the registry of machines, and adds it to the replica; nil: machines do not register themselves.
+// registers makes the registry of machines, and adds it to the replica. It returns nil if machines may not register
+// themselves.
 func (r *replica) registers(c replicaConfig) *machines.Registry {
 	if !c.config.env.autoRegister {
 		return nil
@@ -166,8 +167,8 @@ func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serv
 	}), nil
 }
 
-// publishing records a plan in the ledger before its streams are notified. A plan without edits (Last is 0) is not
-// recorded, because it only publishes a revision.
+// publishing records a plan in the ledger of deliveries, before the plan's streams are notified. A plan without edits
+// (Last is 0) is not recorded, because it only publishes a revision.
 func (r *replica) publishing(p plan.Publication) {
 	lane := ledger.Config
 	if p.Path == plan.Fast {
@@ -179,8 +180,8 @@ func (r *replica) publishing(p plan.Publication) {
 	r.deliveries.Begin(ledger.Plan{Lane: lane, First: p.First, Last: p.Last, Since: p.Since, Objects: p.Objects(), Views: p.Views()})
 }
 
-// planned returns a function that the planner calls once the streams of a plan are notified. The function ends the
-// publication of the plan in the ledger, and then calls next.
+// planned returns a function that the planner calls once the streams of a plan are notified. The function tells the
+// ledger that the plan is published, and then calls next.
 func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func(int64, plan.Path, time.Time, int, int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		r.deliveries.Seal(r.planner.Notified())
@@ -198,7 +199,7 @@ func (c *config) waitingRequests() budget.Limits {
 // serviceDomain returns the DNS suffix of services.
 func (c *config) serviceDomain() string { return "svc." + c.domain }
 
-// fleetConfig configures this replica's place in the fleet.
+// fleetConfig configures this replica as a member of the fleet (all replicas that serve proxies).
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
 	return fleet.Config{Store: store, Name: c.processName(), Address: address,
@@ -209,7 +210,7 @@ func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger
 		Off: fleet.Loops{Joins: c.env.off("joins"), Moves: c.env.off("moves"), Drain: c.env.off("drain")}}
 }
 
-// part returns the role's parts of the process.
+// part returns the tasks, services, checks and metrics of role xds.
 func (r *replica) part() part {
 	register := []func(grpc.ServiceRegistrar){r.server.Register}
 	all := part{
@@ -234,8 +235,8 @@ func (r *replica) part() part {
 	return all
 }
 
-// alarm returns the store's fault as a note for operators; nil: the store has no fault. During a fault the replica
-// serves its last state.
+// alarm returns a fault of the store as a note for operators. It returns nil if the store has no fault. During a fault
+// the replica serves its last state.
 func (r *replica) alarm() []string {
 	if alarm := r.mirror.Status().Alarm; alarm != nil {
 		return []string{alarm.Error()}
@@ -243,8 +244,8 @@ func (r *replica) alarm() []string {
 	return nil
 }
 
-// countBuilds returns a function that sets the gauges of the pool's content, and counts the builds since the function's
-// last call.
+// countBuilds returns a function that sets the metrics of the pool (the store of built resources). At each call, the
+// function adds the builds since its last call to the metrics.
 func (r *replica) countBuilds() func(time.Time) {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	return func(time.Time) {

@@ -42,7 +42,8 @@ func (e *environment) stated(lookup func(string) (string, bool)) (all []string) 
 	return all
 }
 
-// collector returns the Collector of this process's part of reports. deliveries is nil without role xds.
+// collector returns a Collector, which gathers this process's data for diagnostic reports. deliveries is nil without
+// role xds.
 func (a *assembly) collector(deliveries *ledger.Ledger) *collect.Collector {
 	c := a.config
 	all := collect.Collector{Pages: a.pages, Lines: c.lines, Metrics: obs.Metrics(),

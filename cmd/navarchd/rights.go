@@ -29,8 +29,8 @@ func (r right) String() string {
 	return strings.TrimSpace(r.verb + " " + strings.TrimSuffix(r.resource+"/"+r.subresource, "/") + " " + r.name)
 }
 
-// mustWrite lists one right for each kind of object that a leader with this configuration writes to Kubernetes. The
-// list is empty if such a leader writes nothing.
+// mustWrite lists rights that a leader needs to write to Kubernetes. Each enabled task of a leader has at least one
+// right in the list. The list is empty if a leader with this configuration writes nothing.
 func mustWrite(c ingesterConfig) (all []right) {
 	if c.config.writeRootCerts && !c.config.env.foreign() && c.ring != nil {
 		all = append(all, right{"update", "", "configmaps", "", status.RootCertName})
@@ -50,8 +50,8 @@ func mustWrite(c ingesterConfig) (all []right) {
 }
 
 // writeRights checks a leader's own rights at the API server. A leader that may write nothing ends its term if another
-// candidate waits. Otherwise the Deployment of a former installation, whose service account has lost its rights, would
-// lead as long as it runs.
+// candidate waits. Without this check, a process of a former installation whose service account has lost its rights
+// would lead as long as it runs.
 type writeRights struct {
 	api     *apiserver.Client
 	must    []right                             // not empty
@@ -71,12 +71,12 @@ const (
 	rightsAtMost = time.Hour
 )
 
-// errUnfit is the reason for which a leader without rights ends its term.
+// errUnfit is the error with which a leader without rights ends its term.
 var errUnfit = errors.New("the API server refuses everything that a leader must write")
 
 // fit checks the rights during one term. It returns an error that matches errUnfit when the leader has to end its term,
-// else the context's error. The wait before errUnfit doubles with each consecutive term that ended with errUnfit, up to
-// an hour. So leadership does not circulate if no replica has the rights.
+// else the error of ctx. The wait before errUnfit doubles with each consecutive term that ended with errUnfit, up to an
+// hour. Without this wait, leadership would change all the time if no replica has the rights.
 func (w *writeRights) fit(ctx context.Context) error {
 	defer w.refused.Store(nil)
 	var since time.Time // time since which everything is refused; zero: something is allowed, or this is not known yet
@@ -107,8 +107,8 @@ func (w *writeRights) fit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask requests the rights of this process. why states what the API server refuses; empty: the process may write
-// something. known is false if the API server does not answer.
+// ask asks the API server about the rights in w.must. If the API server refuses all of them, why is the reason. If it
+// allows one of them, why is empty. known is false if the API server does not answer.
 func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, rightsEvery)
 	defer cancel()
@@ -133,7 +133,7 @@ func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	return "this process's service account may not " + strings.Join(refused, ", nor "), true
 }
 
-// problems returns the problems of this process's term.
+// problems returns one problem while the API server refuses everything, else nil.
 func (w *writeRights) problems() []object.Problem {
 	why := w.refused.Load()
 	if why == nil {
@@ -144,7 +144,7 @@ func (w *writeRights) problems() []object.Problem {
 		Message: errUnfit.Error() + ": " + *why + " (deploy/docs/kubernetes.md, Rights)"}}
 }
 
-// rightsDuty returns the duty of checking rights; nil: a leader writes nothing to Kubernetes.
+// rightsDuty returns the leader's duty to check its rights. It returns nil if a leader writes nothing to Kubernetes.
 func (i *ingester) rightsDuty(c ingesterConfig, of origin.Origin) []duty {
 	must := mustWrite(c)
 	if len(must) == 0 {

@@ -28,21 +28,21 @@ import (
 // content describes a ConfigMap that is written to each namespace and contains a part of the keyring.
 type content struct {
 	name string
-	text func(*keyring.State) string // empty: there is nothing to write
+	text func(*keyring.State) string // returns the text of the ConfigMap; empty: nothing is to be written
 	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
 	must bool // every mesh needs the ConfigMap, so a process that cannot make the text reports a problem
 }
 
-// The two kinds of ConfigMaps. One is for the roots, and one for revocation lists. ConfigMaps with lists are written
-// only if the user supplies lists.
+// The contents of the two kinds of ConfigMaps: root certificates, and revocation lists. ConfigMaps with revocation
+// lists are written only if the user supplies such lists.
 var (
 	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) },
 		status.RootCerts, true}
 	ofLists = content{status.ListsName, listsOf, status.Lists, false}
 )
 
-// listsOf returns the user's revocation lists, and the keyring's own lists for issuers without a list of the user.
-// Verifiers need a list of every issuer. The result is empty if the user has no lists.
+// listsOf returns the user's revocation lists. It adds the keyring's own list for each issuer for which the user
+// supplies no list. Verifiers need a list of every issuer. The result is empty if the user has no lists.
 func listsOf(s *keyring.State) string {
 	if len(s.Lists) == 0 {
 		return ""
@@ -61,7 +61,7 @@ func listsOf(s *keyring.State) string {
 	return string(text)
 }
 
-// rootCerts maintains a ConfigMap of each namespace while this process leads.
+// rootCerts maintains one ConfigMap in each namespace while this process leads.
 type rootCerts struct {
 	content
 	writer     *status.Writer[corev1.ConfigMap]
@@ -89,21 +89,22 @@ func newRootCerts(of content, c *config, cluster *kube.Source,
 	return duty{lead: r.lead, problems: r.problems}, nil
 }
 
-// leadWithoutKeyring runs one term without a keyring. It writes nothing, and reports the reason as a problem.
+// leadWithoutKeyring runs during one term of a leader without a keyring. It writes nothing, and reports the reason as a
+// problem.
 func (r *rootCerts) leadWithoutKeyring(ctx context.Context, _ kv.Epoch) {
 	r.cannot("this process does not follow the keyring (--kek)")
 	<-ctx.Done()
 	r.unknown.Store(nil)
 }
 
-// lead runs one term.
+// lead maintains the ConfigMaps during one term of this process as leader.
 func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 	wanted, needed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wanted)
 		r.follow(ctx, needed)
 	}()
-	select { // without content to write, ConfigMaps are not followed
+	select { // the writer follows ConfigMaps only once there is something to write
 	case <-needed:
 		_ = r.writer.Run(ctx, epoch.Revision) // its error is the context's
 	case <-wanted:
@@ -153,7 +154,7 @@ func (r *rootCerts) cannot(why string) {
 	}
 }
 
-// problems returns the problems of this process's term.
+// problems returns the problems of writing the ConfigMaps during this process's term as leader.
 func (r *rootCerts) problems() (all []object.Problem) {
 	say := func(k status.Key, message string) {
 		id := object.ID{Origin: r.origin, Kind: "ConfigMap", Namespace: k.Namespace, Name: k.Name}

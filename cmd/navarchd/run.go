@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// run runs navarchd until ctx ends or a loop fails.
+// run runs navarchd until ctx ends or a task fails.
 func run(ctx context.Context, c *config, log *slog.Logger) error {
 	err := within(ctx, c.shutdown, func() error { return serveAll(ctx, c, log) })
 	if err == nil {
@@ -28,8 +28,8 @@ func run(ctx context.Context, c *config, log *slog.Logger) error {
 	return err
 }
 
-// within runs f and returns its error. After ctx has ended it waits for f no longer than grace; then it returns an
-// error of its own.
+// within runs f and returns its error. After ctx has ended, within waits for f no longer than grace. If f still runs
+// then, within returns an error of its own.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -48,8 +48,8 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles. When the context of the caller (asked) ends, this process
-// first hands its work over to other processes, and then ends its loops.
+// serveAll opens the store and runs the tasks of all roles. When the caller's context, the parameter asked, ends, this
+// process first hands its work over to other processes. Then it ends its tasks.
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
@@ -83,11 +83,11 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
-// pageLimits are the limits of the HTTP addresses. Most paths have smaller bounds (bounded).
+// pageLimits are the limits of the HTTP addresses. Most paths have a smaller limit on the body of a request (bounded).
 var pageLimits = web.Limits{Body: debug.MaxPlanBody}
 
-// listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1. ready
-// and notes provide the content of /ready. Errors name flags.
+// listenHTTP opens the HTTP addresses, and returns the tasks that serve them. The handler asked serves /debug and
+// /api/v1, unless the environment disables them. ready and notes provide the content of /ready. Errors name flags.
 func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
 	if err != nil {
@@ -113,8 +113,8 @@ func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() 
 	}, nil
 }
 
-// listenControlZ opens the address for changing log levels, and returns the task that serves it; nil: the address is
-// not set or cannot be opened. As with istiod, a failure to open the address is only logged.
+// listenControlZ opens the address for changing log levels, and returns the task that serves it. It returns nil if the
+// address is not set or cannot be opened. As with istiod, a failure to open the address is only logged.
 func listenControlZ(c *config, log *slog.Logger) []loop.Task {
 	if c.ctrlzAddr == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// newSealer makes the process's sealer, which keyring and vault share; nil: --kek is not set. Errors name the flag.
+// newSealer makes the sealer, which encrypts secret values before they are stored. It returns nil if --kek is not set.
+// Errors name this flag.
 func newSealer(c *config, store blobs) (seal.Sealer, error) {
 	if c.kek == "" {
 		return nil, nil
@@ -28,9 +29,9 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check that returns an error if something was sealed before. Then etcd has a keyring, a sealed
-// kubeconfig of another cluster, or the MAC key, which exists once a Secret was sealed. The missing key file was then
-// lost or is not mounted yet, and a fresh key could not open the sealed blobs.
+// nothingSealed returns a check for the time before a new key file is made. The check returns an error if etcd has
+// something sealed (encrypted): a keyring, a kubeconfig of another cluster, or the MAC key, which exists once a Secret
+// was sealed. In this case the key file was lost or is not mounted yet, and a new key could not open the sealed values.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
 		for _, folder := range []string{"keys/", "sealing/", "clusters/named/"} {
@@ -46,7 +47,7 @@ func nothingSealed(store blobs) seal.First {
 	}
 }
 
-// newVault makes the vault for the private keys of Secrets; nil: there is no sealer.
+// newVault makes the vault for the private keys of Secrets. It returns nil if sealer is nil.
 func newVault(c *config, sealer seal.Sealer, store *kv.Store) (*vault.Vault, error) {
 	if sealer == nil {
 		return nil, nil

@@ -79,8 +79,8 @@ func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) 
 	return others
 }
 
-// newNames returns the leader's duty to resolve the DNS names of networks' gateways. The ingester's loop reports the
-// names that are needed. nil: the flags do not enable it.
+// newNames returns the leader's duty to resolve the DNS names of gateways between networks. The parameter to reports
+// the names that are needed. The result is nil if the environment does not enable this duty.
 func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
@@ -96,7 +96,7 @@ func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []d
 		problems: func() []object.Problem { return nameProblems(names) }, origin: &from}}
 }
 
-// nameProblems returns the problems of names that this process resolved as leader.
+// nameProblems returns the problems of resolving names while this process leads.
 func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 	for _, p := range names.Problems() {
 		all = append(all, object.Problem{ID: normal.ResolvedID(p.Name),
@@ -105,7 +105,7 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 	return all
 }
 
-// normal returns the options by which objects become records. With Kubernetes, the options select the mesh
+// normal returns the options for the conversion of objects to records. With Kubernetes, the options select the mesh
 // configuration of this process's namespace and revision.
 func (c *config) normal() normal.Options {
 	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers,
@@ -159,7 +159,7 @@ func (s sources) readUntil() map[string]asof.Read {
 	return all
 }
 
-// secretUses lists the Secrets that a record uses, for the ingester.
+// secretUses lists the Secrets that a record uses, for the ingester. root is the root namespace.
 func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	for _, u := range access.SecretUses(r, root) {
 		all = append(all, ingest.SecretUse(u))
@@ -168,7 +168,7 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 }
 
 // addSources adds to the ingester the task that reads the folder, the problems of all sources, and the metrics of the
-// cluster.
+// clusters. It also adds the task that ends the term of a leader that cannot reach the API server (cutOff).
 func (i *ingester) addSources(c ingesterConfig, from sources) {
 	if folder := from.folder; folder != nil {
 		i.problems = append(i.problems, folder.Problems)
@@ -189,7 +189,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 }
 
-// sourceProblems returns the problems of sources and duties, within the bounds of ingest.Bounded.
+// sourceProblems returns the problems of sources and duties, as limited by ingest.Bounded.
 func (i *ingester) sourceProblems() []object.Problem {
 	var all []object.Problem
 	for _, problems := range i.problems {

@@ -12,9 +12,9 @@ import (
 
 var _ api.Objects = (*ingester)(nil)
 
-// Stored implements api.Objects. Revision is 0 until the ingester has read the requested generation, or a newer one,
-// has sealed its private key, and has written everything. Then it is the revision of the newest batch. If this process
-// does not lead, the result is zero. Errors are the context's.
+// Stored implements api.Objects. If this process does not lead, the result is zero. Revision is the revision of the
+// newest batch, once three conditions hold: the ingester has read the requested generation or a newer one, it has
+// sealed the object's private key, and it has written everything. Until then, Revision is 0. Errors are the context's.
 func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi.Stored, err error) {
 	if _, s.Leads = i.lead.Epoch(); !s.Leads {
 		return s, nil
@@ -52,8 +52,9 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	return s, err
 }
 
-// find returns an object of the config cluster, or else of the folder, as the ingester has read it. found is nil if the
-// ingester has not read such an object. Errors are the context's.
+// find returns an object of the config cluster as the ingester has read it. If the config cluster has no such object,
+// find returns the object of the configuration folder. found is nil if the ingester has not read such an object. Errors
+// are the context's.
 func (i *ingester) find(ctx context.Context, q api.StoredQuestion) (id object.ID, found *object.Object, err error) {
 	var ids []object.ID
 	for _, source := range []string{origin.Kube, origin.Files} {

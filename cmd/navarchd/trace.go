@@ -27,14 +27,15 @@ type telemetry struct {
 	tracer  *obs.Tracer // nil: no tracing
 }
 
-// newTelemetry makes empty records. With --otlp-endpoint, changes are also traced. The error names the flag.
+// newTelemetry returns a telemetry without recorded changes. With --otlp-endpoint, changes are also traced. The error
+// names this flag.
 func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
 	t = &telemetry{changes: changes.NewLog(log)}
 	t.tracer, err = newTracer(ctx, c, log)
 	return t, err
 }
 
-// part returns the tasks. Without a store there are no changes to trace.
+// part returns the tasks of t. Without a store there are no changes to trace.
 func (t *telemetry) part(store *kv.Store) part {
 	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.Run}}}
 	if t.tracer != nil && store != nil {
@@ -106,8 +107,8 @@ func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path 
 	}
 }
 
-// traceMirror traces a snapshot of the mirror. A snapshot that was listed instead of watched has no commit time, and is
-// not traced.
+// traceMirror traces that the mirror has the snapshot c.New. A snapshot that was listed instead of watched has no
+// commit time, and is not traced.
 func traceMirror(tracer *obs.Tracer, c mirror.Change) {
 	if tracer != nil && !c.Committed.IsZero() {
 		tracer.Mirrored(c.New.Revision(), c.Committed, time.Now(), len(c.Edits))

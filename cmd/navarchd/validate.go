@@ -60,8 +60,8 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkCredentials verifies that the secure address can authenticate its callers. A process that can verify no kind of
-// credential would have to serve all callers, or to refuse all callers.
+// checkCredentials verifies that the secure address can authenticate its callers. A process that cannot verify any kind
+// of credential would have to serve all callers or none.
 func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
 		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are" +
@@ -78,7 +78,7 @@ func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkNames verifies that flags for the store, files and names fit together.
+// checkNames verifies the flags for the store, for files and addresses, and for names.
 func (c *config) checkNames(refuse func(format string, args ...any)) {
 	switch {
 	case c.dataDir != "" && len(c.etcd.Endpoints) > 0:

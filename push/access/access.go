@@ -1,15 +1,16 @@
-// Package access decides which proxies may have the private keys of Secrets. It caches the answers of an authoriser,
-// which knows the service accounts that may list the Secrets of a namespace. It also finds the objects that make a
+// Package access decides which proxies may have the private keys of Secrets. It stores the answers of an authoriser,
+// which decides whether a service account may list the Secrets of its namespace. It also finds the objects that make a
 // workload use a Secret. The certificates of CAs are public, and need no right.
 //
-// Owns: the answers of the authoriser (Memory: one goroutine).
-// Reads: snapshots.
+// Owns: the answers of the authoriser (Memory, which one goroutine uses).
+// Reads: snapshots of the store.
 // Never: uses a proxy's own statements, a clock or a socket.
 //
-// Goroutines outside of the plan loop query the authoriser (Authoriser) about service accounts. If navarchd has an API
-// server for a service account's cluster, this API server decides, by SubjectAccessReview. Otherwise the RoleBindings
-// and ClusterRoleBindings of the snapshot decide (Snapshots). store/normal joins them with their roles to records of
-// kind SecretReader. Answers are kept in memory, so a process that starts while the authoriser is away knows no answer.
+// The goroutine that plans configuration does not query the authoriser itself, because a query may block. If navarchd
+// can reach the API server of a service account's cluster, this API server decides, by SubjectAccessReview. Otherwise
+// the RoleBindings and ClusterRoleBindings of the snapshot decide (Snapshots). In the snapshot, bindings and their
+// roles are joined as records of kind SecretReader. Answers are only in memory. If the authoriser is unreachable at the
+// start of a process, the process knows no answer.
 package access
 
 import (
@@ -27,7 +28,7 @@ import (
 // Implementations must be safe for concurrent use.
 type Authoriser interface {
 	// MayListSecrets returns the right of a service account. It may block until ctx ends. An error means that the right
-	// is not known now; the Answer is then not to be used.
+	// is not known now, and that the Answer must be ignored.
 	MayListSecrets(ctx context.Context, who view.Identity) (Answer, error)
 }
 

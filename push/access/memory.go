@@ -33,8 +33,8 @@ const (
 
 // Standing is the right of one identity at one time. It is comparable.
 type Standing struct {
-	// Known is false until the first query has ended, and once the last answer is outdated, until a further query has
-	// ended.
+	// Known is false before the first query has ended. After an answer is outdated, Known is false until the next query
+	// has ended.
 	Known   bool
 	Allowed bool   // true only if Known is true
 	Why     string // reason of a refusal, for operators; empty if Known is false or Allowed is true
@@ -55,7 +55,7 @@ type state struct {
 	failed   time.Time // time of the last failure
 	err      error     // the last failure
 	inFlight time.Time // time at which the running query began; zero: no query runs
-	doubted  bool      // the identity must be queried again at once
+	doubted  bool      // the next Queries must return the identity
 }
 
 // NewMemory returns a Memory without answers. Fields of s that are zero or negative mean the defaults.
@@ -71,9 +71,10 @@ func NewMemory(s Settings) *Memory {
 	return &Memory{settings: s, answers: map[view.Identity]*state{}}
 }
 
-// Standing returns the right of an identity at the time now. While an answer is younger than Settings.Yes or
-// Settings.No, it is the right. Otherwise the right is unknown until a further query has ended. If this query failed,
-// the identity is allowed if its last answer is positive and younger than Settings.Away, and refused otherwise.
+// Standing returns the right of an identity at the time now. A positive answer decides until it is as old as
+// Settings.Yes, a negative answer until it is as old as Settings.No. Afterwards the right is unknown until the next
+// query has ended. If that query fails, the identity is allowed only if its last answer is positive and younger than
+// Settings.Away.
 func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	r := m.answers[who]
 	if r == nil {
@@ -107,7 +108,8 @@ func (m *Memory) validity(r *state) time.Duration {
 // The caller must call Answered or Failed for each returned identity. Until then Queries does not return the identity
 // again. wait is the time after which Queries may return further identities, at most an hour.
 //
-// Queries also drops outdated answers of identities that are not wanted. It drops positive answers after Settings.Away.
+// Queries also drops old answers of identities that are not wanted. A positive answer is old after Settings.Away. Any
+// other answer is old when its next query would be due.
 func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}

@@ -25,7 +25,7 @@ type Reference struct {
 // sequence has the names that ParseName parses in these places:
 //   - Gateways: credentialName and credentialNames of servers with the TLS mode SIMPLE, MUTUAL or OPTIONAL_MUTUAL
 //   - DestinationRules: credentialName
-//   - EnvoyFilters: strings in the values of patches that begin with kubernetes:// or kubernetes-gateway://
+//   - EnvoyFilters: strings that begin with kubernetes:// or kubernetes-gateway:// in the values of patches
 //
 // For other kinds the sequence is empty.
 func References(r model.Record) iter.Seq[Reference] {
@@ -40,7 +40,7 @@ func References(r model.Record) iter.Seq[Reference] {
 
 // PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. Both are
 // records of kind model.TrafficExtension. The Secret is in the namespace of the record. ok is false if the record is of
-// another kind, applies to no workload, or its module is fetched without credentials. Then ref is not to be used.
+// another kind, applies to no workload, or fetches its module without credentials. If ok is false, ref must be ignored.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
 	if !is || len(Selectors(r)) == 0 {
@@ -50,7 +50,7 @@ func PullSecret(r model.Record) (ref Reference, ok bool) {
 	return Reference{e.Key.Namespace, wasm.GetImagePullSecret()}, extension.Registry(wasm) != ""
 }
 
-// AllReferences returns a sequence of the Secret of PullSecret, if there is one, and the Secrets of References.
+// AllReferences returns a sequence with the Secret of PullSecret, if any, and then the Secrets of References.
 func AllReferences(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		if ref, ok := PullSecret(r); ok && !yield(ref) {
@@ -64,9 +64,9 @@ func AllReferences(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// ParseName parses the name of a Secret, as in credentialName. The forms are NAME and NAMESPACE/NAME, both also behind
-// model.SecretCredential. Behind model.GatewaySecretCredential only NAMESPACE/NAME is a name. ok is false for other
-// texts. Then ref is not to be used.
+// ParseName parses the name of a Secret, as in credentialName. The forms are NAME and NAMESPACE/NAME. The prefix
+// model.SecretCredential may precede both forms. The prefix model.GatewaySecretCredential may precede only
+// NAMESPACE/NAME. For other texts ok is false, and ref must be ignored.
 func ParseName(name string) (ref Reference, ok bool) {
 	rest, qualified := strings.CutPrefix(name, model.GatewaySecretCredential)
 	if !qualified {
@@ -129,8 +129,8 @@ func terminates(m networkingv1.ServerTLSSettings_TLSmode) bool {
 	return false
 }
 
-// texts yields the strings in a value, at any depth, that begin like a name of a Secret. It returns false if yield
-// ended the iteration.
+// texts yields the strings in a value, at any depth, that begin with one of the two prefixes of Secret names. It
+// returns false if yield ended the iteration.
 func texts(v *structpb.Value, yield func(string) bool) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:

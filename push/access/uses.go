@@ -11,11 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// authorities is the suffix of the names of Secrets with CAs that belong to another Secret.
+// authorities is the suffix of the name of a Secret that has the CAs for another Secret (NAME-cacert for NAME).
 const authorities = model.AuthoritiesSuffix
 
-// ConfigMap parses the name of a ConfigMap with CAs, configmap://NAMESPACE/NAME. ok is false for other and for
-// malformed names. Then ref is not to be used.
+// ConfigMap parses the name of a ConfigMap with CAs, configmap://NAMESPACE/NAME. For all other names ok is false, and
+// ref must be ignored.
 func ConfigMap(name string) (ref Reference, ok bool) {
 	namespace, short, is := model.ConfigMapOf(name)
 	return Reference{namespace, short}, is && short != ""
@@ -39,8 +39,8 @@ type uses struct {
 	of  SecretUse // template of the elements: Namespace, Selector and Gateways
 }
 
-// add adds a Secret, or a ConfigMap, by its name in a field. It ignores a Secret of another namespace than the
-// workloads' namespace.
+// add adds the Secret or ConfigMap that a field names. For a ConfigMap NAME-cacert it also adds the ConfigMap NAME. It
+// ignores a Secret outside of the workloads' namespace.
 func (u *uses) add(field, name string) {
 	one := u.of
 	one.Field = field
@@ -60,7 +60,7 @@ func (u *uses) add(field, name string) {
 	}
 }
 
-// addPair adds a Secret with a private key. For NAME-cacert it also adds NAME.
+// addPair adds a Secret with a private key. For the Secret NAME-cacert it also adds the Secret NAME.
 func (u *uses) addPair(field, name string) {
 	if _, is := ConfigMap(name); is {
 		return // a ConfigMap has no private key
@@ -71,13 +71,13 @@ func (u *uses) addPair(field, name string) {
 	}
 }
 
-// SecretUses returns the Secrets and ConfigMaps that may be needed so that a record takes effect. They may repeat. root
-// is the mesh's root namespace. For kinds that do not refer to Secrets, the result is nil.
+// SecretUses returns the Secrets and ConfigMaps that a record may need to take effect. Elements may repeat. root is the
+// mesh's root namespace. For kinds that do not refer to Secrets, the result is nil.
 //
-// The result has the Secrets of References and PullSecret, and the Secrets and ConfigMaps with CAs. The latter are
-// those in caCertCredentialName. Without this field they are NAME-cacert beside the Secret NAME of a client, or of a
-// server that verifies clients. For NAME-cacert the result also has NAME, which may contain the CAs. Secrets that the
-// workloads cannot use, because they are in another namespace, are left out.
+// The result has the Secrets of References and PullSecret, and the Secrets and ConfigMaps with CAs. The field
+// caCertCredentialName names the CAs. Without this field, the Secret NAME-cacert has the CAs for the Secret NAME. A
+// server needs CAs only if it verifies clients. For a name NAME-cacert in a field, the result also has NAME, which may
+// contain the CAs. A Secret outside of the workloads' namespace is left out, because the workloads cannot use it.
 func SecretUses(r model.Record, root string) (all []SecretUse) {
 	for _, selector := range Selectors(r) {
 		u := &uses{of: SecretUse{Namespace: r.Meta().Key.Namespace, Selector: selector}}

@@ -1,25 +1,26 @@
 // Package acknowledged reports to the leader the revision of the store that all proxies have acknowledged, and the
 // objects because of which proxies refuse configuration. The leader writes one revision to etcd as a question
-// (awaited/). Each replica writes an answer (acknowledged/, under a lease) with the newest asked revision that all its
-// streams have acknowledged. So the number of writes depends on the leader's questions and on refusals. It does not
-// depend on proxies or endpoints that come and go.
+// (awaited/). Each replica writes an answer (acknowledged/, under a lease). The answer has a revision that all its
+// proxies have acknowledged, and the objects because of which its proxies refuse configuration. So the number of writes
+// depends on the leader's questions and on refusals. It does not depend on proxies or endpoints that come and go.
 //
-// Owns: this replica's answer in acknowledged/; at the leader awaited/, and the content of all answers.
+// Owns: this replica's answer in acknowledged/; at the leader also the question in awaited/.
 // Reads: both folders of etcd, through store/kv.
-// Never: reports on single proxies; decides on the consequences.
+// Never: reports about single proxies; decides what the leader does with the answers.
 //
 // # One question
 //
 // The leader writes to an object's status whether proxies have the object's present generation (navarch.io/Delivered).
-// The generation comes from the source's events. When the ingester's queue is empty, the store has all generations at
-// the revision of the ingester's last write. The leader's question is that revision.
+// When the leader has written all generations that it knows to the store, its question is the revision of its last
+// write.
 //
-// A replica waits until its plan has notified the streams of the revision. Then it records the streams that are not up
-// to date at that moment (serve.Unsettled). When all these streams are up to date, the replica has reached the revision
-// that its plan had notified. So the answer does not wait for streams that join later, or for later changes.
+// A replica waits until its plan has notified the proxies' streams of the asked revision. At that moment it records the
+// streams that are not up to date. When all recorded streams are up to date, the replica answers with the revision of
+// which the plan had notified them. So the answer does not wait for streams that begin later, or for later changes.
 //
-// Answers have the epoch of the leader's question, because revisions begin again when etcd is restored. A leader
-// without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers.
+// Answers repeat the epoch of the question. An epoch belongs to one leader. Answers need an epoch because revisions
+// begin again when etcd is restored. A leader without PILOT_ENABLE_STATUS deletes the question, and replicas then
+// delete their answers.
 package acknowledged
 
 import (
@@ -60,8 +61,7 @@ type Refusal struct {
 	Text   string // the error of one of the proxies; in Answers at most 256 bytes
 }
 
-// question is the leader's question. Its epoch distinguishes answers to different leaders, because revisions begin
-// again when etcd is restored.
+// question is the leader's question. The epoch distinguishes answers to different leaders.
 type question struct {
 	Epoch    int64 `json:"epoch"`
 	Revision int64 `json:"revision"`
@@ -69,7 +69,7 @@ type question struct {
 
 // answer is the answer of a replica.
 type answer struct {
-	question               // epoch of the leader's question, and the reached revision, which may be older or newer
+	question               // epoch of the leader's question; the acknowledged revision, which may differ from the asked one
 	Replica  string        `json:"replica"`
 	Refused  []refusalJSON `json:"refused,omitempty"`
 }

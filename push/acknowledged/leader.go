@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Collector reads the answers of all replicas, at the leader. Make it with NewCollector. Now is safe for concurrent
-// use. Calls of Run must not overlap, and calls of Await must not overlap.
+// Collector reads the answers of all replicas for the leader, and writes the leader's question. Make it with
+// NewCollector. Now is safe for concurrent use. Calls of Run must not overlap, and calls of Await must not overlap.
 type Collector struct {
 	log   *slog.Logger
 	now   atomic.Pointer[Answers]
@@ -43,9 +43,10 @@ func NewCollector(log *slog.Logger) *Collector {
 // Now returns the current answers. It returns nil before Run has read the answers, and after Run has ended.
 func (c *Collector) Now() *Answers { return c.now.Load() }
 
-// Acknowledged returns the newest revision that all of the named replicas have acknowledged. It is 0 if a replica has
-// not answered the present leader, and math.MaxInt64 without replicas. waiting names the replicas that have not
-// acknowledged the revision upTo, in the order of the argument; nil: all have. a must not be nil.
+// Acknowledged returns the newest revision that all of the named replicas have acknowledged. The revision is 0 if a
+// replica has not answered the present leader, and math.MaxInt64 without replicas. The result waiting names the
+// replicas that have not acknowledged the revision upTo, in the order of replicas. It is nil if all have acknowledged
+// upTo. a must not be nil.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {
@@ -57,9 +58,9 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 	return revision, waiting
 }
 
-// Run follows the answers in store until ctx ends. Then it drops the answers, and returns nil. epoch is that of the
-// present leader; only revisions in answers to its questions count. An error means that store cannot follow the folder,
-// which is a fault of this build.
+// Run follows the answers in store until ctx ends. When ctx ends, Run drops the answers and returns nil. epoch is that
+// of the present leader; only revisions in answers to its questions count. An error means that store cannot follow the
+// folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -119,10 +120,10 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 	return err
 }
 
-// Withdraw deletes the question of an earlier leader, so that replicas delete their answers. It is for a leader that
-// asks no questions. If there is no question, it writes nothing. It logs and repeats failed writes until the question
-// is deleted, another leader has replaced the epoch, or ctx ends, and then returns nil. A nil log means slog.Default().
-// An error means that store cannot follow the folder, which is a fault of this build.
+// Withdraw deletes the question of an earlier leader, so that replicas delete their answers. A leader that asks no
+// questions calls Withdraw. If there is no question, Withdraw writes nothing. It logs failed writes and repeats them.
+// It returns nil when the question is deleted, another leader has begun a later epoch, or ctx ends. A nil log means
+// slog.Default(). An error means that store cannot follow the folder, which is a fault of this build.
 func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,9 +18,9 @@ type Config struct {
 	Name string // name of the replica in the fleet
 	// Notified returns the revision up to which the plan has notified every stream of its changes.
 	Notified func() int64
-	// Unsettled records the streams that have not acknowledged their current configuration. left returns the number of
-	// the recorded streams that are still unsettled. Streams that have ended, or whose client has refused a part, count
-	// as settled.
+	// Unsettled records the streams that have not acknowledged their current configuration. The function left returns
+	// the number of recorded streams that are still unsettled. Streams that have ended, or whose client has refused a
+	// part, count as settled.
 	Unsettled func() (left func() int)
 	// Refused returns the objects because of which proxies refuse configuration now. An answer has at most 200 of them.
 	Refused func() []Refusal
@@ -39,8 +39,8 @@ type Loop struct {
 	wrote []byte // the answer in etcd; nil: no answer
 
 	asked   question   // the leader's question
-	reached question   // epoch of the question, and the newest revision at which all recorded streams have settled
-	target  int64      // the revision that is reached when left returns 0
+	reached question   // epoch of the question, and the newest acknowledged revision
+	target  int64      // the revision that is acknowledged when left returns 0
 	left    func() int // result of Unsettled; nil: no streams are recorded
 	refused []refusalJSON
 	ticks   int // number of checks since the question
@@ -101,8 +101,8 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	}
 }
 
-// setQuestion stores the leader's question. A question of another epoch resets the reached revision. The zero question
-// deletes the answer.
+// setQuestion stores the leader's question. A question of another epoch resets the acknowledged revision. The zero
+// question deletes the answer.
 func (l *Loop) setQuestion(q question) {
 	if q.Epoch == 0 {
 		l.deleteAnswer()
@@ -113,9 +113,9 @@ func (l *Loop) setQuestion(q question) {
 	l.asked = q
 }
 
-// checkStreams updates the reached revision. Once the plan has notified all streams of the asked revision, checkStreams
-// records the unsettled streams and the notified revision. When the recorded streams have settled, the recorded
-// revision is reached.
+// checkStreams updates the acknowledged revision. Once the plan has notified all streams of the asked revision,
+// checkStreams records the unsettled streams and the notified revision. When the recorded streams have settled, the
+// recorded revision is acknowledged.
 func (l *Loop) checkStreams() {
 	if l.left == nil && l.reached.Revision < l.asked.Revision {
 		if notified := l.cfg.Notified(); notified >= l.asked.Revision {

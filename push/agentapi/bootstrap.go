@@ -9,8 +9,8 @@ import (
 )
 
 // BootstrapURL is the type URL of a resource that an agent requests before it starts Envoy. Every proxy has one
-// resource of this type. The resource has the patches of EnvoyFilters to the proxy's bootstrap; its list may be empty.
-// BootstrapName is the name of the resource.
+// resource of this type. The resource lists the patches of EnvoyFilters to the proxy's bootstrap. The list may be
+// empty. BootstrapName is the name of the resource.
 const (
 	BootstrapURL  = "navarch.io/bootstrap"
 	BootstrapName = "bootstrap"
@@ -24,7 +24,7 @@ type BootstrapPatch struct {
 	Merge map[string]any
 }
 
-// Field names of the Struct.
+// Field names of the Struct in the resource.
 const (
 	bootstrapPatches = "patches"
 	bootstrapFrom    = "from"

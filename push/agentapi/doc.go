@@ -13,9 +13,9 @@
 //	navarch.io/bootstrap                                      bootstrap  google.protobuf.Struct  BootstrapPatch (list)
 //	...istio.networking.nds.v1.NameTable                      (empty)    istio's pkg/dns/proto   Name (list)
 //
-// The name table has an empty name, because agents request it by a wildcard, as Istio's agents do. The owner may also
-// be the type of a stream's first request. The agent then moves its Envoy to the stream's replica after the stream is
-// admitted. The bootstrap may be the only type on a stream. The agent opens such a stream before it starts Envoy, and
+// The name table has an empty name, because agents request it by a wildcard, as Istio's agents do. An agent may also
+// begin a stream with a request for the owner. When the replica has admitted this stream, the agent moves its Envoy to
+// the replica. A stream may also be for the bootstrap only. The agent opens such a stream before it starts Envoy, and
 // closes it after the response.
 //
 // # Metadata of a stream
@@ -39,9 +39,8 @@
 // # Agent resources in the server
 //
 // Each client has at most one resource of each of these types. Clients with equal resources share the encoded bytes. A
-// resource is sent when it changes, and counts against the stream's credit. In push/delta these types have the nonces,
-// ACKs, NACKs, credit and resume of all other types.
+// resource is sent when it changes. Flow control and resumption are the same as for all other types.
 //
-// The mesh's trust is such a type (push/trust). Roots and revocation lists are always sent together, so a replica that
-// has not unsealed the keyring sends neither.
+// The mesh's trust is such a type (push/trust). Roots and revocation lists are always sent together. A replica whose
+// keyring is still sealed sends neither.
 package agentapi

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// OwnerURL and TrustURL are types that agents request. Each type has one resource, with the name OwnerName or
-// TrustName. The body of OwnerURL is a google.protobuf.Struct.
+// OwnerURL and TrustURL are the type URLs of two resources that agents request. OwnerName and TrustName are the names
+// of these resources. The body of OwnerURL is a google.protobuf.Struct.
 const (
 	OwnerURL  = "navarch.io/owner"
 	OwnerName = "owner"
@@ -20,7 +20,7 @@ const (
 	TrustName = "ROOTCA"
 )
 
-// Owner names the replica that a proxy belongs to.
+// Owner names the replica to which a proxy belongs.
 type Owner struct {
 	Address string // host:port of the owner; empty: the agent keeps its connection
 	Self    bool   // the replica that sends the message is the owner

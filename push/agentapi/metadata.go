@@ -30,8 +30,8 @@ type MinRevision struct {
 const maxPlace = 64
 
 // Encode sets the headers of m in the metadata of a stream that is about to be opened. The place is set even if it is
-// empty, because its header requests places from the replica (AppendVersion). Revision and store are set only if the
-// revision is more than 0, the store also only if its name is known.
+// empty, because its header requests places from the replica (AppendVersion). The revision is set only if it is more
+// than 0. The store is set only together with the revision, if its name is known.
 func (m MinRevision) Encode(md metadata.MD) {
 	md.Set(placeHeader, m.Place)
 	if m.Revision <= 0 {
@@ -93,7 +93,7 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 	return b
 }
 
-// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send. It is
+// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send. ok is
 // also false for a negative revision, and for a place of more than 64 bytes. If ok is false, revision and place are
 // zero.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {

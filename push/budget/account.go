@@ -44,18 +44,20 @@ func (l *Ledger) credential(h Holder) *credential {
 	return c
 }
 
-// most returns the limit of an identity's streams. Streams may exceed it while all credentials are light (loser).
+// most returns the limit of an identity's streams. The identity may exceed the limit while all its credentials are
+// light. A light credential has at most Limits.Workload streams.
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
-// proven reports whether a holder's streams are proven.
+// proven reports whether a holder's streams are proven: the credential is bound to a Pod, or the connection comes from
+// the address of a known workload.
 func (a *account) proven(h Holder) bool {
 	_, known := a.known[h.From]
 	return h.Pod || known
 }
 
 // loser returns the stream that must end so that e may enter, or nil if no stream must end. The error means that e must
-// not enter. While all credentials are light, e may enter above the limit. If e is not proven, this holds only while
-// the streams of credentials without a Pod are within the limit.
+// not enter. While all credentials are light, e may enter above the limit. A stream that is not proven may do so only
+// if fewer streams than the limit belong to credentials without a Pod.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -122,7 +124,8 @@ func (l *Ledger) becomesIdle(c *credential) {
 	c.place = l.idle.PushBack(c)
 }
 
-// join adds a stream to a workload. If the workload has too many streams, it removes and returns the oldest.
+// join adds a stream to the workload with a node ID. If the workload then has too many streams, join removes and
+// returns the oldest.
 func (e *Entry) join(node string) (oldest *Entry) {
 	c := e.credential
 	if e.place == nil || e.among != nil {

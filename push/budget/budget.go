@@ -6,15 +6,15 @@
 // credential, node IDs distinguish them, but these are unverified.
 //
 // A credential is called light while it has no more streams than one proxy needs (Limits.Workload). A new stream of
-// another credential never ends the streams of a light credential. Other credentials can end them only by too many
-// bytes of messages (Entry.Hold). Most limits of an identity grow with the number of its known workloads
+// another credential never ends the streams of a light credential. Other credentials can end these streams only by too
+// many bytes of messages (Entry.Hold). Most limits of an identity grow with the number of its known workloads
 // (Config.Workloads). These limits have a minimum, because Pods without a Service are not known.
 //
 // A stream is called proven if its credential is bound to a Pod, or if its connection comes from the address of a known
-// workload. If a new stream needs the place of another stream, the credential with the most streams loses one. This is
-// the credential's newest stream that is not proven, if it has such a stream.
+// workload. To make room for a new stream, the ledger ends a stream of the credential with the most streams. It prefers
+// the newest stream of this credential that is not proven.
 //
-// Owns: the counts.  Reads: Config.Workloads.  Never: ends a stream while its lock is held.
+// Owns: the counts of streams, bytes and work.  Reads: Config.Workloads.  Never: ends a stream under its lock.
 package budget
 
 import (
@@ -54,7 +54,8 @@ type Config struct {
 	// Workloads returns the addresses of an identity's known workloads. Each address counts as one workload. The result
 	// must not change afterwards. While an identity has streams, Workloads is called for it at most once in ten
 	// seconds. It is called only if the identity uses a good part of a limit, or has connections that are not proven.
-	// It may be called from any goroutine, and the ledger's lock is not held. nil: no workload is known.
+	// It may be called from any goroutine, and the ledger's lock is not held. If Workloads is nil, no workload is
+	// known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	Now       func() time.Time // nil: time.Now
 }
@@ -88,7 +89,7 @@ var errNewer error = exhausted("too many streams of one proxy: newer streams rep
 // errDisplaced is the error with which a stream ends because its credential has the most streams of the identity.
 var errDisplaced = fmt.Errorf("%w: this stream made room, because its credential has the most streams", ErrExhausted)
 
-// These are the paces of joins and look-ups, and the lives of cached values.
+// These are the paces of joins (Entry.Join) and look-ups (Entry.Blame), and the lives of cached values.
 const (
 	joinsBurst, joinsEvery = 16, 2 * time.Second // pace of a credential's joins
 	joinsPeriod            = 30 * time.Second    // period in which an identity may join as often as it may have streams
@@ -124,7 +125,7 @@ type account struct {
 	blames         pace
 	unprovenBlames pace                    // pace of Blame for streams that are not proven
 	work           pace                    // pace of Work for connections that are not proven
-	known          map[netip.Addr]struct{} // immutable
+	known          map[netip.Addr]struct{} // addresses of known workloads; immutable
 	knownAt        time.Time
 }
 
@@ -182,7 +183,7 @@ func New(c Config) *Ledger {
 // Enter counts a stream of a holder until Entry.Leave. It fails if the identity may have no more streams. The error
 // then matches ErrExhausted and states the identity's number of streams, and the Entry is nil. Enter may instead end
 // another stream of the identity to make room. While all credentials of the identity are light, a proven stream may
-// enter above the limit. A stream that is not proven may then enter only if fewer streams than the limit belong to
+// enter above the limit. A stream that is not proven may do so only if fewer streams than the limit belong to
 // credentials without a Pod. If h.Pod is set and the credential now has more than Limits.Workload streams, its oldest
 // stream ends.
 //
@@ -267,10 +268,10 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	return e.spend(bytes)
 }
 
-// Join returns nil, and counts the join, if the configuration of the stream's proxy may be planned now. Otherwise the
-// error matches ErrExhausted: the stream has ended, or there were too many joins. A credential may join 16 times at
-// once, then once in 2 s. Further joins count for the identity. In 30 s the identity may have as many of these joins as
-// it may have streams. A refused join is not counted.
+// Join requests the permission to plan the configuration of the stream's proxy (a join). If Join returns nil, the join
+// is permitted and counted. Otherwise the error matches ErrExhausted: the stream has ended, or there were too many
+// joins. A credential may join 16 times at once, then once in 2 s. Further joins count for the identity. In 30 s the
+// identity may have as many of these joins as it may have streams. A refused join is not counted.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil

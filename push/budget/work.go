@@ -2,14 +2,15 @@ package budget
 
 import "time"
 
-// workBurst is the time whose work a credential or an identity may use at once, because clients begin with large
-// requests.
+// workBurst is the period whose work a credential or an identity may use at once. It is long because clients begin with
+// large requests.
 const workBurst = 25 * time.Second
 
-// Work counts the cost of handling frames of a connection, in units of about 1 µs. It returns the time for which the
-// caller must not read the connection; 0: the caller may read on. The units count for the credential (Limits.Work).
-// Units of connections that are not proven also count for the identity (Limits.WorkInAll), so a caller gains nothing
-// by many credentials. An unused credential may use the work of 25 s at once. Work does not block.
+// Work counts the cost of handling frames of a connection, in units of about 1 µs. Work returns the time for which the
+// caller must not read the connection; 0: the caller may read on. The units count for the credential (Limits.Work). A
+// connection is proven if its credential is bound to a Pod, or if it comes from a known workload. Units of other
+// connections also count for the identity (Limits.WorkInAll), so a caller gains nothing by many credentials. An unused
+// credential may use the work of 25 s at once. Work does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0

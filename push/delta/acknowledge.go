@@ -19,8 +19,8 @@ const (
 	Expired             // the request's nonce belongs to no response in flight
 )
 
-// Report is an event that the caller may count, log or act on. A NACK makes one Report for each refused resource that
-// is known and still subscribed. If no refused resource is known, a NACK makes one Report without a Name.
+// Report is an event that the caller may count, log or act on. A NACK makes one Report for each resource that is known
+// to be refused and is still subscribed. If there is no such resource, a NACK makes one Report without a Name.
 type Report struct {
 	Kind     Kind
 	Type     xds.Type
@@ -51,8 +51,8 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	switch {
 	case r.Failed && isDynamic(r.Type):
 		return s.refuseDynamic(r, f, out)
-	// In state of the world, a request with the version of this response accepts it, even if it has an error about an
-	// older response.
+	// In the state-of-the-world protocol, a request with the version of this response accepts the response. An error in
+	// such a request is about an older response.
 	case r.Failed && (f.version == "" || r.Version != f.version):
 		return s.refuse(r, f, out)
 	}
@@ -66,8 +66,9 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 
-// take removes the i-th response from flights and returns it. A state-of-the-world client answers only the newest
-// response that it has read, so older responses are removed and absorbed too.
+// take removes the response with index i from ty.flights, the responses in flight, and returns it. A state-of-the-world
+// client answers only the newest response that it has read. Therefore older responses are removed too, and their
+// content is added to the result.
 func (s *State) take(t xds.Type, i int) flight {
 	ty := s.typed(t)
 	f, first := ty.flights[i], i
@@ -101,7 +102,7 @@ func (ty *typed) carriesOn(newer, older uint64) {
 	}
 }
 
-// absorb adds the content of an older response to f, a newer one, which has priority.
+// absorb adds the content of an older response to the newer response f. If both contain a name, f has priority.
 func (ty *typed) absorb(f *flight, older flight) {
 	carries := func(name string) bool {
 		_, sets := slices.BinarySearchFunc(f.set, name, byName)
@@ -129,8 +130,8 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later returns the newest response in flight that carries a name and has a nonce above the first argument: the
-// response's nonce, and the carried resource. Without such a response the nonce is 0.
+// later finds the newest response in flight that contains a name and has a nonce above the first argument. It returns
+// the response's nonce and the resource, which is nil for a removal. Without such a response the nonce is 0.
 func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
@@ -153,8 +154,8 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 	return 0, nil
 }
 
-// settles updates the acknowledged stack after an answer to f. An answer to an older response does not change the
-// stack.
+// settles updates ty.acked, the acknowledged resources, after an answer to f. If a newer response was answered before,
+// ty.acked does not change.
 func (ty *typed) settles(f flight) {
 	if f.nonce > ty.settled {
 		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce
@@ -177,7 +178,7 @@ func (ty *typed) accept(f flight) {
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}
-		if o.lacks != "" && carried != nil && carried.Version == o.refused { // the client falls back from this version
+		if o.lacks != "" && carried != nil && carried.Version == o.refused { // fallBack replaces this version later
 			ty.put(name, o)
 			return
 		}

@@ -6,9 +6,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ahead is a listener or a route that was sent although it newly names an open cluster: a cluster of which the client
-// has acknowledged no version. Envoy may still refuse the cluster, and reports a refusal only when all warming clusters
-// are warm.
+// ahead is a listener or a route that was sent although it newly names an open cluster. A cluster is open while the
+// client has acknowledged no version of it. Envoy may still refuse the cluster. It reports a refusal only when all
+// warming clusters are warm.
 type ahead struct {
 	t      xds.Type
 	before *xds.Resource // the last version that names no open cluster; nil: no such version is known
@@ -18,8 +18,8 @@ type ahead struct {
 // maxAhead is the maximum length of State.ahead.
 const maxAhead = 256
 
-// goesAhead records the resources of a response that newly name an open cluster. It is called before the response is
-// put in flight.
+// goesAhead records in s.ahead the resources of a response that newly name an open cluster. It is called before the
+// response is sent.
 func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	if t != xds.Listener && t != xds.Route {
 		return
@@ -50,8 +50,8 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	}
 }
 
-// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to CDS,
-// and does nothing while other responses of CDS are unanswered or must be sent again.
+// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to a CDS
+// response. It does nothing while other CDS responses are unanswered or must be sent again.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return
@@ -64,8 +64,9 @@ func (s *State) arrives() {
 	}
 }
 
-// fallBack marks resources of s.ahead that name a refused cluster, so that their last good versions are sent again. It
-// is called if the client has no other version of the cluster. A newer version of such a resource is sent as usual.
+// fallBack marks the resources in s.ahead that name a refused cluster, so that their previous versions are sent again.
+// It is called if the client has no other version of the cluster. A newer version of a marked resource is sent as
+// usual.
 func (s *State) fallBack(cluster string) {
 	for _, a := range s.ahead {
 		ty := &s.types[a.t]
@@ -97,7 +98,7 @@ func (s *State) comesBack(clusters []*xds.Resource) {
 	}
 }
 
-// unusable drops the last good versions in s.ahead that name a removed cluster, because they cannot be sent again.
+// unusable drops the previous versions in s.ahead that name a removed cluster, because they cannot be sent again.
 func (s *State) unusable(removed []string) {
 	for i := range s.ahead {
 		if a := &s.ahead[i]; a.before != nil && slices.ContainsFunc(removed, a.before.Mentions) {
@@ -106,8 +107,8 @@ func (s *State) unusable(removed []string) {
 	}
 }
 
-// unnamed reports whether the client has never acknowledged a cluster, and certainly no resource that was sent names
-// the cluster.
+// unnamed reports whether the client has acknowledged no version of a cluster, and no resource that was sent names the
+// cluster. If this is not certain, the result is false.
 func (s *State) unnamed(cluster string) bool {
 	cds := &s.types[xds.Cluster]
 	if s.lost || s.claims || !xds.MayName(cluster) {

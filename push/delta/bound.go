@@ -21,14 +21,15 @@ const (
 	// maxName is the maximum length of an unknown name in bytes; longer names are left out. Names that Envoy derives
 	// from Kubernetes' names have less than 1,000 bytes.
 	maxName = 4096
-	// fewNames and fewBytes bound the number and total length of a stream's unknown names of one type. If there are
-	// more resources of the type, their number and length are the bounds. The number of all names, known and unknown,
-	// has three times the bound, because names stay subscribed after their resource is removed.
+	// fewNames and fewBytes limit the number and the total length of a stream's unknown names of one type. If the names
+	// of the type's resources are more or longer, their number and total length are the limits. The limit on all names,
+	// known and unknown, is three times the limit on the number of unknown names. It is higher because names stay
+	// subscribed after their resource is removed.
 	fewNames = 4096
 	fewBytes = 1 << 20
-	// manyClaims is the number of unknown names that a resuming client may claim of a type with a wildcard
-	// subscription. If the type has more resources, their number is the bound. The bound is high because claimed
-	// resources that no longer exist must be removed.
+	// manyClaims limits the unknown names that a resuming client may claim (list as resources that it has). It applies
+	// to types with a wildcard subscription. If the type has more resources, their number is the limit. The limit is
+	// high because claimed resources that no longer exist must be removed.
 	manyClaims = 1 << 16
 	// costUnknown is the approximate cost in bytes of an unknown name besides its length: its override, its placeholder
 	// and its elements in lists.
@@ -61,9 +62,9 @@ func (s *State) LeftOut() int { return int(s.leftOut) }
 
 // Again reports whether the client must reconnect, because names that were left out may have resources by now. On its
 // next stream Envoy repeats its subscriptions and lists the resources that it has. For a type with a wildcard
-// subscription, the client must reconnect once no response of the type is in flight and no claim is unanswered. For
-// another type, it must reconnect if resources of the type were added or removed since names were left out. The call is
-// cheap if no name was left out.
+// subscription, the client must reconnect once it has answered all responses of the type, and all names that it listed
+// when it resumed were answered. For another type, it must reconnect if resources of the type were added or removed
+// since names were left out. The call is cheap if no name was left out.
 func (s *State) Again() bool {
 	if s.leftOut == 0 {
 		return false
@@ -81,7 +82,7 @@ func (s *State) Again() bool {
 	return false
 }
 
-// claimed reports whether a claim of the client (override.claimed) is still unanswered.
+// claimed reports whether a resource that the client listed when it resumed (override.claimed) is still unanswered.
 func (ty *typed) claimed() bool {
 	for _, o := range ty.overrides {
 		if o.claimed {
@@ -132,8 +133,8 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// manyTimes, multiplied by the bound of unknown names, is the maximum number of names of one request that admit
-// examines. The bound of all kept names is lower.
+// manyTimes, multiplied by the limit on unknown names, is the maximum number of names of one request that admit
+// examines. The limit on all kept names is lower.
 const manyTimes = 6
 
 // shorten removes names from a request that lists far more names than may be kept, before names are copied. A request
@@ -204,7 +205,7 @@ func (ty *typed) keeps(name string) bool {
 	return is && ty.all
 }
 
-// longest returns the maximum length in bytes of a name of a type that is kept.
+// longest returns the maximum length, in bytes, of the names of a type that are kept.
 func longest(t xds.Type) int {
 	if isDynamic(t) {
 		return maxDynamicName
@@ -217,7 +218,7 @@ func known(stack manifest.Stack, name string) bool {
 	return stack.Get(name) != nil || stack.Pending(name)
 }
 
-// room holds the numbers of names, of unknown names, and of bytes of unknown names that are still permitted.
+// room has the numbers that are still permitted: of all names, of unknown names, and of bytes of unknown names.
 type room struct{ total, names, bytes int }
 
 // room returns the room that is left for requested names.
@@ -252,9 +253,9 @@ func lengths(names []string) (n int) {
 	return n
 }
 
-// admitClaim reports whether there is room for a claimed name (doc.go) that has no resource. The type has a wildcard
-// subscription. If there is room for a new name, admitClaim charges it to the granted bytes (pay). most is the bound of
-// unknown names.
+// admitClaim reports whether there is room for an unknown name that a resuming client has claimed. The type has a
+// wildcard subscription. If there is room for a new name, admitClaim charges the name to the granted bytes (pay). The
+// parameter most is the limit on unknown names.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := s.typed(t)
 	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
@@ -266,8 +267,8 @@ func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	return false
 }
 
-// cut records that relevant names of a type were left out, and the sum of the type's resources at the first call. It
-// does nothing for dynamic types.
+// cut records that names of a type were left out which may have resources later. At the first call, it also records the
+// sum of the names of the type's resources. It does nothing for dynamic types.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
@@ -317,7 +318,7 @@ func (s *State) recount(t xds.Type) {
 	s.recounted(t, now)
 }
 
-// recounted sets the count of a type.
+// recounted sets the counts of a type's unknown names, and updates the used bytes.
 func (s *State) recounted(t xds.Type, now unknown) {
 	u := &s.typed(t).unknown
 	s.used += now.bytes - u.bytes
@@ -326,7 +327,7 @@ func (s *State) recounted(t xds.Type, now unknown) {
 
 // Cost returns the number of bytes that the caller should Grant before Request, so that unknown names of the request
 // can be kept. A result other than 0 is at least 8 KiB and may exceed the need. Cost returns 0 if the granted bytes
-// suffice, for dynamic types, and without Config.Paid.
+// suffice, for dynamic types, and if Config.Paid is false.
 func (s *State) Cost(r Request) (bytes int) {
 	if !s.cfg.Paid || r.Type >= xds.NumTypes {
 		return 0
@@ -376,12 +377,11 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant adds bytes to the memory that the stream may use for unknown names. It has no effect on streams without
-// Config.Paid.
+// Grant adds bytes to the memory that the stream may use for unknown names. It has no effect if Config.Paid is false.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
-// Surplus withdraws all granted bytes that are unused, and returns their number. If this number is at most 16 KiB, or
-// without Config.Paid, it withdraws nothing and returns 0.
+// Surplus withdraws all granted bytes that are unused, and returns their number. It withdraws nothing and returns 0 if
+// at most 16 KiB are unused, or if Config.Paid is false.
 func (s *State) Surplus() (bytes int) {
 	unused := s.granted - s.used
 	if !s.cfg.Paid || unused <= 2*spendAtOnce {

@@ -14,16 +14,15 @@ import (
 // order is the order of responses, make before break
 // (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations). A cluster
 // precedes its endpoints and certificates, and all of these precede resources that name the cluster. The configuration
-// of a filter precedes the listeners that name it. So a listener never runs a filter with an old configuration at a new
-// place.
+// of a filter precedes the listeners that name it. So a new listener never runs a filter with an old configuration.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
 // Next returns the next response to send. It returns false if there is no response, or if no response may be sent now.
 // A returned response counts as in flight, so the caller must send it or end the stream.
 func (s *State) Next() (Reply, bool) { return s.next(false) }
 
-// Urgent returns the next response, as Next does, but only with changes that do not wait for configuration. Such
-// changes are answers to subscriptions, dynamic types, and endpoints of the fast path (manifest.Set.FastHosts).
+// Urgent returns the next response, as Next does, but only with urgent changes. Urgent changes are answers to
+// subscriptions, resources of dynamic types (dynamic.go), and endpoints of the hosts in manifest.Set.FastHosts.
 // Endpoints of a cluster that must itself be sent, and all other changes, are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
@@ -58,8 +57,8 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 // change is the content of one response.
 type change struct {
 	set []*xds.Resource
-	// whole, if not zero, is the stack of which set has all resources, sorted by name. Then set is shared and
-	// read-only.
+	// whole is not zero if set has all resources of one stack, sorted by name. whole is this stack, and set is shared
+	// and read-only in this case.
 	whole   manifest.Stack
 	removed []string
 }
@@ -108,8 +107,8 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	return s.launch(t, c, resent, at, due), true
 }
 
-// replacing reports whether a new resource, which may replace a removed one, still waits for clusters. sent are the
-// names that are about to be sent.
+// replacing reports whether a new resource, which may replace a removed one, still waits for clusters. The parameter
+// sent has the names that are about to be sent.
 func (ty *typed) replacing(sent []string) bool {
 	for name, o := range ty.overrides {
 		if o.since != 0 && o.has() == nil && !slices.Contains(sent, name) {
@@ -119,8 +118,8 @@ func (ty *typed) replacing(sent []string) bool {
 	return false
 }
 
-// keep deletes the removals from the response c, so that they are sent later. It also deletes them from resent, the
-// names of overrides that are sent, and returns the rest of resent.
+// keep deletes the removals from the response c, so that they are sent later. resent has the names in c that have
+// overrides. keep returns resent without the removals.
 func (ty *typed) keep(c *change, resent []string) []string {
 	for _, name := range c.removed {
 		ty.put(name, ty.current(name))
@@ -145,8 +144,8 @@ func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// answerFirst adds the answer to the first names of a type to c. Only resources that are missing or may not be sent yet
-// become overrides, because a joining proxy may name thousands of resources here.
+// answerFirst adds the answer to the first names of a type to c. Only names without a resource, and names whose
+// resource may not be sent yet, get an override. A joining proxy may name thousands of resources here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -158,7 +157,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 			ty.put(name, override{force: true})
 		}
 	}
-	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all resources, as sidecars request
+	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // the client requests all resources, as sidecars do
 		if all := goal.Sorted(); s.allPass(t, all) {
 			c.set, c.whole = all, goal
 			return
@@ -171,7 +170,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp records that the client has a newer stack, because this stack has no changes for the client.
+// catchUp records that the client is up to date with a newer stack, because this stack has no changes for the client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	moved := ty.sent != at
 	ty.sent, ty.sentRevision = at, revision
@@ -188,7 +187,7 @@ func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 // empty reports whether the response has no content.
 func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
 
-// add adds the resource r if the verb is set, and a removal of the name if the verb is remove. It returns false for
+// add adds the resource r for the verb "set", and a removal of the name for the verb "remove". It returns false for
 // other verbs.
 func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	switch v {
@@ -207,15 +206,15 @@ func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
-// defers reports whether changes of a type are left for Next while Urgent runs. Endpoints, dynamic types and first
-// answers are not left.
+// defers reports whether Urgent is running and leaves the changes of a type for Next. Urgent does not leave endpoints,
+// dynamic types and first answers for Next.
 func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
-// sends returns the decision of decideOn, with restrictions for endpoints while Urgent runs. Then it returns hold,
-// except for endpoints that must be answered and for endpoints of the fast path. Endpoints of a cluster that is about
-// to change are not sent either, because the cluster must come first.
+// sends returns the decision of decideOn. While Urgent runs, endpoints are restricted: sends returns "hold" unless the
+// name must be answered or fastPath is true. It also returns "hold" if the cluster of the endpoints is about to change,
+// because the cluster must come first.
 func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
@@ -223,12 +222,12 @@ func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (
 	return s.decideOn(t, name, o, want)
 }
 
-// fastPath reports whether an assignment belongs to a host whose endpoints do not wait (manifest.Set.FastHosts).
+// fastPath reports whether an assignment belongs to a host whose endpoints are urgent (manifest.Set.FastHosts).
 func (s *State) fastPath(name string) bool {
 	return found(s.target.FastHosts, name[strings.LastIndexByte(name, '|')+1:])
 }
 
-// changes reports whether the client does not have the newest version of a cluster, so that a change must be sent.
+// changes reports whether a change of a cluster must be sent, because the client does not have the newest version.
 func (s *State) changes(cluster string) bool {
 	ty := &s.types[xds.Cluster]
 	if !ty.subscribed {
@@ -241,8 +240,8 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the overrides that the function pick selects, and adds the results to c. It returns the names
-// that are sent, in any order.
+// gather decides about the names with overrides that the function pick selects, and adds the results to c. It returns
+// the names that are sent, in any order.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {
@@ -263,7 +262,7 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 	return resent
 }
 
-// differences decides about the differences between the sent stack and the target, and adds the results to c. It
+// differences decides about the differences between the stack ty.sent and the target, and adds the results to c. It
 // returns the names that are sent and need an override.
 func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
@@ -308,8 +307,8 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// launch puts a response in flight and returns it. resent are the names of its overrides, and at is the stack that the
-// client has after it accepts the response.
+// launch records a response as in flight and returns it. resent has the names of the response that have overrides. The
+// parameter at is the stack that the client has after it accepts the response.
 func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
 	ty := s.typed(t)
 	if c.whole == (manifest.Stack{}) {
@@ -347,9 +346,9 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 	return reply
 }
 
-// pack encodes the resources, and returns their size. Streams that send the same resources in sequence share the
-// encoded pieces. So the resources of a whole stack are ordered by layer: then resources of few proxies do not
-// interrupt sequences that many proxies share.
+// pack encodes the resources, and returns their size. Streams that send the same sequence of resources share the
+// encoded pieces. Therefore the resources of a whole stack are ordered by layer. In this order, resources of few
+// proxies do not interrupt sequences that many proxies share.
 func (c *change) pack() (encoded mem.BufferSlice, size int) {
 	if c.whole == (manifest.Stack{}) {
 		return xds.Pack(c.set)
@@ -376,8 +375,8 @@ func overhead(r *Reply) int {
 	return n
 }
 
-// followClusters marks the assignments of clusters in flight to be sent again. When a cluster changes, Envoy neither
-// uses the endpoints that it has nor requests them again.
+// followClusters marks the assignments of clusters in flight, so that they are sent again. When a cluster changes,
+// Envoy neither uses its old endpoints nor requests endpoints again.
 func (s *State) followClusters(flights []flight) {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh {

@@ -2,7 +2,8 @@ package delta
 
 import "navarch.io/navarch/push/xds"
 
-// free reports whether another response of a type may be sent.
+// free reports whether another response of a type may be sent within the credit. The credit (Config.Credit) limits the
+// bytes that were sent and that the client may not have read.
 func (s *State) free(t xds.Type) bool {
 	flights := s.typed(t).flights
 	if len(flights) > 0 && (t != xds.Cluster || !clustersFit(flights, s.cfg.Credit)) {
@@ -12,7 +13,7 @@ func (s *State) free(t xds.Type) bool {
 }
 
 // clustersFit reports whether another response with clusters may be sent while flights are unacknowledged. The sum of
-// their sizes without the largest must be below the credit, and their number below maxFlights.
+// their sizes, without the largest one, must be below the credit. Their number must be below maxFlights.
 func clustersFit(flights []flight, credit int) bool {
 	all, largest := 0, 0
 	for i := range flights {
@@ -21,9 +22,9 @@ func clustersFit(flights []flight, credit int) bool {
 	return all-largest < credit && len(flights) < maxFlights
 }
 
-// unread returns the number of unacknowledged bytes that the client may not have read. If all unacknowledged bytes are
-// below the credit, it returns their number. The client reads in order, so its answer to a response shows that it has
-// read all earlier responses.
+// unread returns the number of unacknowledged bytes that the client may not have read. If fewer bytes than the credit
+// are unacknowledged, it returns the number of all of them, read or not. The client reads in order, so its answer to a
+// response shows that it has read all earlier responses.
 func (s *State) unread() (bytes int) {
 	if s.unacked < s.cfg.Credit {
 		return s.unacked
@@ -44,8 +45,8 @@ func (s *State) unread() (bytes int) {
 	return bytes
 }
 
-// removeOnly returns a response that only removes clusters, or false. Such a response may be sent when other responses
-// with clusters may not, because other responses may wait for the removal.
+// removeOnly returns a response that only removes clusters. It returns false if there is no such response. It may be
+// sent when other responses with clusters may not, because other responses may wait for the removal.
 func (s *State) removeOnly(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if t != xds.Cluster || s.urgent || ty.fresh || len(ty.flights) == maxFlights || s.unread() >= s.cfg.Credit {

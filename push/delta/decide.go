@@ -17,11 +17,11 @@ const (
 	hold   verb = iota // send nothing
 	set                // send a resource
 	remove             // send a removal
-	wait               // send nothing yet, because clusters must be warm first (awaits)
+	wait               // send nothing yet, because clusters must become warm first (awaits)
 )
 
-// decide returns the decision about a name, and the resource to send if the verb is set. o is the client's state of the
-// name.
+// decide returns the decision about a name. For the verb "set", it also returns the resource to send. o is the client's
+// state of the name.
 func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	return s.decideOn(t, name, o, s.stack(t).Get(name))
 }
@@ -93,15 +93,15 @@ func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, k
 			return remove, nil
 		}
 	case xds.Extension:
-		// Nothing is sent. By a removal, Envoy would delete the configuration of a filter that a listener still has,
+		// Nothing is sent. After a removal, Envoy would delete the configuration of a filter that a listener still has,
 		// and the filter would answer 500. Envoy unsubscribes by itself when the last listener with the filter is
-		// removed. As a first answer, a removal would not help: the listener would wait for ever (push/serve
-		// TestEnvoyDiscoversFilters).
+		// removed. As a first answer, a removal would not help: the listener would wait for ever.
 	}
 	return hold, nil
 }
 
-// leaves reports whether the cluster of an assignment is about to be removed. Until the removal its hosts stay.
+// leaves reports whether the cluster of an assignment is about to be removed. The cluster keeps its hosts until the
+// removal.
 func (s *State) leaves(name string) bool {
 	return s.types[xds.Cluster].subscribed && s.target.Types[xds.Cluster].Get(name) == nil
 }
@@ -137,9 +137,9 @@ func (s *State) drained(t xds.Type, named string) bool {
 	return !r.moving && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
 }
 
-// rest summarises the differences between the client's state of a type and the target.
+// rest summarises the differences that remain between the client's state of a type and the target.
 type rest struct {
-	known  bool            // the rest is computed
+	known  bool            // the other fields are computed
 	moving bool            // a part of the state must still be sent, is unacknowledged, or is unknown
 	others []*xds.Resource // versions other than the newest that the client has or may have
 }
@@ -154,7 +154,7 @@ func (s *State) restOf(t xds.Type) rest {
 	for name, o := range ty.overrides {
 		v, _ := s.decide(t, name, o)
 		unanswered := o.force && t == xds.Route && s.listenerNeeds(name)
-		// A client may keep a removed extension for ever, so a claim of one does not count.
+		// A resuming client may list a removed extension for ever, so a listed extension does not count.
 		if v == set || v == remove || unanswered || o.claimed && t != xds.Extension {
 			return rest{known: true, moving: true}
 		}
@@ -210,8 +210,8 @@ func (s *State) listenersHaveSecrets() bool {
 	})
 }
 
-// decided ends a run of decisions (deciding) during which the results of restOf and openClusters do not change and are
-// cached.
+// decided ends a run of decisions (s.deciding). During a run, the results of restOf and openClusters do not change, so
+// they are cached.
 func (s *State) decided() { s.deciding, s.rests, s.opened = false, [xds.NumTypes]rest{}, opened{} }
 
 // empty returns the placeholder for a missing assignment or route configuration. The assignment has no hosts, so that

@@ -6,10 +6,11 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// Diffs caches differences between stacks, so that streams share the work. All streams of a variant change from one old
-// stack to one new stack, and the variants of a scope share a layer of their stacks. A difference is dropped when it
-// was not used for one to two intervals of Tick, or when the cache is full. The zero Diffs is ready for use. As
-// Config.Diffs, a nil Diffs caches nothing. A Diffs is safe for concurrent use.
+// Diffs caches differences between stacks, so that streams share the work. A stack is a set of resources in layers, and
+// each layer is a Manifest. Proxies with equal configuration change from the same old stack to the same new stack.
+// Proxies with similar configuration share layers, so differences between layers are cached too. A difference is
+// dropped when it was not used for one to two intervals of Tick, or when the cache is full. The zero Diffs is ready for
+// use. As Config.Diffs, a nil Diffs caches nothing. A Diffs is safe for concurrent use.
 type Diffs struct {
 	mu     sync.Mutex // no other lock is acquired while it is held
 	stacks memory[manifest.Stack]
@@ -28,7 +29,7 @@ func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	})
 }
 
-// recall returns the cached difference of a pair, or computes and caches it.
+// recall returns the cached difference between old and new, or computes and caches it.
 func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new T) []manifest.Delta) []manifest.Delta {
 	of := pair[T]{old, new}
 	d.mu.Lock()
@@ -69,8 +70,8 @@ type remembered struct {
 	idle bool // unused since the last tick
 }
 
-// maxRemembered is the maximum size of a memory, in the unit of remembered.size. It corresponds to a few megabytes. A
-// single difference may exceed it.
+// maxRemembered is the maximum size of a memory, in the unit of remembered.size. This size corresponds to a few
+// megabytes. A single difference may exceed it.
 const maxRemembered = 1 << 16
 
 // size returns the number of names that differ, plus 8 for the pair itself.

@@ -9,7 +9,7 @@ import (
 )
 
 // Types that a server has in addition to Envoy's are dynamic types. Agents request them on the stream that they forward
-// for Envoy. They follow the rules of the protocol, with these differences:
+// for Envoy. Dynamic types follow the rules of the protocol, with these differences:
 //   - A client has at most one resource of such a type. Offer passes the newest one.
 //   - A first request without names requests any resource. A first request with names requests the resources with these
 //     names. Later requests may change the subscription.
@@ -21,7 +21,7 @@ import (
 // MaxDynamic is the maximum number of dynamic types of a State.
 const MaxDynamic = 8
 
-// These bound the memory that a client can cause with a dynamic type.
+// These limit the memory that a client can cause with one dynamic type.
 const (
 	maxDynamicNames = 64  // number of requested names
 	maxDynamicName  = 256 // length of a name in bytes
@@ -95,8 +95,8 @@ func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	}
 }
 
-// InFlightResource reports whether a response of a dynamic type with a resource is unacknowledged. Istio's agents do
-// not acknowledge responses without resources.
+// InFlightResource reports whether a response of a dynamic type that has a resource is unacknowledged. Responses
+// without resources do not count, because Istio's agents do not acknowledge them.
 func (s *State) InFlightResource(t xds.Type) bool {
 	d := s.dynamicOf(t)
 	return d != nil && slices.ContainsFunc(d.flights, func(f flight) bool { return len(f.set) > 0 })

@@ -19,15 +19,14 @@ type Info struct {
 	Names         int               // number of names in the subscription; with a wildcard for Envoy's types, most do not count
 	Sent, Acked   string            // nonces of the newest response and the newest accepted one, or Resumed; empty: none
 	SentRevision  int64             // the store's revision of the last response, or of a later set without changes; 0: none
-	AckedRevision int64             // SentRevision of the newest response with an ACK or NACK, or of a later set; 0: none
+	AckedRevision int64             // as SentRevision, but of the newest response with an ACK or NACK; 0: none
 	InFlight      int               // number of unacknowledged responses
 	Overrides     int               // number of names whose state differs from the stacks that streams share
 	Refused       map[string]string // maps names to versions that Quarantined returns; nil without such versions
 }
 
 // Info describes one type. It returns the zero Info for a dynamic type that was neither opened nor requested. The cost
-// grows with the number of overrides but not with the number of the client's resources, because the status of a fleet
-// describes all clients.
+// grows with Info.Overrides, but not with the number of the client's resources.
 func (s *State) Info(t xds.Type) Info {
 	ty := s.typed(t)
 	if ty == nil {
@@ -58,7 +57,7 @@ func (s *State) Info(t xds.Type) Info {
 	return i
 }
 
-// synced computes Info.Synced. Its cost grows with the number of overrides.
+// synced computes Info.Synced. Its cost grows with Info.Overrides.
 func (s *State) synced(t xds.Type, ty *typed) bool {
 	if !ty.subscribed || ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(t) {
 		return false
@@ -79,8 +78,8 @@ func (s *State) Asks(t xds.Type, name string) bool {
 	return ty.subscribed && ty.wants(name)
 }
 
-// Lacks reports whether the client subscribes to a resource without having the version. It returns false if the version
-// is in flight, or if the client has refused it. t must not be a dynamic type.
+// Lacks reports whether the client subscribes to a resource but does not have the given version. It returns false if
+// this version is in flight, or if the client has refused it. t must not be a dynamic type.
 func (s *State) Lacks(t xds.Type, name, version string) bool {
 	if !s.Asks(t, name) {
 		return false
@@ -91,9 +90,9 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
 }
 
-// Good returns the version of a resource that the client has; responses in flight count as accepted. It returns "" if
-// the client lacks the resource or the version is unknown. The client must subscribe to the resource (Asks); for other
-// resources the result has no meaning. t must not be a dynamic type.
+// Good returns the version of a resource that the client has. Responses in flight count as accepted. It returns "" if
+// the client lacks the resource or the version is unknown. The result has no meaning if the client does not subscribe
+// to the resource (Asks). t must not be a dynamic type.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -105,8 +104,8 @@ func (s *State) Good(t xds.Type, name string) string {
 
 // Acknowledged returns the version of a resource that the client acknowledged last, or listed when it resumed. It
 // returns "" if there is no such version, or if the client may have another version. While a newer version is in
-// flight, the result is the previous version or "". The client must subscribe to the resource (Asks); for other
-// resources the result has no meaning. t must not be a dynamic type.
+// flight, the result is the previous version or "". The result has no meaning if the client does not subscribe to the
+// resource (Asks). t must not be a dynamic type.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)
@@ -117,7 +116,7 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 }
 
 // Quarantined returns the newest version of a resource if this version is not sent, because the client has refused the
-// version or a cluster that it names. It returns "" otherwise, and for dynamic types (Refused).
+// version or a cluster that it names. In all other cases it returns "". For dynamic types, see Refused.
 func (s *State) Quarantined(t xds.Type, name string) string {
 	ty := s.typed(t)
 	if ty == nil {

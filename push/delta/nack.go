@@ -13,8 +13,8 @@ const maxScan = 64 << 10
 
 // refuse processes a NACK of a response. The client keeps its previous versions, but Envoy may have applied some
 // resources of the response. If Envoy's message names the refused resource, the version of this resource is put into
-// quarantine. The other resources of the response are sent again, in two halves if the refused resource is not known. A
-// response without resources counts as accepted.
+// quarantine. The other resources of the response are sent again. If the refused resource is not known, all are sent
+// again, in two halves. A response without resources counts as accepted.
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
@@ -77,8 +77,8 @@ func (o *override) mayHave(r *xds.Resource) {
 	}
 }
 
-// unanswered returns the state of a name in the refused response f. If a newer response in flight contains the name,
-// the result refers to that response.
+// unanswered returns the state of a name after the client has refused the response f. If a newer response in flight
+// contains the name, the result refers to that response.
 func (ty *typed) unanswered(name string, f flight, before manifest.Stack) override {
 	o := ty.overrideOf(name, before)
 	if o.flying == f.nonce {
@@ -91,9 +91,9 @@ func (ty *typed) unanswered(name string, f flight, before manifest.Stack) overri
 	return o
 }
 
-// groups returns the names that are sent again, in groups for separate responses. The argument rest has the resources
-// that were not refused by name. These names are one group, or two if halve is set. The removals belong to the first
-// group.
+// groups returns the names that are sent again, in groups for separate responses. The argument rest has the names of
+// the resources that were not found to be refused. They form one group, or two groups if halve is true. The removals of
+// f belong to the first group.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {

@@ -16,8 +16,8 @@ import (
 const maxRecent = 256
 
 // Names interns subscriptions, so that proxies with equal subscriptions share them. A list that another proxy sent
-// recently is found by the sum of its names, without copying or sorting. Names refers to lists weakly, so only streams
-// keep them alive. Names is safe for concurrent use. The zero Names is ready for use.
+// recently is found by the sum of its names (a hash), without copying or sorting. Names has only weak references to
+// lists, so only streams keep lists alive. Names is safe for concurrent use. The zero Names is ready for use.
 type Names struct {
 	table  intern.Table[string]
 	once   sync.Once

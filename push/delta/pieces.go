@@ -13,8 +13,8 @@ import (
 // A message arrives in the pieces that the transport has read. The pieces are not joined. Only a field that crosses
 // pieces is copied.
 
-// notProtobuf returns the error for code, a negative length that protowire returned. what names the part of the
-// message.
+// notProtobuf returns the error for code, a negative length that protowire returned. The argument what names the part
+// of the message.
 func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
 }
@@ -25,8 +25,8 @@ func visit(b []byte, what string, do func(protowire.Number, []byte) error) error
 	return err
 }
 
-// walk calls do, as visit does, for a message in pieces. It changes the slice pieces. whole is the message in pieces
-// that contain only whole fields. If walk returns an error, whole ends before the field with the error.
+// walk does the same as visit for a message in pieces. It may change the slice pieces. The result whole is the message
+// in new pieces, so that no field crosses a boundary. If walk fails, whole ends before the faulty field.
 func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error) (whole [][]byte, err error) {
 	whole = make([][]byte, 0, 2*len(pieces))
 	for len(pieces) > 0 {
@@ -71,8 +71,8 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 // errCut is the error for a message whose last field is incomplete.
 var errCut = errors.New("the message ends inside a field")
 
-// bridge returns the pieces with the first field joined into one piece. If the field is not length-delimited or is
-// malformed, it joins all pieces. It returns errCut if the message ends inside of the field.
+// bridge joins the parts of the first field into one piece, and returns the pieces. If the field is not
+// length-delimited or is malformed, bridge joins all pieces. It returns errCut if the message ends inside of the field.
 func bridge(pieces [][]byte) ([][]byte, error) {
 	size, there := fieldSize(pieces), 0
 	for _, p := range pieces {
@@ -95,8 +95,8 @@ func bridge(pieces [][]byte) ([][]byte, error) {
 	return [][]byte{field}, nil
 }
 
-// fieldSize returns the size in bytes, with the tag, of the length-delimited field at the beginning of the pieces. It
-// returns 0 for other fields and for a malformed field.
+// fieldSize returns the size in bytes of the length-delimited field at the beginning of the pieces, including its tag.
+// It returns 0 for other fields and for a malformed field.
 func fieldSize(pieces [][]byte) int {
 	head := make([]byte, 0, 2*10) // two varints
 	for _, p := range pieces {

@@ -14,22 +14,22 @@ import (
 // State.Request keeps only copies of strings. A nil sequence is empty. Sequences may be iterated several times.
 type Request struct {
 	Type        xds.Type                  // one of Envoy's types, or a dynamic type (Dynamic)
-	Nonce       string                    // nonce of the response that the request answers; empty: none
+	Nonce       string                    // nonce of the answered response; empty: the request answers no response
 	Subscribe   iter.Seq[string]          // names to subscribe; in state of the world all names of the subscription
 	Unsubscribe iter.Seq[string]          // only in delta
-	Initial     iter.Seq2[string, string] // names and versions that a resuming client has; only in the first delta request
+	Initial     iter.Seq2[string, string] // names and versions that a client lists after a reconnect; only in the first delta request
 	Version     string                    // version_info; only in state of the world
 	Failed      bool                      // the request is a NACK
 	Error       string                    // message of a NACK; not always valid UTF-8
 
 	// digest computes the fields below; ParseDelta and ParseSotW compute them while they parse.
 	digested   bool
-	asked      manifest.NameSum // sum of Subscribe without the wildcard
+	asked      manifest.NameSum // digest of the names in Subscribe without the wildcard
 	all        bool             // Subscribe contains the wildcard
-	initialSum manifest.Sum     // sum of Initial
+	initialSum manifest.Sum     // digest of Initial
 }
 
-// digest computes the sums of a request, unless they are computed already.
+// digest computes the digests of a request, unless they are computed already.
 func (r *Request) digest() {
 	if r.digested {
 		return
@@ -45,7 +45,7 @@ func (r *Request) digest() {
 	}
 }
 
-// ask adds a subscribed name to the sum of names. For the wildcard it sets all.
+// ask adds a subscribed name to the digest of names. For the wildcard it sets r.all.
 func (r *Request) ask(name string) {
 	if name == wildcard {
 		r.all = true
@@ -131,8 +131,9 @@ func (s *State) open(r Request) {
 	}
 }
 
-// endWarming marks all assignments to be sent again to a resuming Envoy that has not requested clusters. Such an Envoy
-// warms a cluster, and may wait for an assignment that was sent before the cluster on an earlier stream.
+// endWarming has all assignments (EDS) sent again to a client that reconnects, has assignments, and has not requested
+// clusters. Such an Envoy warms a cluster. It may wait for an assignment that was sent before the cluster on an earlier
+// stream.
 func (s *State) endWarming() {
 	eds := &s.types[xds.Endpoint]
 	if s.types[xds.Cluster].subscribed || !eds.resumed {
@@ -145,8 +146,8 @@ func (s *State) endWarming() {
 	}
 }
 
-// firstNames returns the names of a first request for which there is room, and their sum. For a wildcard subscription
-// it returns all names, and subscribe examines their number later.
+// firstNames returns the names in the first request of a type, and their digest. It leaves out names beyond the memory
+// bound (admit). For a wildcard subscription it returns all names, and subscribe applies the bound later.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
 	names, sum := s.cfg.Names.intern(r.Subscribe, r.asked)
 	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
@@ -160,9 +161,9 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 	return s.cfg.Names.sorted(kept...), sumOf(kept)
 }
 
-// exposeUnrecorded marks clusters that a client has but does not list. Envoy applies the good part of a refused
-// response. It does not list the clusters of that part later, but it requests their endpoints. Marked clusters count as
-// held, so that they are removed when the target lacks them.
+// exposeUnrecorded marks clusters that a client has although it does not list them. Envoy applies the valid part of a
+// response that it refuses. Later it does not list the clusters of that part, but it requests their endpoints. Marked
+// clusters count as clusters that the client has. They are removed if the newest set lacks them.
 func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed {
@@ -193,8 +194,9 @@ func (s *State) exposeUnrecorded() {
 	}
 }
 
-// resumeAll compares a client's list of held resources with the whole stack, and adds overrides for the differences. It
-// compares sums first, and names only if the sums differ.
+// resumeAll compares the resources that a client lists after a reconnect with the stack (the newest resources of the
+// type). For each difference it adds an override, the separate state of one name. It compares digests first, and names
+// only if the digests differ.
 func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum == stack.Sum() {
 		return
@@ -208,8 +210,8 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	}
 }
 
-// resumeNamed compares a client's list of held resources with its subscription by name, and adds overrides for the
-// differences.
+// resumeNamed compares the resources that a client lists after a reconnect with its subscription by name. It adds an
+// override for each difference.
 func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum.Names == ty.nameSum() && r.initialSum == stack.Sum() {
 		return
@@ -223,7 +225,7 @@ func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	}
 }
 
-// sumOf returns the sum of a list of names.
+// sumOf returns the digest of a list of names.
 func sumOf(names []string) (sum manifest.NameSum) {
 	for _, name := range names {
 		sum.Add(name)
@@ -231,7 +233,8 @@ func sumOf(names []string) (sum manifest.NameSum) {
 	return sum
 }
 
-// except adds overrides for the claimed names and versions that differ from the stack, as far as there is room.
+// except adds overrides for the names and versions that a client lists (claimed) and that differ from the stack. It
+// leaves out names beyond the memory bound (admitClaim).
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
@@ -250,8 +253,8 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 	}
 }
 
-// exceptUnknown adds overrides for a client's claimed clusters that do not exist, so that they are removed. It is for a
-// client that was sent all clusters before it requested them.
+// exceptUnknown adds overrides for clusters that a client lists (claimed) but that do not exist. These clusters are
+// then removed. The client was sent all clusters before it requested clusters.
 func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	cds, stack := &s.types[xds.Cluster], s.stack(xds.Cluster)
 	for name := range pairs(claimed) {
@@ -262,7 +265,7 @@ func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	}
 }
 
-// matching returns the names whose claimed version equals the stack's, sorted.
+// matching returns the sorted names whose claimed version is that of the stack.
 func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string {
 	var names []string
 	for name, version := range pairs(claimed) {
@@ -274,7 +277,8 @@ func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string 
 	return names
 }
 
-// subscribe adds names to the subscription, as far as there is room. Each name is answered, even if it was sent before.
+// subscribe adds names to the subscription, up to the memory bound (admit). Each name is answered, even if its resource
+// was sent before.
 func (s *State) subscribe(t xds.Type, names []string) {
 	if len(names) == 0 {
 		return
@@ -354,7 +358,7 @@ func (s *State) replaceNames(t xds.Type, names []string) {
 	s.subscribe(t, added)
 }
 
-// pairs returns p, or an empty sequence if p is nil.
+// pairs returns p. If p is nil, it returns an empty sequence.
 func pairs(p iter.Seq2[string, string]) iter.Seq2[string, string] {
 	if p == nil {
 		return func(func(string, string) bool) {}

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// asSotW converts a response to its state-of-the-world form. A response of clusters, listeners or a dynamic type
-// contains all requested resources, and the client removes all others. A response of another type contains only
-// changes, and cannot remove a resource. asSotW returns false if there is nothing to send; the response then counts as
-// accepted.
+// asSotW converts a delta response to its state-of-the-world form. A response of clusters, listeners or a dynamic type
+// (a type other than Envoy's) contains all requested resources. The client removes all other resources. A response of
+// another type contains only changes, and cannot remove a resource. If there is nothing to send, asSotW returns false
+// and the response counts as accepted.
 func (s *State) asSotW(r *Reply) bool {
 	ty := s.typed(r.Type)
 	f := &ty.flights[len(ty.flights)-1]
@@ -91,7 +91,7 @@ func setVersion(sorted []*xds.Resource) string {
 }
 
 // Holding returns the client's resources of a type, sorted by name; nil if the client does not subscribe to the type.
-// Responses in flight count as accepted. Resources whose version is unknown are missing. The slice belongs to the
+// Responses in flight count as accepted. Resources whose version is unknown are left out. The slice belongs to the
 // caller. The resources are read-only.
 func (s *State) Holding(t xds.Type) []*xds.Resource {
 	if ty := s.typed(t); ty != nil {

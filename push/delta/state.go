@@ -14,79 +14,81 @@ import (
 // does not block.
 const Credit = 60 << 10
 
-// maxFlights is the maximum number of unacknowledged responses of one type. Only clusters, and dependencies that are
-// due (dependenciesDue), may have more than one.
+// maxFlights is the maximum number of unacknowledged responses of one type. Types other than clusters have more than
+// one only while the client may need them to acknowledge clusters (dependenciesDue).
 const maxFlights = 128
 
 // Config configures a State. The zero Config is ready for use.
 type Config struct {
 	// Dynamic are the type URLs of the dynamic types (dynamic.go); at most MaxDynamic.
 	Dynamic []string
-	// Credit is a number of bytes. While the client may have this many sent bytes or more unread, no further responses
-	// are sent except those with Reply.Due. One response may be longer than the credit. 0: the constant Credit.
+	// Credit bounds the bytes that were sent but that the client may not have read. At this number of bytes, only
+	// responses with Reply.Due are sent. One response may be longer than Credit. 0: the constant Credit.
 	Credit int
 	// SotW selects the state-of-the-world form of the protocol; false: the delta form.
 	SotW bool
 	// Paid requires grants for the memory of names without a resource (Cost, Grant, Surplus).
 	Paid bool
-	// Names interns subscriptions, so that proxies with equal ones share them; nil: a new Names.
+	// Names interns lists of names, so that streams with equal subscriptions share memory; nil: a new Names.
 	Names *Names
-	// Diffs caches differences, so that streams share the work; nil: differences are not cached.
+	// Diffs caches differences between sets of resources, so that streams share the work; nil: no cache.
 	Diffs *Diffs
 }
 
 // State is the protocol state of one stream. It is not safe for concurrent use.
 type State struct {
 	cfg        Config
-	target     *manifest.Set // the newest set
+	target     *manifest.Set // the newest set of resources for the client
 	types      [xds.NumTypes]typed
 	dynamic    *[MaxDynamic]*dynamic // states of the types in Config.Dynamic; nil, or a nil entry: not requested
 	unacked    int                   // bytes
 	serial     uint64                // nonce of the last response
 	resumeOver bool                  // EndResume was called
 	urgent     bool                  // Urgent is running
-	deciding   bool                  // a run of decisions is under way, which decided ends
+	deciding   bool                  // results are cached until the method decided is called
 	leftOut    uint32                // number of names that were left out (bound.go)
 	rests      [xds.NumTypes]rest    // results of restOf, kept while deciding
 	granted    int                   // bytes granted for unknown names
 	withheld   func(*xds.Resource) bool
-	used       int // used part of granted: the sum over typed.unknown
+	used       int // used part of granted: the total of typed.unknown
 
 	now      int64   // time of the last Tick, in Unix nanoseconds
 	answered uint64  // nonce of the newest response that the client has answered; it has read all earlier ones
-	claims   bool    // the client's first request for clusters listed clusters
-	early    bool    // listeners or routes were requested before any cluster was sent, so the client has clusters
+	claims   bool    // the client listed clusters in its first request for clusters
+	early    bool    // the client requested listeners or routes before a cluster was sent, so it has clusters
 	assumed  bool    // clusters are sent although the client has not requested them (EndResume)
 	opened   opened  // result of openClusters, kept while deciding
-	ahead    []ahead // resources that were sent although they newly name an open cluster
+	ahead    []ahead // resources that were sent although they newly name an open cluster (openClusters)
 	lost     bool    // ahead is incomplete: there were more such resources than maxAhead
 }
 
-// typed is the state of one type: two stacks that all streams share, and the overrides.
+// typed is the state of one type. The stacks acked and sent are sets of resources that streams share. acked has the
+// resources that the client has acknowledged. sent has the resources of the client after it acknowledges all responses
+// in flight. An override corrects both stacks for one name.
 type typed struct {
 	subscribed bool // a request of this type was processed
 	all        bool // wildcard subscription: all resources
 	answer     bool // the first request must be answered, even without content
-	resumed    bool // the first request claimed versions
+	resumed    bool // the client listed versions in its first request
 	fresh      bool // the first names were not answered yet; they have no overrides
 
 	names       intern.List[string] // names of the subscription, sorted
-	summed      intern.List[string] // the list whose sum is sum
+	summed      intern.List[string] // the list whose digest is sum
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
-	overrides   map[string]override // names for which acked and sent are not true
+	overrides   map[string]override // by name: corrections of acked and sent
 	flights     []flight            // oldest first
-	retry       [][]string          // names of refused responses, to be sent in separate responses
+	retry       [][]string          // names in refused responses, whose resources are sent in separate responses
 	unknown     unknown
-	short       bool             // names were left out that may matter later (cut)
-	shortAt     manifest.NameSum // sum of the type's resources at the time of cut
+	short       bool             // names beyond the memory bound were left out (cut)
+	shortAt     manifest.NameSum // digest of the type's names at the time of cut
 
 	sentNonce, ackedNonce       uint64
-	settled                     uint64 // the newest response that was answered
+	settled                     uint64 // nonce of the newest answered response
 	sentRevision, ackedRevision int64
 }
 
-// override is the state of a name for which the stacks acked and sent are wrong.
+// override is the state of a name for which the stacks typed.acked and typed.sent are wrong.
 type override struct {
 	have        *xds.Resource   // the acknowledged or last good version; nil: none or unknown
 	held        bool            // the client may hold a version other than have
@@ -95,11 +97,11 @@ type override struct {
 	placeholder bool            // the client has the empty placeholder for a missing resource
 	refused     string          // the refused version
 	maybe       []*xds.Resource // versions in responses that were refused for another resource; Envoy may have applied any
-	noStandIn   bool            // the client has refused the stand-in for the refused version too
-	lacks       string          // the refused cluster because of which the previous version was sent again
+	noStandIn   bool            // the client has also refused the substitute (stand-in) for the refused version
+	lacks       string          // name of the refused cluster that made the client get the previous version again
 	flying      uint64          // nonce of the newest response in flight that carries the name; 0: none
-	now         *xds.Resource   // the resource that flying carries; nil: a removal
-	since       int64           // time since which the resource waits for clusters, Unix nanoseconds; 0: it does not wait
+	now         *xds.Resource   // the resource in the response flying; nil: the response removes the resource
+	since       int64           // start of the wait for clusters, in Unix nanoseconds; 0: the resource does not wait
 }
 
 // has returns the client's version of the name once all responses in flight have arrived; nil: none or unknown.
@@ -114,7 +116,7 @@ func (o override) has() *xds.Resource {
 type flight struct {
 	nonce    uint64
 	size     int             // size on the wire in bytes
-	kept     int             // size of the differences in bytes; below size for a state-of-the-world response with more
+	kept     int             // part of size for changed resources; state-of-the-world responses repeat others too
 	set      []*xds.Resource // sorted by name
 	removed  []string
 	at       manifest.Stack // value of typed.sent after this response
@@ -135,9 +137,9 @@ type Reply struct {
 	Encoded  mem.BufferSlice // Set, encoded by xds.Pack in any order; the pieces are read-only; nil for state of the world
 	Size     int             // upper bound of the size on the wire in bytes, with framing
 	Revision int64           // the store's revision of the target
-	// Due means that the response is sent although the credit is used up or an earlier response of the type is
-	// unacknowledged. So sending may block. The response contains dependencies of clusters that the client does not
-	// acknowledge without them.
+	// Due means that the response is sent although Config.Credit is used up or an earlier response of the type is
+	// unacknowledged. Sending it may block. Without the resources in this response, the client does not acknowledge
+	// clusters.
 	Due bool
 }
 
@@ -153,8 +155,8 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target sets the newest set for the client, not nil. From then on, Next returns the differences. State keeps the set
-// and does not change it.
+// Target sets the newest set of resources for the client, not nil. Next then returns responses with the differences.
+// State keeps the set and does not change it.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
 // Withhold sets a function that reports whether a version must not be sent to the client. nil: no version is withheld.
@@ -164,12 +166,14 @@ func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versi
 // withholds reports whether a version must not be sent.
 func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
 
-// Aims reports whether the target is the given set, or has equal stacks for all of Envoy's types.
+// Aims reports whether the set of the last call of Target (or of New) is the given set, or has equal resources for all
+// of Envoy's types.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
 // Took reports whether the client has acknowledged or refused all configuration that it subscribes to in the newest
-// set. Withheld versions, endpoints, removals that wait, and dynamic types do not count. Clusters whose ACK may wait
-// until other clusters are warm (overtaken) do not count either. Took may be false until Next has returned false.
+// set. Withheld versions, endpoints, removals that wait, and dynamic types do not count. Clusters without an answer do
+// not count either if the client has acknowledged later listeners or routes (overtaken). Took may be false until Next
+// has returned false.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -191,7 +195,7 @@ func (s *State) outstanding(t xds.Type) bool {
 }
 
 // overtaken reports whether a response with clusters is unanswered although later listeners or routes were
-// acknowledged. In this case a cluster is warming.
+// acknowledged. One of the clusters is then warming: Envoy waits for its endpoints or secrets.
 func (s *State) overtaken(t xds.Type, f *flight) bool {
 	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
 }
@@ -215,15 +219,15 @@ func (s *State) Settled() bool {
 	return true
 }
 
-// MayWarm reports whether the client may leave clusters unacknowledged without limit, because one of them warms. This
-// is false for a client that starts without resources until it has answered a response: it acknowledges its first
-// clusters at once.
+// MayWarm reports whether the client may leave clusters unacknowledged without a time limit, because one of them warms
+// (waits for its endpoints or secrets). A client that starts without resources acknowledges its first clusters at once.
+// For this client, the result is false until it has answered a response.
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
-// EndResume states that a resuming client has had the time to request all types of which it has resources. From then
-// on, removals of clusters do not wait for types that it has not requested. A client that has requested all listeners
-// and some endpoints, but no clusters, is an Envoy that warms a cluster. To such a client Next sends all clusters
-// without a request.
+// EndResume states that the time is over in which a reconnecting client requests all types of which it has resources.
+// Removals of clusters then no longer wait for types that the client has not requested. A client that has requested all
+// listeners and some endpoints, but no clusters, is an Envoy that warms a cluster. Next sends all clusters to this
+// client without a request.
 func (s *State) EndResume() {
 	s.resumeOver = true
 	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
@@ -283,7 +287,7 @@ func (s *State) typed(t xds.Type) *typed {
 	return nil
 }
 
-// stack returns the target of a type.
+// stack returns the newest resources of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
 	if d := s.dynamicOf(t); d != nil {
 		return d.target
@@ -294,7 +298,7 @@ func (s *State) stack(t xds.Type) manifest.Stack {
 // wants reports whether the client subscribes to a name.
 func (ty *typed) wants(name string) bool { return ty.all || listed(ty.names, name) }
 
-// nameSum returns the sum of the subscribed names.
+// nameSum returns the digest of the subscribed names.
 func (ty *typed) nameSum() manifest.NameSum {
 	if ty.summed != ty.names {
 		ty.summed, ty.sum = ty.names, sumOf(ty.names.All())
@@ -353,8 +357,8 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// superfluous reports whether an override is not needed: it equals acked, sent, and the stacks of the responses in
-// flight.
+// superfluous reports whether an override is not needed, because it says the same as acked, sent, and the stacks of the
+// responses in flight.
 func (ty *typed) superfluous(name string, o override) bool {
 	if o.flying != 0 || o.force || o.held || o.refused != "" || !same(o.have, ty.sent.Get(name)) {
 		return false

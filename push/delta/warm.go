@@ -11,8 +11,7 @@ import (
 // half a second to send the listener or route within two seconds.
 const Patience = 1500 * time.Millisecond
 
-// Tick sets the current time, which State uses for waits and ages. A time before the latest time of earlier calls has
-// no effect.
+// Tick sets the current time, which State uses for waits and ages. A time before that of an earlier call has no effect.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
 // Wake returns the time at which Next must be called even if there are no other events. At this time the first resource
@@ -36,9 +35,9 @@ type opened struct {
 	secrets  map[string]bool // maps a secret of the proxy's agent to the result of clusterHas
 }
 
-// openClusters returns the open clusters: the target's clusters of which the client has acknowledged no version. It
-// maps each name to whether the cluster is warm when the client reads the next response (warmBehind). During a run of
-// decisions it is computed once. It is cheap if everything is acknowledged.
+// openClusters returns the open clusters: the clusters of the newest set of which the client has acknowledged no
+// version. The result maps each name to true if the cluster is warm when the client reads the next response
+// (warmBehind). While s.deciding is set, the result is computed once. The call is cheap if everything is acknowledged.
 func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
@@ -61,7 +60,7 @@ func (s *State) openClusters() map[string]bool {
 			}
 		}
 	}
-	for i := range cds.flights { // a cluster that is removed and comes back is a new one
+	for i := range cds.flights { // a cluster that is removed and comes back counts as new
 		for _, name := range cds.flights[i].removed {
 			if goal.Get(name) != nil && cds.wants(name) {
 				_, r := cds.later(cds.flights[i].nonce, name)
@@ -83,7 +82,8 @@ func (s *State) openClusters() map[string]bool {
 }
 
 // warmBehind reports whether a sent cluster is warm when the client reads the next response. A cluster is warm if its
-// assignment was sent after it, the client has its secrets, and it needs nothing else. It returns false for nil.
+// assignment was sent after the cluster, the client has its secrets, and it needs nothing else. It returns false for
+// nil.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {
 		return false
@@ -101,7 +101,7 @@ func (s *State) warmBehind(r *xds.Resource) bool {
 	return len(r.Needs) > 0
 }
 
-// assigned reports whether an assignment was sent and need not be sent again after its cluster.
+// assigned reports whether an assignment (EDS) was sent and need not be sent again after its cluster.
 func (s *State) assigned(name string) bool {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh || !eds.wants(name) {
@@ -137,9 +137,9 @@ func (s *State) clusterHas(secret string) bool {
 	return false
 }
 
-// awaits reports whether a listener or route must wait for clusters: it newly names an open cluster that is not warm,
-// or a cluster that does not exist (leadsNowhere). Resources that authorise, authenticate or encrypt never wait. Others
-// wait at most for Patience.
+// awaits reports whether a listener or route must wait for clusters. It waits if it newly names an open cluster that is
+// not warm, or an outbound cluster that does not exist (leadsNowhere). Resources that authorise, authenticate or
+// encrypt never wait. Other resources wait at most for Patience.
 func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
 		return false
@@ -177,7 +177,7 @@ func (s *State) leadsNowhere(want, has *xds.Resource) bool {
 }
 
 // newlyNames reports whether a resource names one of the clusters for which the function pick returns true, and its
-// previous version does not.
+// previous version does not name this cluster.
 func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(string) bool) bool {
 	if r.NumNames() < len(clusters) {
 		for name := range r.EachName {

@@ -8,11 +8,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Warming describes why a client does not answer responses with clusters, for debugging.
+// Warming describes for debugging why a client does not answer responses with clusters. Envoy answers them only when
+// the new clusters are warm (have their endpoints and secrets).
 type Warming struct {
-	// Since is the time at which the oldest unanswered response with clusters was sent. Since is zero if there is no
-	// such response, if the response is less than a second old, or if State.MayWarm returns false. Refusals of this
-	// response and of newer responses with clusters are not visible yet.
+	// Since is the time at which the oldest unanswered response with clusters was sent. Since is zero if no response
+	// with clusters is unanswered, if the oldest one is less than a second old, or if State.MayWarm returns false. It
+	// is not known yet whether the client refuses this response or newer responses with clusters.
 	Since time.Time
 	// Clusters are the names of the clusters that may be warming, sorted, at most 20. More is the number of further
 	// clusters that may be warming.
@@ -24,7 +25,7 @@ type Warming struct {
 }
 
 const (
-	// warmingAfter is the time without an answer to clusters after which the client counts as warming.
+	// warmingAfter is the time without an answer to clusters after which Warming.Since is set.
 	warmingAfter = time.Second
 	maxSuspects  = 20 // length of Warming.Clusters
 )

@@ -17,7 +17,7 @@ import (
 // raw message is unchanged.
 type Message struct {
 	Request
-	TypeURL string // for a URL that is not Envoy's, Request.Type is xds.Unknown, and the caller sets a dynamic type
+	TypeURL string // for a URL that is not Envoy's, Request.Type is xds.Unknown, and the caller may set a dynamic type
 	Node    []byte // an encoded core.v3.Node, not validated; nil: the request has no node
 }
 
@@ -86,7 +86,7 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW parses a state-of-the-world DiscoveryRequest as ParseDelta does, with errors in the same cases. In the
+// ParseSotW parses a state-of-the-world DiscoveryRequest. Its argument and its errors are those of ParseDelta. In the
 // result, Subscribe is never nil, and Unsubscribe and Initial are always nil.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
@@ -112,7 +112,7 @@ func ParseSotW(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// asks validates one subscribed name and adds it to the sum of names.
+// asks validates one subscribed name and adds it to the digest of names.
 func (r *Request) asks(value []byte, field string) error {
 	err := name(value, field)
 	if err == nil {

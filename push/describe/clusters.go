@@ -31,7 +31,7 @@ func clusterSpec(spec any) (cluster.Outbound, bool) {
 	return cluster.Outbound{}, false
 }
 
-// subjectOf returns the Fact.Subject for a cluster of a host. It has the cluster's port and subset.
+// subjectOf returns the Fact.Subject for a cluster of a host: the cluster's port and subset.
 func subjectOf(c cluster.Outbound) string {
 	if c.Subset != "" {
 		return fmt.Sprintf("port %d subset %s", c.Port, c.Subset)
@@ -39,8 +39,8 @@ func subjectOf(c cluster.Outbound) string {
 	return fmt.Sprintf("port %d", c.Port)
 }
 
-// policyOf lists the merged traffic policy and the patches of each cluster of a host, with the field that each setting
-// comes from.
+// policyOf lists the merged traffic policy and the patches of each cluster of a host. Each setting has the object and
+// field that it comes from.
 func policyOf(of plan.HostOrigins) (out Section) {
 	out.Name = "policy, merged"
 	defer func() { out.Facts = grouped(out.Facts) }()
@@ -106,8 +106,8 @@ func patchAt(p model.Patch) string {
 // health counts the endpoints of a locality.
 type health struct{ ready, other int }
 
-// endpointsOf counts the endpoints that a set has for a cluster, by locality ("region/zone/subzone"). It returns an
-// empty map if the set has no endpoints of the cluster.
+// endpointsOf counts the endpoints of a cluster in a set of resources, by locality ("region/zone/subzone"). It returns
+// an empty map if the set has no endpoints for the cluster.
 func endpointsOf(set *manifest.Set, c cluster.Outbound) map[string]health {
 	out := map[string]health{}
 	name := xds.OutboundCluster(c.Port, c.Subset, c.Host)

@@ -5,8 +5,8 @@
 //
 // Owns: nothing.
 // Reads: a plan (Source), a snapshot of all records, the planned resources.
-// Never: decides anything of its own; names an object that neither is visible to the caller nor affects a visible
-// proxy.
+// Never: computes configuration itself; names an object that the caller may not see, unless the object affects a
+// visible proxy.
 package describe
 
 import (
@@ -95,12 +95,12 @@ func (q Query) Check() error {
 
 // Part is a description by the proxies of one replica, or the merged description of several (Merge).
 type Part struct {
-	// Objects are the objects with the query's name. For a workload, the list of its Pods is one more. For a host,
-	// Objects is empty.
+	// Objects are the objects with the query's name. For a workload, the list of its Pods is one further Object. For a
+	// host, Objects is empty.
 	Objects []Object `json:"objects,omitempty"`
 	// Groups describe proxies. They are sorted by side (Itself, Inbound, Outbound), then by the names in Proxies.
 	Groups []Group `json:"groups,omitempty"`
-	// More contains sentences for humans. They state the number of things that a bound leaves out. In an empty Part
+	// More contains sentences for humans. They state how many items were left out because of a bound. In an empty Part
 	// they name objects with the query's name in other namespaces.
 	More []string `json:"more,omitempty"`
 }
@@ -138,8 +138,9 @@ type Section struct {
 type Fact struct {
 	Subject string `json:"subject"` // the part of the described thing, such as "port 80"
 	Text    string `json:"text"`
-	// By are the objects that cause the fact. Each is written as model.Place.String does: "Kind namespace/name", and if
-	// known a space and the field. Empty: no object causes the fact, as for a default.
+	// By are the objects that cause the fact. Each has the form of model.Place.String: "Kind namespace/name", followed
+	// by a space and the field if the field is known. Empty: no object causes the fact, for example because it is a
+	// default.
 	By []string `json:"by,omitempty"`
 }
 
@@ -175,10 +176,10 @@ type describer struct {
 }
 
 // Of describes a subject as far as the caller may see it. The caller sees the proxies and objects of namespaces for
-// which sees returns true, and the objects that affect visible proxies. snapshot contains the records by which objects
-// are described; nil: no records. For an unknown subject, Part.Empty is true and Part.More may name objects of other
-// namespaces. Part is zero for a subject, except a host, in a namespace that the caller does not see. The error is that
-// of Query.Check.
+// which sees returns true, and the objects that affect visible proxies. snapshot contains the records of the described
+// objects; nil: no records. For an unknown subject, Part.Empty is true and Part.More may name objects of other
+// namespaces. If the caller does not see the subject's namespace and the subject is not a host, the Part is zero. The
+// error is that of Query.Check.
 func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace string) bool) (Part, error) {
 	if err := q.Check(); err != nil {
 		return Part{}, err
@@ -220,7 +221,7 @@ func (d *describer) seen(selects func(view.Node, view.View) bool) []plan.Seen {
 }
 
 // clients returns the views of the visible clients, at most maxViews. Views with equal outbound configuration (scope
-// and inputs) are joined into one that has all their proxies.
+// and inputs) are joined into one view, which has the proxies of all of them.
 func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan.Seen) {
 	type side struct {
 		scope  view.Scope

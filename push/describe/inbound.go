@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// workloadOf returns the inputs of a view's inbound configuration; for a gateway, those of its own Pod.
+// workloadOf returns the inputs of the inbound configuration of a view (proxies with equal inputs). For a gateway,
+// these are the inputs of its own Pod.
 func workloadOf(v *view.View) *view.Workload {
 	if v.Scope.Kind == view.Router && v.Scope.Edge.Value().Workload.Namespace != "" {
 		w := v.Scope.Edge.Value().Workload
@@ -97,7 +98,7 @@ func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 }
 
 // deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port. Port 0 stands
-// for all ports that no policy names. The function returns nil if no PeerAuthentication sets the mode.
+// for all ports that no policy names. That function returns nil if no PeerAuthentication sets the mode.
 func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string {
 	var peers []*model.Policy
 	for _, key := range w.Peers.All() {
@@ -220,7 +221,8 @@ func filtersOf(s *mirror.Snapshot, patches []view.Patch) Section {
 	return out
 }
 
-// matchOf returns the match of a patch as text, without the context. It returns "" if nothing else is matched.
+// matchOf returns the match of a patch as text, without the context. It returns "" if the match has nothing but the
+// context.
 func matchOf(m *networkingv1.EnvoyFilter_EnvoyConfigObjectMatch) string {
 	if m == nil {
 		return ""

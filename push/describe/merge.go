@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Merge merges the parts of several replicas. If several parts have an object, the result has it once, with the facts
-// of the first part. Objects are sorted by Object. Equal texts of More appear once. Groups with equal Side, Gateway and
-// Sections become one Group, and their totals are added up. Merge does not change parts. The result shares facts and
-// sections with the parts.
+// Merge merges the descriptions of several replicas. If several parts have an object, the result has the object once,
+// with the facts of the first part. Objects are sorted by Object. Equal texts of More appear once. Groups with equal
+// Side, Gateway and Sections become one Group, and their totals are added up. Merge does not change parts. The result
+// shares facts and sections with the parts.
 func Merge(parts []Part) (out Part) {
 	for _, p := range parts {
 		for _, o := range p.Objects {
@@ -33,8 +33,8 @@ func Merge(parts []Part) (out Part) {
 // sides are the sides of groups in the order of output.
 var sides = []string{Itself, Inbound, Outbound}
 
-// join merges groups with equal side and equal facts, and sorts the groups by side, then by proxies. Gateways stay
-// apart from other proxies. Each result names at most maxNames proxies.
+// join merges groups with equal side and equal facts, and sorts the groups by side, then by proxies. Groups of gateways
+// are not merged with groups of other proxies. Each result names at most maxNames proxies.
 func join(groups []Group) (out []Group) {
 	at := map[string]int{}
 	for _, g := range groups {
@@ -67,8 +67,9 @@ func join(groups []Group) (out []Group) {
 	return out
 }
 
-// Named returns the names of all objects in a description, sorted, each once. These are Object.Object of each object,
-// and the objects in Fact.By without the fields that begin with spec or data. A list of Pods counts as an object.
+// Named returns the names of all objects in a description, sorted, each once. The names are Object.Object of each
+// object, and the elements of Fact.By without a field that begins with spec or data. A list of Pods counts as an
+// object.
 func (p Part) Named() (names []string) {
 	add := func(facts []Fact) {
 		for _, f := range facts {

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// service describes the objects of a service, the workloads that serve it, and how clients reach its hosts.
+// service describes the objects with the query's name, the workloads that serve them, and how clients reach their
+// hosts.
 func (d *describer) service() {
 	all := named[*model.Service](d, model.KindService, model.KindServiceEntry)
 	if len(all) == 0 {
@@ -56,7 +57,7 @@ func labelsText(labels map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// reached describes how clients reach hosts, by their full names.
+// reached describes how clients reach the given hosts. The hosts are full names.
 func (d *describer) reached(hosts []string) {
 	for _, s := range d.clients(func(view.Node, view.View) bool { return true }) {
 		var sections []Section

@@ -19,9 +19,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// hostsOf describes the hosts of a proxy. all lists the hosts of the proxy's scope, and hostsOf may reorder the list.
-// With Query.Host, hostsOf describes that host in full. Otherwise it lists the first Limit hosts, with a line for each.
-// Hosts with rules come first.
+// hostsOf describes the hosts of a proxy. The argument all lists the hosts that the proxy may use (its scope). hostsOf
+// may reorder this list. If Query.Host is set, hostsOf describes only that host, in full. If not, it lists up to
+// Query.Limit hosts, with a line for each. Hosts with rules come first.
 func (d *describer) hostsOf(s plan.Seen, all []plan.HostName) []Section {
 	if d.Host != "" {
 		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))
@@ -96,7 +96,7 @@ func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
 }
 
 // readyText returns the number of ready endpoints of a host, at the port with the fewest ready endpoints. Clusters of
-// subsets do not count. It returns "" for a host without other clusters.
+// subsets do not count. If the host has no other clusters, the result is "".
 func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
 	fewest := -1
 	for _, spec := range of.Clusters {
@@ -154,8 +154,8 @@ func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	return names
 }
 
-// hostSections describes one host in full. The host is the first of the names that is a host of the view's proxies.
-// Without such a host the result is nil.
+// hostSections describes one host in full. The host is the first element of names that the view's proxies know as a
+// host. If they know no name, the result is nil.
 func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	all := d.from.HostOrigins(s, names)
 	if len(all) == 0 {
@@ -212,9 +212,9 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 	return out
 }
 
-// rulePlaces returns the objects that cause each of the n routes of a virtual host. A rule makes a route for each of
-// its matches that applies. If the number of routes differs, for example because of EnvoyFilters, each route gets all
-// objects of the virtual host.
+// rulePlaces returns, for each of the n routes of a virtual host, the objects that cause the route. A rule makes one
+// route for each of its matches that applies. If the number of routes differs, for example because of EnvoyFilters,
+// each route gets all objects of the virtual host.
 func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	var each [][]string
 	for _, rule := range r.Spec.Rules.All() {
@@ -279,8 +279,9 @@ func (d *describer) passedOf(of plan.HostOrigins) Section {
 	return out
 }
 
-// whyPassed returns the reason why the VirtualService claims[i] does not determine the routes of a host. won is the
-// index of the claim that determines the routes; negative: no claim determines the routes.
+// whyPassed returns the reason why the VirtualService claims[i] does not determine the routes of a host. A claim is a
+// VirtualService that lists the host. The argument won is the index of the claim that determines the routes. It is
+// negative if no claim determines them.
 func whyPassed(claims []host.Claim, won, i int) string {
 	if won < 0 {
 		return "its rules are not for these clients, or the clients import no HTTP port of the host"

@@ -20,8 +20,8 @@ func (d *describer) pod() {
 	d.proxies(d.seen(func(n view.Node, _ view.View) bool { return n.Namespace == d.Namespace && n.Name == d.Name }))
 }
 
-// workload describes the proxies of a workload. The workload may be named by a Deployment or another owner of Pods, or
-// by the canonical name of an application. It may also be a single Pod or WorkloadEntry.
+// workload describes the proxies of a workload. The query's name is that of a Deployment or another owner of Pods, the
+// canonical name of an application, or the name of a single Pod or WorkloadEntry.
 func (d *describer) workload() {
 	pods := Object{Object: "Pods of " + d.Namespace + "/" + d.Name}
 	named := map[string]bool{d.Name: true} // names of Pods; their proxies may state no workload
@@ -114,7 +114,8 @@ func (d *describer) proxies(all []plan.Seen) {
 
 var kindNames = map[view.Kind]string{view.Sidecar: "sidecar", view.Router: "gateway", view.Proxyless: "gRPC without a proxy"}
 
-// identityOf lists the stated and the authenticated identity of a proxy, its version, locality, network and cluster.
+// identityOf lists the identity that a proxy states and the identity that was authenticated. It also lists the proxy's
+// version, locality, network, cluster and workload.
 func identityOf(n *view.Node) Section {
 	by := []string{"Pod " + n.Namespace + "/" + n.Name}
 	return Section{"identity", facts(by,
@@ -123,7 +124,8 @@ func identityOf(n *view.Node) Section {
 		"workload", cmp.Or(canonicalName(n.Labels), n.Workload))}
 }
 
-// identityText returns the account of an authenticated identity; empty: the proxy is not authenticated.
+// identityText returns the service account of an authenticated identity. It returns "" if the proxy is not
+// authenticated.
 func identityText(i view.Identity) string {
 	if i.Account == "" {
 		return ""

@@ -1,6 +1,6 @@
 // Package envoytest runs the real Envoy for tests.
 //
-// Owns: the processes that it starts, until their test ends.  Never: used outside tests.
+// Owns: the processes that it starts, until their test ends. Never: runs outside of tests.
 package envoytest
 
 import (
@@ -32,9 +32,9 @@ func Pause(waited time.Duration) time.Duration {
 	return max(5*time.Millisecond, min(waited/10, 250*time.Millisecond))
 }
 
-// Binary returns the absolute path of the Envoy binary. The environment variable NAVARCH_ENVOY names the binary. If it
-// is empty, Binary takes the one that `make tools` installs, .tools/bin/envoy in the folder of the repository. If the
-// file does not exist, the test ends with a failure, because a skipped test proves nothing.
+// Binary returns the absolute path of the Envoy binary. The environment variable NAVARCH_ENVOY names the binary. If the
+// variable is empty, Binary returns the path of the Envoy that `make tools` installs: .tools/bin/envoy in the folder of
+// the repository. If the file does not exist, the test ends with a failure, because a skipped test proves nothing.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
@@ -223,8 +223,8 @@ func (e *Envoy) Live() {
 }
 
 // Get requests a page of the admin interface and returns its body. path begins with a slash. Errors: the request fails,
-// the response is not complete after Patience, or the status is not 200. With an error the result is the body as far as
-// it was read.
+// the response is not complete after Patience, or the status is not 200. With an error, the result is the part of the
+// body that was read.
 func (e *Envoy) Get(path string) (string, error) { return get(e.Admin, path) }
 
 // get fetches a page of the admin interface at an address.

@@ -13,10 +13,10 @@ import (
 )
 
 // Pinging returns a gRPC client of the server at l that sends a keepalive ping after ten seconds without data from the
-// server. It pings with and without streams, as Envoy and agents do. It starts to connect at once. *connections is the
-// number of its attempts to connect. Pinging is for tests in a bubble of testing/synctest, where *connections may be
-// read while the bubble is blocked. The caller must close the client. If the client cannot be made, the test ends with
-// a failure.
+// server. The client pings with and without streams, as Envoy and agents do. It starts to connect at once. *connections
+// counts its attempts to connect. Pinging is for tests in a bubble of testing/synctest, where *connections may be read
+// while the bubble is blocked. The caller must close the client. If the client cannot be made, the test ends with a
+// failure.
 func Pinging(t testing.TB, l *bufconn.Listener) (conn *grpc.ClientConn, connections *int) {
 	t.Helper()
 	connections = new(int)

@@ -2,8 +2,8 @@
 // which the proxy runs an extension, and the filters in the proxy's listeners
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
-// Owns: the table of interned port lists; otherwise the functions are pure.  Reads: records of its arguments.  Never:
-// the snapshot, Envoy's protobuf.
+// Owns: the table of interned port lists; otherwise the functions are pure. Reads: the records in its arguments. Never:
+// reads the snapshot of all records; builds Envoy's protobuf messages.
 //
 // # Filters that Envoy discovers
 //
@@ -11,11 +11,11 @@
 // TrafficExtensions become such filters. EnvoyFilters with applyTo EXTENSION_CONFIG add such configurations. Records of
 // WasmPlugins have the form of a TrafficExtension.
 //
-// A view is the part of the plan that proxies with equal inputs share. The configurations belong to the workload layer
-// of a view, even those for outbound listeners. So extensions do not split a scope (the proxies that share outbound
-// configuration), and an edit of a configuration changes no listener. The filters of inbound listeners follow from
-// view.Workload.Extensions. The filters of outbound listeners are in view.Inputs.Extensions. They split listeners into
-// variants, but not routes, clusters or endpoints.
+// A view is the part of the plan that proxies with equal inputs share. The configurations of filters belong to the part
+// of a view that only one workload has, even those for outbound listeners. So proxies with different extensions still
+// share their other outbound configuration. An edit of a filter's configuration changes no listener. The filters of
+// inbound listeners follow from view.Workload.Extensions. The filters of outbound listeners are in
+// view.Inputs.Extensions. Different filters make different listeners, but not different routes, clusters or endpoints.
 //
 // If a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
 // (listener.Common.Extensions). A problem of the extension's object (problem.NotSupported) then states the number of
@@ -24,8 +24,8 @@
 // push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that a
 // configuration names stay as long as the proxy subscribes to the configuration.
 //
-// A listener becomes active only when it has all its configurations. So each configuration has a stand-in
-// (xds.Resource.StandIn). A proxy without an earlier good version gets the stand-in if it has refused the
+// A listener becomes active only when it has all its configurations. So each configuration has a substitute, its
+// stand-in (xds.Resource.StandIn). A proxy without an earlier good version gets the stand-in if it has refused the
 // configuration, or if the configuration is withheld from it. The stand-in refuses traffic or lets it pass, as
 // failStrategy states. A configuration that an EnvoyFilter adds has no stand-in. The author of the EnvoyFilter also
 // adds the filter, and states how the filter behaves without a configuration (initial_fetch_timeout, default_config).
@@ -51,10 +51,10 @@ type Way uint8
 
 // The values of Way.
 const (
-	ByEnvoy Way = iota // Envoy runs it without the help of an agent
+	ByEnvoy Way = iota // Envoy runs the extension without the help of an agent
 	ByAgent            // the proxy's agent fetches the module, and Envoy reads it from a file (Istio's pilot-agent)
-	Left               // the proxy cannot run it, and traffic passes without the filter (FAIL_OPEN)
-	Closed             // the proxy cannot run it, and the matched traffic is refused
+	Left               // the proxy cannot run the extension, and traffic passes without the filter (FAIL_OPEN)
+	Closed             // the proxy cannot run the extension, and the matched traffic is refused
 )
 
 // Runs reports whether the proxy runs the extension.
@@ -64,8 +64,8 @@ func (w Way) Runs() bool { return w == ByEnvoy || w == ByAgent }
 // describes the proxies that cannot run it, for messages; otherwise why is "". Without an agent that fetches modules, a
 // proxy supports only modules in files, and modules over HTTP with a stated sha256. Envoy refuses others
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource). An
-// extension without wasm counts as Lua. Without Envoy's Lua filter it is Closed. A module that cannot run is Left if
-// its failStrategy is FAIL_OPEN, else Closed.
+// extension without wasm counts as Lua, and is Closed if the proxy lacks Envoy's Lua filter. A module that cannot run
+// is Left if its failStrategy is FAIL_OPEN, and otherwise Closed.
 func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	wasm := e.Spec.GetWasm()
 	if wasm == nil {
@@ -207,8 +207,8 @@ func (f Filter) On(port uint32) bool {
 
 // Compare compares two extensions of a proxy in the order of their filters. It returns a negative number if a comes
 // first, and 0 only for equal keys. The highest priority comes first, and extensions without a priority come last. For
-// equal priorities place decides, which is the caller's comparison of the namespaces of a and b. If place is 0, the
-// oldest extension comes first, then the order is that of names and keys.
+// equal priorities the argument place decides: the caller's comparison of the namespaces of a and b. If place is 0, the
+// older extension comes first. For equal ages, names and then keys decide.
 func Compare(a, b *model.TrafficExtension, place int) int {
 	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
 		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))

@@ -18,8 +18,8 @@ func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	q.bytes += bytes
 }
 
-// ack releases acknowledged bytes of a stream from the budget. Bytes that are acknowledged before the end of their turn
-// are remembered, and charge subtracts them.
+// ack releases acknowledged bytes of a stream from the budget. A client may acknowledge bytes before charge is called
+// for them. The field early counts such bytes, and charge subtracts them.
 func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	forgiven := min(bytes, s.forgiven)
 	s.forgiven -= forgiven
@@ -28,7 +28,7 @@ func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	s.early += bytes - forgiven - charged
 }
 
-// release subtracts bytes from a stream's charge and from the charge of the queue.
+// release subtracts bytes from a stream's charge and from the queue's total.
 func (q *Queue[S]) release(s *entry[S], bytes int) {
 	bytes = min(bytes, s.unacked)
 	s.unacked -= bytes
@@ -39,8 +39,8 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire releases the charges of streams whose oldest charge is Budget.Slow old, so that slow clients do not delay
-// others. Such streams also leave the concurrency window.
+// expire releases the charges of streams whose oldest charge is at least Budget.Slow old. So slow clients do not delay
+// others. These streams also free their slots in the concurrency window (window.go).
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

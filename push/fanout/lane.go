@@ -4,12 +4,11 @@ package fanout
 type Lane uint8
 
 const (
-	// Endpoints is the lane of changes of endpoints alone.
+	// Endpoints is the lane for changes that concern only endpoints.
 	Endpoints Lane = iota
 	// Answers is the lane of responses to subscriptions, and of sends that had to wait for an ACK.
 	Answers
-	// Config is the lane of all other changes. Plans that are new to their streams are delivered to a few streams
-	// first (rollout).
+	// Config is the lane of all other changes. A new plan of configuration is sent to a few streams first (rollout.go).
 	Config
 	// NumLanes is the number of lanes, not a lane.
 	NumLanes

@@ -21,7 +21,7 @@ type Loop struct {
 	budget  Budget
 	workers int
 	log     *slog.Logger
-	waited  func() time.Duration // returns how long goroutines waited for a processor since the last call
+	waited  func() time.Duration // returns the 90th percentile of the waits for a processor since its last call
 
 	mu    sync.Mutex // guards inbox; no other lock is acquired while it is held
 	inbox []*Stream  // each stream at most once
@@ -48,15 +48,15 @@ type Stream struct {
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
-// outcome is the result that a stream reports for a plan. by is the identity of a client that refused.
+// outcome is the result that a stream reports for a plan. The field by is the identity of a client that refused.
 type outcome struct {
 	plan int64
 	by   string
 }
 
-// New returns a Loop, which sends after Run is called. Numbers of 0 or less in b mean the defaults. workers is the
-// number of goroutines that send; 0 or less: one for each processor. Their number is at most Budget.Streams. log nil:
-// slog.Default().
+// New returns a Loop, which grants turns only while Run runs. Numbers of 0 or less in b mean the defaults. The
+// parameter workers is the number of goroutines that send. If workers is 0 or less, there is one for each processor
+// (GOMAXPROCS). The number is at most Budget.Streams. A nil log means slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -70,10 +70,11 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 // Budget returns the budget of the Loop, with the defaults instead of numbers of 0 or less.
 func (l *Loop) Budget() Budget { return l.budget }
 
-// Join adds a stream of a namespace. first states that the stream is a gateway's. Streams of gateways precede others.
-// One worker at a time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent
-// changes if urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the newest
-// plan that the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
+// Join adds a stream of a namespace. The parameter first states that the stream belongs to a gateway. Streams of
+// gateways precede others. One worker at a time calls send, in the stream's turn. send must send everything that may be
+// sent now, or only urgent changes if urgent is set, and return the number of bytes sent. The function send must not
+// block. Its argument plan is the number of the newest plan that may be sent on the stream from this turn on. A plan of
+// 0 means that the previous number still holds. Streams can be added before Run is called.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -81,16 +82,16 @@ func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan in
 	return s
 }
 
-// Mark requests a turn for the stream in a lane below NumLanes, because there may be something to send. Marks before
-// the turn are merged.
+// Mark requests a turn for the stream in the lane l, because there may be something to send. The lane must be below
+// NumLanes. Several marks before the turn cause one turn.
 func (s *Stream) Mark(l Lane) {
 	s.marks.Or(1 << l)
 	s.notify()
 }
 
-// Try requests a turn in the lane Config for a plan that the stream was not sent yet. Plans have rising numbers above
-// 0. The turn may be for a newer plan, whose number send gets. After the turn, the caller must call Accepted, Skipped
-// or Refused with the plan of the turn.
+// Try requests a turn in the lane Config for a plan that was not sent on the stream yet. Plans have rising numbers
+// above 0. The turn may be for a newer plan. The function send gets the number of the turn's plan. After the turn, the
+// caller must call Accepted, Skipped or Refused with the plan of the turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -107,7 +108,7 @@ func (s *Stream) Accepted(plan int64) { s.report(Accept, outcome{plan: plan}) }
 // Skipped reports that nothing of a plan was sent, or that the client's ACK proves nothing about other clients.
 func (s *Stream) Skipped(plan int64) { s.report(Skip, outcome{plan: plan}) }
 
-// Refused reports that the client refused a part of a plan. by is the client's identity.
+// Refused reports that the client refused a part of a plan. The parameter by is the client's identity.
 func (s *Stream) Refused(plan int64, by string) { s.report(Refuse, outcome{plan, by}) }
 
 // report stores an outcome for the loop.
@@ -116,8 +117,8 @@ func (s *Stream) report(op Op, v outcome) {
 	s.notify()
 }
 
-// Sent counts bytes that were sent after send returned. They are charged at the next end of a turn that the loop
-// processes.
+// Sent counts bytes that the caller sent after the function send had returned. The loop charges them against the budget
+// when it next processes the end of one of the stream's turns.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
 // Acked reports bytes that the client has acknowledged, and releases them from the budget.
@@ -126,14 +127,15 @@ func (s *Stream) Acked(bytes int) {
 	s.notify()
 }
 
-// Leave removes the stream with its charges. Workers may still call send for turns that were granted before the loop
-// processes this call.
+// Leave removes the stream, and releases its bytes from the budget. Workers may still call send for turns that were
+// granted before the loop processes this call.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()
 }
 
-// notify adds the stream to the inbox of the loop, once until the loop empties it, and wakes the loop. It never blocks.
+// notify adds the stream to the inbox of the loop and wakes the loop. It does nothing if the stream is in the inbox
+// already. It never blocks.
 func (s *Stream) notify() {
 	if s.inbox.Swap(true) {
 		return
@@ -221,7 +223,7 @@ func (l *Loop) take() []*Stream {
 
 // events passes events to step, for everything that was reported for the stream since the previous call of events.
 func (s *Stream) events(step func(Event[*Stream])) {
-	s.inbox.Store(false) // before reading: later events notify again
+	s.inbox.Store(false) // before the events are read, so that later events notify again
 	if s.joins.Swap(false) {
 		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace, First: s.first})
 	}

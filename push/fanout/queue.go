@@ -7,9 +7,9 @@ import (
 
 // Budget bounds the sends in progress. Numbers of 0 or less mean the defaults.
 type Budget struct {
-	Streams int // number of streams with a turn at a time; 0: 100
-	// Bytes limits the bytes that are sent and not acknowledged, except on slow streams; 0: 256 MiB. While it is
-	// reached, no turn is granted. The last turns before may exceed it.
+	Streams int // maximum number of streams with a turn at a time; 0: 100
+	// Bytes limits the number of sent bytes that are not acknowledged, without those of slow streams; 0: 256 MiB. No
+	// turn is granted while the limit is reached. Turns that were granted before may exceed the limit.
 	Bytes   int
 	Slow    time.Duration // age of an unacknowledged charge at which its stream counts as slow; 0: 1 s
 	Rollout int           // minimum number of streams that get a plan of configuration first (rollout); 0: 8
@@ -37,31 +37,32 @@ const (
 	Press            // goroutines' waits for a processor were measured (Wait)
 )
 
-// Event is an input of Queue.Step. S identifies a stream.
+// Event is an input of Queue.Step. A value of the type S identifies a stream.
 type Event[S comparable] struct {
 	Op        Op
 	Stream    S // not used by Tick and Press
 	Namespace string
 	First     bool // the stream is a gateway's, and precedes those of other proxies
 	Lane      Lane
-	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that the stream was not
-	// sent yet; 0: no such plan.
+	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that was not sent on the
+	// stream yet; 0: no such plan.
 	Plan  int64
 	By    string        // the identity of the client that refused
 	Bytes int           // number of bytes that were sent (Done) or acknowledged (Ack)
 	Wait  time.Duration // 90th percentile of the waits for a processor
 }
 
-// Grant is an output of Queue.Step, a turn to send. The caller must send on the stream, and then pass an event Done.
+// Grant is an output of Queue.Step, a turn to send. The caller must send on the stream, and then pass an event Done to
+// Step.
 type Grant[S comparable] struct {
 	Stream S
-	Urgent bool  // only urgent changes may be sent now; configuration has a turn later
-	Plan   int64 // the newest plan that the stream may be sent from now on; 0: unchanged
+	Urgent bool  // only urgent changes may be sent now; configuration waits for a later turn
+	Plan   int64 // the newest plan that may be sent on the stream from now on; 0: as before
 }
 
 const (
-	// tried is the lane of configuration that is delivered progressively, because its plan is new to the stream. A
-	// stream that waits here does not wait in Config.
+	// tried is the lane of streams that wait for a plan of configuration that is new to them. Such a plan is sent to a
+	// few streams first (rollout.go). A stream that waits in tried does not wait in Config.
 	tried    = NumLanes
 	allLanes = NumLanes + 1
 )
@@ -80,8 +81,8 @@ type Queue[S comparable] struct {
 	window  concurrencyWindow[S]
 }
 
-// rings has the namespaces with streams that wait in a lane. The first ring has the gateways, and the second ring all
-// other proxies. Gateways precede other proxies. The namespaces of a ring have turns in rotation.
+// rings holds the streams that wait in one lane, grouped by namespace. The first ring holds the gateways, and the
+// second ring all other proxies. The first ring precedes the second. The namespaces of a ring alternate.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
@@ -90,7 +91,7 @@ type rings[S comparable] struct {
 // empty reports whether no stream waits in the lane.
 func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
-// front returns the ring and the group whose turn is next. The lane must not be empty.
+// front returns the group (a namespace) that is next, and its ring. The lane must not be empty.
 func (l *rings[S]) front() (*list.List, *group[S]) {
 	ring := &l.of[0]
 	if ring.Len() == 0 {
@@ -113,16 +114,17 @@ type entry[S comparable] struct {
 	class     uint8                   // 0: a gateway, 1: any other
 	at        [allLanes]*list.Element // element in a group; nil: the stream does not wait in that lane
 	slots     [numSlots]*list.Element // nil: no slot
-	sentAt    [numSlots]time.Time     // end of the turn for which the stream has the slot; zero: the turn goes on
+	sentAt    [numSlots]time.Time     // end of the turn that occupied the slot; zero: the turn has not ended
 	granted   bool                    // the stream has a turn
-	plan      int64                   // the newest plan of its turns; 0 after Skip or Refuse, which require another turn
-	again     [allLanes]bool          // marked during the turn, by lane
-	first     bool                    // the stream came first in its lane of configuration during its urgent turn
-	unacked   int                     // charged bytes
-	forgiven  int                     // unacknowledged bytes that are no longer charged, because the stream was slow
-	early     int                     // bytes that were acknowledged before Done
-	since     time.Time               // time of the oldest charge
-	charge    *list.Element           // element in Queue.charged
+	// the newest plan of its turns; 0 after Skip or Refuse, so that each plan counts as new
+	plan     int64
+	again    [allLanes]bool // marked during the turn, by lane
+	first    bool           // the stream was next in a lane of configuration during its urgent turn
+	unacked  int            // charged bytes
+	forgiven int            // unacknowledged bytes that are no longer charged, because the stream was slow
+	early    int            // bytes that were acknowledged before Done
+	since    time.Time      // time of the oldest charge
+	charge   *list.Element  // element in Queue.charged
 }
 
 // NewQueue returns an empty Queue. Numbers of 0 or less in b mean the defaults.
@@ -150,9 +152,9 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	return q
 }
 
-// Step processes one event at the time now, and returns the turns that are granted; nil: no turn. It ignores events of
-// streams that have not joined, a second Join, and a Done without a turn. now must not go back. The caller owns the
-// result.
+// Step processes one event at the time now, and returns the granted turns. The result is nil if no turn is granted.
+// Step ignores events of streams that have not joined, a second Join, and a Done without a turn. Each call must have
+// the same or a later time than the call before. The caller owns the result.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
 	q.window.expire(now)
@@ -191,7 +193,8 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 
 // Next returns the time at which Step must be called with Tick if there are no other events. At this time a stream
 // becomes slow, or a write of configuration no longer counts in the concurrency window. It may also be the end of the
-// window's pause, or the time at which a slot of the rollout becomes free. Next returns false if no time is pending.
+// window's pause, or the time at which a slot of the rollout becomes free. The result ok is false if there is no such
+// time.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -213,14 +216,14 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 // configWaits reports whether streams wait in the lanes of configuration.
 func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
 
-// Pressing reports whether events Press are needed. They are needed while endpoints change and configuration is being
-// sent or waits. With Budget.WindowOff the result is false.
+// Pressing reports whether Step needs events of the type Press. They are needed while endpoints change and
+// configuration is being sent or waits. With Budget.WindowOff the result is false.
 func (q *Queue[S]) Pressing(now time.Time) bool {
 	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
-// Waiting returns the number of streams that wait in a lane. The lane must be below NumLanes. Config includes streams
-// to which the plan is new.
+// Waiting returns the number of streams that wait in a lane. The lane must be below NumLanes. The number for Config
+// includes streams to which their plan is new.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -271,7 +274,8 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// mayRest frees a stream's slot of the window if the stream has no turn and its client has acknowledged all bytes.
+// mayRest frees a stream's slot in the concurrency window if the stream has no turn and its client has acknowledged all
+// bytes.
 func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)

@@ -2,16 +2,16 @@ package fanout
 
 import "time"
 
-// rollout delivers each plan of configuration progressively. A plan is sent to `least` streams first, and every stream
-// that accepts it permits turns of two more. So a plan for 10,000 proxies doubles seven times before the last proxy
-// gets it. Acceptance of earlier plans has no effect: each plan begins with a few streams, however fast plans follow
-// each other. Waiting streams keep their places when a plan is replaced. So each has its turn within about `share`
-// plans, even if no stream acknowledges in time.
+// rollout delivers each plan of configuration progressively. A plan is sent to `least` streams first. After each stream
+// that accepts the plan, two more streams may have a turn. So with 10,000 proxies the number of streams doubles seven
+// times before the last proxy gets the plan. Acceptance of an earlier plan has no effect. Each plan begins with a few
+// streams, however fast plans follow each other. When a newer plan replaces a plan, waiting streams keep their
+// positions. So each stream has a turn within about `share` plans, even if no stream acknowledges in time.
 //
-// The first refusal of an identity reduces the window to `least`, and occupies a slot for refusalBackoff. If many
-// identities refuse, the plan stops until the refused version is withheld (push/quarantine) or replaced, and then
-// continues with a few streams. Further refusals of the same identity have no effect, so an identity that refuses
-// everything does not delay others.
+// The window is the number of streams that may try the plan at a time. The first refusal by an identity reduces the
+// window to `least`, and occupies a slot for refusalBackoff. If many identities refuse, the plan stops until the
+// refused version is withheld (push/quarantine) or replaced. The plan then continues with a few streams. Further
+// refusals of the same identity have no effect, so an identity that refuses everything does not delay others.
 type rollout[S comparable] struct {
 	most    int // Budget.Rollout
 	plan    int64
@@ -23,9 +23,9 @@ type rollout[S comparable] struct {
 }
 
 const (
-	// share is the divisor of the number of streams that gives the number at the beginning of a plan.
+	// share determines the number of streams at the beginning of a plan: the number of all streams divided by share.
 	share = 128
-	// refusalBackoff is the time for which a refusal keeps its slot.
+	// refusalBackoff is the time for which a refusal occupies a slot.
 	refusalBackoff = time.Second
 	// maxBy is the number of identities that are remembered for a plan. Refusals of further identities do not change
 	// the window, which is small anyway after so many refusals.
@@ -43,7 +43,7 @@ func (t *rollout[S]) begin(plan int64, streams int) {
 	t.slots.clear()
 }
 
-// open reports whether another stream may have its turn.
+// open reports whether another stream may have a turn for the plan.
 func (t *rollout[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
 // accept widens the window by one after a stream has acknowledged a whole plan, even if the stream counted as slow
@@ -63,8 +63,9 @@ func (t *rollout[S]) skip(s *entry[S], plan int64) {
 	}
 }
 
-// refuse frees the slot of a stream that has refused a part of a plan. The first refusal of an identity (by) reduces
-// the window to its least size, and occupies a slot for refusalBackoff.
+// refuse frees the slot of a stream that has refused a part of a plan. The parameter by is the identity of the stream's
+// client. The first refusal by an identity reduces the window to at most `least`, and occupies a slot for
+// refusalBackoff.
 func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	if plan != t.plan {
 		return
@@ -81,8 +82,8 @@ func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	t.refused = append(t.refused, now.Add(refusalBackoff))
 }
 
-// expire frees the slots of refusals after refusalBackoff, and those of streams without an acknowledgement for the
-// duration slow.
+// expire frees the slots of refusals after refusalBackoff. It also frees the slots of streams that have not
+// acknowledged for the duration slow.
 func (t *rollout[S]) expire(now time.Time, slow time.Duration) {
 	for len(t.refused) > 0 && !now.Before(t.refused[0]) {
 		t.refused = t.refused[1:]

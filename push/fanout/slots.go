@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// These are the two kinds of slots. A stream has at most one of each.
+// A slot is the permission to be one of a bounded number of streams. One kind of slots belongs to the concurrency
+// window, and the other to the rollout. A stream has at most one slot of each kind.
 const (
 	windowSlot = iota
 	rolloutSlot
@@ -16,7 +17,7 @@ const (
 type slots[S comparable] struct {
 	kind int
 	busy list.List // of *entry[S]: in their turn
-	sent list.List // of *entry[S]: after their turn, the oldest first
+	sent list.List // of *entry[S]: after their turn, the earliest end first
 }
 
 // count returns the number of occupied slots.
@@ -41,8 +42,7 @@ func (l *slots[S]) leave(s *entry[S]) {
 	s.slots[l.kind] = nil
 }
 
-// done moves a stream's slot from busy to sent after a turn. It reports whether the stream occupied the slot for this
-// turn.
+// done moves a stream's slot from busy to sent after a turn. It reports whether the slot was in busy.
 func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	at := s.slots[l.kind]
 	its := at != nil && s.sentAt[l.kind].IsZero()
@@ -53,8 +53,8 @@ func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	return its
 }
 
-// next returns the time at which the oldest sent slot has waited for the duration long. It returns false without a sent
-// slot.
+// next returns the time at which the oldest slot in sent has been there for the duration long. It returns false if sent
+// is empty.
 func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
 	if front := l.sent.Front(); front != nil {
 		return front.Value.(*entry[S]).sentAt[l.kind].Add(long), true
@@ -62,7 +62,7 @@ func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// expire frees the slots that have waited for the duration long.
+// expire frees the slots that have been in sent for the duration long.
 func (l *slots[S]) expire(now time.Time, long time.Duration) {
 	for at, ok := l.next(long); ok && !now.Before(at); at, ok = l.next(long) {
 		l.leave(l.sent.Front().Value.(*entry[S]))

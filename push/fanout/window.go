@@ -3,9 +3,9 @@ package fanout
 import "time"
 
 // concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change.
-// Writes to many streams fill the run queue of this process. Every step of an endpoint from the store to the socket
-// waits there behind the goroutines that write. So without a bound, a namespace whose routes are edited all the time
-// would delay the endpoints of all other namespaces.
+// Writes to many streams fill the run queue of this process. Each step of an endpoint's way from the store to the
+// socket waits in that queue behind the goroutines that write. So without a bound, a namespace whose routes are edited
+// all the time would delay the endpoints of all other namespaces.
 //
 // The window shrinks while goroutines wait for a processor, and grows while they do not. While no endpoints change,
 // configuration is written to as many streams as the budget permits. A write that takes longer than longWay waits for
@@ -34,7 +34,7 @@ const (
 // encrypts and writes.
 const leastRate = 64 << 20
 
-// longCalm is the time without marked endpoints after which they no longer count as changing.
+// longCalm is the time for which endpoints still count as changing after the last change of an endpoint.
 const longCalm = 10 * time.Second
 
 // on reports whether endpoints are changing.
@@ -70,7 +70,7 @@ func (b *concurrencyWindow[S]) expire(now time.Time) {
 	}
 }
 
-// press adapts the size to a measurement: the recent waits of goroutines for a processor.
+// press adapts the size to the parameter wait, the 90th percentile of goroutines' recent waits for a processor.
 func (b *concurrencyWindow[S]) press(wait time.Duration) {
 	switch {
 	case wait > longWait:

@@ -11,9 +11,9 @@ import (
 )
 
 // Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. The last
-// conflict of a Gateway may also stand for all its later servers and hosts, or for the number of errors beyond the
-// first problem.MostOfObject. Key of the Problem is the Gateway of Loser. Severity of the Problem is Error if the
-// server or hosts are not served at all, else Warning.
+// conflict of a Gateway may also stand for all later servers and hosts, which exceed the bounds of one Gateway. It may
+// also give the number of errors that are not listed, because only the first problem.MostOfObject are. The Key of the
+// Problem is that of Loser's Gateway. The Severity is Error if the server or hosts are not served at all, else Warning.
 type Conflict struct {
 	Loser  Server
 	Winner *Server // the server that takes precedence; nil if the reason is not another server
@@ -60,7 +60,8 @@ func (m *merger) omitted() {
 // field returns the path of the server in its Gateway.
 func (s Server) field() string { return fmt.Sprintf("spec.servers[%d]", s.Index) }
 
-// hostField returns the path of a host below the server: the first of the stated hosts that means h.
+// hostField returns the path of the host h below the server. If several stated hosts mean h, the path is that of the
+// first one.
 func (s Server) hostField(h Host) string {
 	index := slices.IndexFunc(s.Spec().GetHosts(), func(text string) bool {
 		return slices.Contains(hostsOf([]string{text}, s.namespace()), h)
@@ -87,7 +88,7 @@ func (s Server) family() string {
 // meanwhile is the end of messages about a server that loses to another one.
 const meanwhile = "; this server is not served, and that Gateway is unchanged"
 
-// against returns the reason of a server that loses to w.
+// against returns the reason why a server is not served if the server w takes precedence.
 func against(w *Server, field, format string, args ...any) *reason {
 	return &reason{winner: w, field: field, code: problem.Duplicate, analyzer: problem.ConflictingGateways,
 		message: fmt.Sprintf(format, args...) + meanwhile}
@@ -134,8 +135,8 @@ func moreSpecific(s Server, w *Server) *reason {
 		w.where(), s.Spec().GetBind())
 }
 
-// lostHosts returns the reason why hosts of a server are not served. Their SNI selects a filter chain of another server
-// w. If w is nil, the hosts are not valid as SNI. whole reports that no other host of the server is served.
+// lostHosts returns the reason why hosts of a server are not served. Their SNI selects a filter chain of the server w.
+// If w is nil, the hosts are not valid as SNI. The parameter whole states that no other host of the server is served.
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
@@ -197,8 +198,8 @@ func withoutHTTP3(s Server) reason {
 			s.Spec().GetTls().GetMode())}
 }
 
-// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served. These are the hosts of
-// s from index keep on, and all later servers.
+// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served. They are the hosts of
+// s from the index keep on, and all later servers.
 func beyond(s Server, keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {

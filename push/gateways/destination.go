@@ -22,17 +22,16 @@ var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
-// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of the
-// positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC 3056),
-// which embed an IPv4 address in the bytes 2 to 5.
+// localUse is the prefix that NAT64 translators use within one network (RFC 8215). Its IPv6 addresses embed an IPv4
+// address at one of the positions in localUsePositions (RFC 6052, section 2.2). sixToFour is the prefix of 6to4
+// addresses (RFC 3056). They embed an IPv4 address in the bytes 2 to 5.
 var (
 	localUse          = netip.MustParsePrefix("64:ff9b:1::/48")
 	localUsePositions = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
 	sixToFour         = netip.MustParsePrefix("2002::/16")
 )
 
-// localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses for which Local has a
-// reason.
+// localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses that Local rejects.
 var localNames = map[string]bool{"localhost": true, "localhost.localdomain": true, "localhost4": true, "localhost6": true,
 	"localhost4.localdomain4": true, "localhost6.localdomain6": true, "ip6-localhost": true, "ip6-loopback": true,
 	"loopback": true, "host.docker.internal": true, "gateway.docker.internal": true,
@@ -46,10 +45,10 @@ const podZone = "pod"
 // thisNetwork has the addresses 0.0.0.0/8. Linux connects 0.0.0.0 to the Pod itself.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// Local returns the reason why a gateway must not connect to an endpoint's address, for messages. The address may lead
-// to the gateway's own Pod or Node or to its cloud's metadata service, or it is a multicast or broadcast address. A
-// name that resolvers may read as an IP address also has a reason. The argument is an IP address, a DNS name, a
-// wildcard, or unix:// and a path. The result is "" if no such reason is known. Names are not resolved.
+// Local returns the reason why a gateway must not connect to an endpoint's address, for messages. The result is "" if
+// no reason is known. Local rejects addresses that lead to the gateway's own Pod or Node, or to its cloud's metadata
+// service. It also rejects multicast and broadcast addresses, and names that resolvers may read as an IP address. The
+// argument is an IP address, a DNS name, a wildcard, or unix:// and a path. Names are not resolved.
 func Local(address string) string {
 	if strings.HasPrefix(address, unixPrefix) {
 		return "a Unix socket belongs to the gateway's own Pod"
@@ -85,9 +84,9 @@ func localAddress(addr netip.Addr) string {
 
 // meant returns the addresses to which connections to an IP address may lead. For most addresses this is the address
 // itself, without zone and IPv4 mapping. For an address that may embed IPv4 addresses, the result has only the IPv4
-// addresses. In addresses of localUse the position is not known, so the result has one address for each position.
-// There, addresses of 0.0.0.0/8 are left out, because most are the zeros before or after the embedded address. If all
-// are left out, the result is 0.0.0.0.
+// addresses. In an address of localUse the position is not known, so each position gives one address. Addresses of
+// 0.0.0.0/8 at these positions are left out, because most are the zeros beside the embedded address. If all are left
+// out, the result is 0.0.0.0.
 func meant(addr netip.Addr) []netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
@@ -120,8 +119,8 @@ func meant(addr netip.Addr) []netip.Addr {
 
 // Addresses returns the IP addresses to which connections to an endpoint's address may lead, without resolving names.
 // The argument is an IP address or the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN). The result is nil for other
-// names. For an IPv6 address that may embed IPv4 addresses, such as one of NAT64, it has only the IPv4 addresses.
-// Otherwise it has the address itself, without zone and IPv4 mapping.
+// names. For an IPv6 address that may embed IPv4 addresses, such as one of NAT64, the result has only the IPv4
+// addresses. For other IP addresses the result is the address itself, without zone and IPv4 mapping.
 func Addresses(address string) []netip.Addr {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -136,16 +135,16 @@ func Addresses(address string) []netip.Addr {
 // CanonicalName returns a DNS name in lower case, without its trailing dots.
 func CanonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
 
-// Resolves reports whether a DNS name may resolve to a host of the mesh in a Pod of Kubernetes. Case and trailing dots
-// do not matter. The name may be the host, or a name below it (a Pod of a headless Service). It may also be the first
-// labels of the host, which the search domains of Pods complete. An empty name does not resolve.
+// Resolves reports whether a Pod that looks up a DNS name may get the addresses of a host of the mesh. Case and
+// trailing dots do not matter. The name may be the host, or a name below it (a Pod of a headless Service). It may also
+// be the first labels of the host, which the search domains of Pods complete. An empty name does not resolve.
 func Resolves(name, host string) bool {
 	name, host = CanonicalName(name), CanonicalName(host)
 	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
 }
 
-// podName returns the IP address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN; empty for
-// other names. By default the DNS resolves such names for any address.
+// podName returns the IP address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN. For other
+// names it returns "". By default the DNS resolves such names for any address.
 func podName(name string) string {
 	labels := strings.SplitN(name, ".", 4)
 	if len(labels) < 3 || labels[2] != podZone {
@@ -159,7 +158,7 @@ func podName(name string) string {
 	return ""
 }
 
-// coversLocal reports whether a wildcard covers a name for which Local has a reason.
+// coversLocal reports whether a wildcard covers a name that Local rejects.
 func coversLocal(wildcard string) bool {
 	if !strings.HasPrefix(wildcard, "*") {
 		return false
@@ -173,8 +172,8 @@ func coversLocal(wildcard string) bool {
 	return len(labels) > 1 && labels[1] == podZone || len(labels) > 2 && labels[2] == podZone
 }
 
-// localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some
-// such names as IP addresses (127.1, 0x7f000001, 2130706433).
+// localName is Local for DNS names. It rejects a name whose last label is a number, because resolvers read some such
+// names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
 	name = CanonicalName(name)
 	if coversLocal(name) {
@@ -193,7 +192,7 @@ func localName(name string) string {
 	return ""
 }
 
-// OwnPort returns the use of a Pod's port by the agent or the Envoy of a gateway, for messages. The result is "" if
+// OwnPort states how the agent or the Envoy of a gateway uses a port of the Pod, for messages. The result is "" if
 // neither binds the port by default, and for the HBONE port 15008.
 func OwnPort(port uint32) string {
 	if port == tunnelPort {

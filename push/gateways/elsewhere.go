@@ -16,27 +16,27 @@ const MaxElsewhere = 256
 // immutable, and safe for concurrent use.
 type Owners struct {
 	byName map[string]Server
-	// guarded maps a host of any server to the hosts that are equal to it or covered by it, and whose owners require a
-	// client certificate.
+	// guarded maps a host of any server to the hosts that it equals or covers, if their owners require a client
+	// certificate.
 	guarded map[string][]string
 }
 
 // Elsewhere has hosts of a listener whose connections reach other servers than the given ones (the argument of
 // Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
-	// Guarded has the hosts that must not be served here, because their owners require a client certificate by settings
-	// that differ from those of the given servers. It lists only hosts that are equal to a host of the given servers or
-	// covered by one. Other hosts are never served here. Guarded is nil if there are no such hosts.
+	// Guarded has the hosts that the given servers must not serve. Their owners require a client certificate, and no
+	// given server has equal TLS settings. Guarded lists only hosts that are equal to a host of a given server or
+	// covered by one. The given servers serve no other hosts. Guarded is nil if there are no such hosts.
 	Guarded []string
-	// Others has the remaining hosts with an owner that no given server states, except "*". It is nil if there are no
-	// such hosts, or more than MaxElsewhere.
+	// Others has the hosts with an owner that are neither in Guarded nor a host of a given server, except "*". It is
+	// nil if there are no such hosts, or more than MaxElsewhere.
 	Others []string
-	Left   int // number of such hosts if they are more than MaxElsewhere, else 0
+	Left   int // number of the hosts for Others if they are more than MaxElsewhere, else 0
 }
 
-// Owners returns the owners of a listener's hosts. Only servers with TLS own hosts, except for mode AUTO_PASSTHROUGH.
-// Of several servers with a host, the first in the listener's order is the owner. The owner of "*" gets every SNI that
-// has no other owner.
+// Owners returns the owners of a listener's hosts. Only servers with TLS own hosts. Those of mode AUTO_PASSTHROUGH do
+// not. If several servers have a host, the first in the order of Listener.TLS is the owner. The owner of "*" gets every
+// SNI that has no other owner.
 func (l Listener) Owners() *Owners {
 	o := &Owners{byName: map[string]Server{}, guarded: map[string][]string{}}
 	if len(l.TLS) == 0 {
@@ -83,10 +83,10 @@ func (s Server) asksForCertificate() bool {
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard reports whether the given servers must not serve a domain, because another server guards it. Connections with
-// this SNI reach the guarding server. It requires a client certificate, and no given server has equal TLS settings.
-// domain is in lower case. by is the owner of the domain, even if it does not guard the domain. It is the zero Server
-// if there is no owner.
+// Guard reports whether the given servers must not serve a domain, because its owner guards it. The owner gets the
+// connections with this SNI. The owner guards the domain if it requires a client certificate and no given server has
+// equal TLS settings. The domain must be in lower case. The result by is the owner, even if guarded is false. It is the
+// zero Server if there is no owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
@@ -100,8 +100,8 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 	})
 }
 
-// Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. Both lists are
-// sorted. The caller owns the result.
+// Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. The lists in
+// the result are sorted. The caller owns the result.
 func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 	own, guarded := map[string]bool{}, map[string]bool{}
 	for _, s := range servers {

@@ -2,20 +2,22 @@
 //
 // A server of a Gateway states a port, a protocol, hosts, and the termination of TLS. Several servers, also of several
 // namespaces, may state one port. Merge decides which servers a router (a gateway proxy) serves. It visits the Gateways
-// by age. It leaves out a server if Envoy could not serve the server together with the servers kept so far, or would
-// refuse the listener. A server that is left out becomes a Conflict (istio: pilot/pkg/model/gateway.go, mergeGateways).
-// The Conflict names the winner if an older server is the reason.
+// from the oldest to the youngest. It leaves out a server if Envoy could not serve the server together with the servers
+// kept so far, or would refuse the listener. A server that is left out becomes a Conflict (istio:
+// pilot/pkg/model/gateway.go, mergeGateways). The Conflict names the winner if an older server is the reason.
 //
-// Each decision depends on older servers alone. So a younger Gateway changes nothing for an older one: neither whether
-// a server is served, nor its hosts, nor the names of its listener and route configuration. Istiod has the same order.
+// Each decision depends on older servers alone. So a younger Gateway never changes the served servers and hosts of an
+// older one, or the names of their listeners and route configurations. Istiod visits the Gateways in the same order.
 // Gateways of the same second are ordered by name, then by namespace.
 //
 // Where Envoy accepts istiod's listeners, the result is that of istiod, with these exceptions:
-//   - A server that is skipped does not occupy its hosts.
-//   - A host is occupied on each bind that has a server for it, and equal addresses are one bind.
-//   - Names beside a host "*" are occupied, although the chain of their server matches everything.
-//   - A server of another namespace cannot be bound to one address of a port that an older server has at all addresses.
-//   - The ports of the agent and of Envoy itself, and the folders of their Unix sockets, are not for servers.
+//   - A server that is left out does not occupy its hosts: younger servers may have them.
+//   - A host is occupied on each bind (address) that has a server for the host. Equal addresses are one bind.
+//   - If a server has the host "*", its other host names are occupied too, although its filter chain matches every
+//     name.
+//   - If an older server listens at all addresses of a port, a server of another namespace cannot bind one of these
+//     addresses.
+//   - A server cannot use the ports of the agent and of Envoy itself, or the folders of their Unix sockets.
 //
 // Where Envoy would refuse istiod's listener, the older server or host wins.
 //
@@ -25,8 +27,8 @@
 //
 // Names of route configurations are istiod's, because EnvoyFilters match them and tools show them.
 //
-// Owns: nothing. Reads: records of its arguments, and store/scrape for the ports of the agent. Never: a VirtualService,
-// a proxy, a clock; it builds no protobuf.
+// Owns: nothing. Reads: the records in its arguments, and the agent's ports (store/scrape). Never: reads
+// VirtualServices, proxies or a clock; builds protobufs.
 package gateways
 
 import (
@@ -45,17 +47,17 @@ type Router struct {
 	// Services are those with the router's Pod among their endpoints, the oldest first. They translate ports of servers
 	// to ports of the Pod.
 	Services []*model.Service
-	// Target returns the number of a service's port at the router's Pod, or 0 if the number is unknown. A nil Target
-	// means the port's target_number. If target_number is 0, the number is unknown for a port with a target name, and
-	// else the port's own number.
+	// Target returns the number of a service's port at the router's Pod, or 0 if the number is unknown. If Target is
+	// nil, the number is the port's target_number. If that is 0, the number is unknown for a port with a target name.
+	// For all other ports it is the port's own number.
 	Target func(*model.Service, *model.ServicePort) uint32
-	// Wildcards are the addresses that are equivalent to an empty bind, by the Pod's IP families. Empty means 0.0.0.0
-	// and ::.
+	// Wildcards are the addresses that mean the same as an empty bind. They depend on the Pod's IP families. An empty
+	// list means 0.0.0.0 and ::.
 	Wildcards []string
 	// Unprivileged reports that the Pod may not bind ports below 1024 (node metadata UNPRIVILEGED_POD).
 	Unprivileged bool
 	// Reserved are further ports of the Pod that the agent and Envoy use (PROXY_CONFIG's statusPort, proxyAdminPort).
-	// Their defaults are always reserved.
+	// The default ports of both are always reserved.
 	Reserved []uint32
 	// QUIC enables HTTP/3 for HTTPS servers of mode SIMPLE if a Service has a UDP port with the server's number
 	// (PILOT_ENABLE_QUIC_LISTENERS).
@@ -96,7 +98,7 @@ func Selects(g *model.Gateway, labels map[string]string) bool {
 // precedes b, and positive if b precedes a.
 func Precedes(a, b *model.Gateway) int { return a.Older(&b.Head) }
 
-// Spec returns the server in the Gateway's record; read-only.
+// Spec returns the server in the Gateway's record. The caller must not change it.
 func (s Server) Spec() *networkingv1.Server { return s.Gateway.Spec.GetServers()[s.Index] }
 
 // Name returns "namespace/name" of the server's Gateway, as VirtualServices name it.
@@ -173,9 +175,9 @@ func (l Listener) Name(wildcard string) string {
 	return wildcard + "_" + number(l.Port)
 }
 
-// PlainRoute returns the name of the route configuration that the servers of Plain share, and the port of its matches
-// and virtual hosts. The port is the port that the first server states. The name is empty without plain HTTP. Without
-// Plain the port is 0.
+// PlainRoute returns the name of the route configuration that the servers of Plain share, and the port that the first
+// of them states. Matches and virtual hosts of the route configuration use this port. The name is empty for a TCP
+// server. If Plain is empty, the name is empty and the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0

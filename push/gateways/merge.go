@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// These are bounds of one Gateway. A Kubernetes object may have 1.5 MB, which is room for 20,000 servers or 60,000
-// hosts. Each server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway
-// selects. So without bounds one tenant's object could cause hundreds of megabytes of configuration. The largest
-// Gateways that administrators have reported have some hundred servers and 3,000 hosts.
+// mostServers and mostHosts are the bounds of one Gateway. A Kubernetes object may have 1.5 MB, which is room for
+// 20,000 servers or 60,000 hosts. Each server may be a filter chain of 10 KB and each host a virtual host, on every
+// router that the Gateway selects. So without bounds one tenant's object could cause hundreds of megabytes of
+// configuration. The largest Gateways that administrators have reported have some hundred servers and 3,000 hosts.
 const (
 	mostServers = 1024
 	mostHosts   = 8192
@@ -59,8 +59,8 @@ type merger struct {
 type portState struct {
 	first Server
 	bind  string // bind of the first server
-	// joined maps a bind to its first server, if the first server of the port has TLS and another server precedes it.
-	// A bind in joined accepts no further server without the field tls.
+	// joined maps a bind to the first server that joined the port at this bind after the field first. It is empty if
+	// first has no TLS. A bind in joined accepts no further server without the field tls.
 	joined map[string]*Server
 }
 
@@ -95,8 +95,8 @@ func (m *merger) gateway(g *model.Gateway) {
 }
 
 // place resolves bind and port of a server, and sets s.Bound. defined reports whether one of the Services reaches the
-// port. It is true for a Unix socket, and without Services. ok is false if the server cannot be bound. Then place has
-// recorded the conflict.
+// port. It is true for a Unix socket, and without Services. If the server cannot be bound, place records the conflict,
+// and ok is false.
 func (m *merger) place(s *Server) (at socket, defined, ok bool) {
 	bind, err := m.canonicalBind(s.Spec().GetBind())
 	unix := strings.HasPrefix(bind, unixPrefix)
@@ -186,7 +186,8 @@ func (m *merger) join(s Server, at socket, port *portState, on *sharing) {
 	}
 }
 
-// refusal returns the reason why a server as a whole cannot be served together with those kept so far; nil if it can.
+// refusal returns the reason why a server as a whole cannot be served together with the servers kept so far. The result
+// is nil if it can be served.
 func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *reason {
 	if s.Spec().GetTls() != nil && on != nil {
 		for i, h := range s.Hosts {
@@ -215,7 +216,8 @@ func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *rea
 	return m.takesOver(s, at)
 }
 
-// refusal returns the reason why istiod would not merge a server with those of its port; nil if it would.
+// refusal returns the reason why istiod would not merge a server with the servers of its port. The result is nil if
+// istiod would merge them.
 func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 	first := &p.first
 	switch {
@@ -230,10 +232,10 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 	return nil
 }
 
-// takesOver returns the reason to refuse a server at one address of a port on which a server of another namespace
-// listens at all addresses. The kernel would pass all connections to that address to the more specific listener,
-// whatever their host. This includes loopback addresses, to which kubectl port-forward and containers of the Pod
-// connect. Nil: the server does not take over connections.
+// takesOver returns the reason to refuse a server that binds one address, if a server of another namespace listens at
+// all addresses of the port. The kernel would pass all connections to that address to the more specific listener,
+// whatever their host. Loopback addresses count too, because kubectl port-forward and containers of the Pod connect to
+// them. The result is nil if the server does not take over connections.
 func (m *merger) takesOver(s Server, at socket) *reason {
 	if at.bind == "" {
 		return nil
@@ -256,8 +258,9 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 	return nil
 }
 
-// keepHosts removes the hosts of a server with TLS for which Envoy would refuse the filter chain: another chain has
-// the SNI, or the name is not valid as SNI. It records the conflicts, and returns false if no host remains.
+// keepHosts removes the hosts of a server with TLS that would make Envoy refuse its filter chain. The reason is that
+// another chain has the SNI, or that the name is not valid as SNI. keepHosts records the conflicts, and returns false
+// if no host remains.
 func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	all := slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == "*" && on.owner(*s, h) == nil })
 	ends, lost := s.Ends(), map[*Server][]Host{} // by winner
@@ -281,9 +284,9 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	return len(kept) > 0
 }
 
-// owner returns the server with a filter chain that Envoy cannot distinguish from the chain of host h of s; nil if
-// there is no such chain. Chains of servers that pass TLS through have the SNI of VirtualServices. So they do not
-// exclude each other, and a chain for "*" does not exclude them.
+// owner returns the server with a filter chain that Envoy cannot distinguish from the chain for the host h of s. The
+// result is nil if there is no such chain. A chain of a server that passes TLS through has the SNI of VirtualServices.
+// So two such chains do not exclude each other. A chain for "*" does not exclude such a chain either.
 func (on *sharing) owner(s Server, h Host) *Server {
 	w := on.chains[h.Name]
 	if w == nil || s.Auto() || s.Passes() && (w.Passes() || h.Name == "*") {

@@ -22,9 +22,9 @@ const (
 	lowestUnprivileged = 1024
 )
 
-// agentFolders lists the folders with sockets of the agent and tokens of the Pod, in which no server may bind a Unix
-// socket. Envoy removes the file at the path of a Unix socket before it binds, so a server there would take over the
-// agent's XDS or SDS.
+// agentFolders lists the folders in which no server may bind a Unix socket. They contain sockets of the agent, tokens
+// of the Pod, or files of the system. Envoy removes the file at the path of a Unix socket before it binds. So a server
+// could take over the agent's XDS or SDS.
 var agentFolders = []string{"/etc/istio", "/var/run/secrets", "/run/secrets", "/var/lib/istio", "/proc", "/sys", "/dev"}
 
 // socket identifies a listener, which all servers with this bind and port share.
@@ -33,9 +33,9 @@ type socket struct {
 	port uint32
 }
 
-// canonicalBind returns the same text for all binds that mean one address. The text is empty for a bind that means
-// all addresses of the Pod. Envoy refuses two listeners at one address. The error reports that the bind is neither an
-// IP address nor a Unix socket that Envoy may bind.
+// canonicalBind returns the same text for all binds that mean one address, because Envoy refuses two listeners at one
+// address. The text is empty for a bind that means all addresses of the Pod. The error reports that the bind is neither
+// an IP address nor a Unix socket that Envoy may bind.
 func (r Router) canonicalBind(stated string) (string, error) {
 	if file, is := strings.CutPrefix(stated, unixPrefix); is {
 		return canonicalPath(file)
@@ -81,9 +81,9 @@ func bindText(stated string) string {
 	return stated
 }
 
-// bound translates the port of a server to a port of the Pod: the target of the first Service with the port. TCP ports
-// precede UDP ports. Without such a Service the result is the stated port. defined reports whether one of the Services
-// reaches the resulting port (istio: resolvePorts).
+// bound translates the port of a server to a port of the Pod. The result is the target port of the first Service that
+// has the port. TCP ports precede UDP ports. Without such a Service the result is the stated port. defined reports
+// whether one of the Services reaches the resulting port (istio: resolvePorts).
 func (r Router) bound(stated uint32) (port uint32, defined bool) {
 	udp := uint32(0)
 	for _, svc := range r.Services {
@@ -126,7 +126,7 @@ func (r Router) hasUDP(stated uint32) bool {
 	})
 }
 
-// use returns the use of a port by the agent or Envoy. It is empty if servers may bind the port.
+// use states how the agent or Envoy uses a port. The result is empty if servers may bind the port.
 func (r Router) use(port uint32) string {
 	if own := OwnPort(port); own != "" {
 		return own

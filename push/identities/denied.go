@@ -25,7 +25,7 @@ type denial struct {
 }
 
 // NewDenied returns a Denied. The function snapshot returns the newest snapshot, and must be safe for concurrent use.
-// While it returns nil, no identity is denied.
+// While snapshot returns nil, no identity is denied.
 func NewDenied(snapshot func() *mirror.Snapshot) *Denied { return &Denied{snapshot: snapshot} }
 
 // Has reports whether the newest snapshot denies an identity.
@@ -34,7 +34,7 @@ func (d *Denied) Has(id spiffeid.ID) bool {
 	return is
 }
 
-// now returns the denied identities of the newest snapshot. The pointer changes with the record.
+// now returns the denied identities of the newest snapshot. The pointer changes if the record has changed.
 func (d *Denied) now() *denial {
 	var record model.Record
 	if s := d.snapshot(); s != nil {

@@ -1,17 +1,17 @@
 // Package identities finds facts about proven identities in the configuration. It finds the workloads of an identity,
 // the identities of machines, denied identities, credentials of deleted Pods, and the aliases of the trust domain.
 //
-// Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
+// Owns: nothing. Reads: the newest snapshot of the records (store/mirror). Never: decides what an identity may do.
 //
 // # Deleted Pods
 //
-// The leader writes the time up to which it has read the cluster (store/asof), after that state is in the records. A
-// credential that was issued before that time names a Pod that existed when it was issued. If there is no record of the
-// Pod now, the Pod was deleted (Living). This does not depend on which process is the leader.
+// The leader reads the objects of each cluster into records. It then writes the time up to which the cluster has been
+// read (store/asof). A credential that was issued before that time names a Pod that existed at the time of issue. If
+// there is no record of the Pod now, the Pod was deleted (Living). A change of the leader does not matter.
 //
-// No plan reads ServiceAccounts, Namespaces or WorkloadGroups. WorkloadGroups are templates for the registration of
-// machines (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service
-// accounts belong to machines (Machines).
+// ServiceAccounts, Namespaces and WorkloadGroups do not influence the plans of configuration. WorkloadGroups are
+// templates for the registration of machines (push/machines). Together with WorkloadEntries and endpoints of
+// ServiceEntries they decide which service accounts belong to machines (Machines).
 package identities
 
 import (
@@ -25,11 +25,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Workloads returns a function from an identity, a SPIFFE ID, to the addresses of its workloads, for budget.Config.
-// These are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace, in any
-// cluster. The trust domain is not compared. Addresses that are not IPs are left out. The caller owns the map, which is
-// empty if there are no workloads. The function returns nil if the identity does not name a service account, or if
-// snapshot returns nil.
+// Workloads returns a function that maps an identity (a SPIFFE ID) to the IP addresses of its workloads. The workloads
+// are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace, in any cluster. The
+// trust domain is not compared. Addresses that are not IPs are left out. The caller owns the map, which is empty if
+// there are no workloads. The function returns nil if the identity does not name a service account, or if snapshot
+// returns nil.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)

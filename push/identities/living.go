@@ -12,9 +12,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// young is the age of a credential, at the time up to which its cluster has been read, that must be exceeded. Otherwise
-// a missing record does not count as a deleted object. Clocks differ, and a Pod has a record only after it has an
-// address.
+// young is a minimum difference of time. A missing record proves a deletion only if the cluster was read until more
+// than this time after the credential was issued. Clocks differ, and a Pod has a record only after it has an address.
 const young = time.Minute
 
 // Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
@@ -30,10 +29,11 @@ type Living struct {
 // Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of the
 // same name. The error matches attest.ErrIdentity. For a caller without a Pod only the service account counts.
 //
-// Refused returns nil if both exist, and in each case in which this is not known. Such cases are a missing or outdated
-// snapshot, a caller without a cluster or a time of issue, and a credential that is newer than the records of its
-// cluster. An object without a record counts as deleted only if the objects of its namespace are read, and the records
-// are more than a minute newer than the credential. If service accounts may not be read, only the Pod counts.
+// Refused returns nil if both exist, or if their existence is not known. The existence is unknown if the snapshot is
+// missing or outdated, or if the caller has no cluster or no time of issue. It is also unknown if the credential is
+// newer than the records of its cluster. An object without a record counts as deleted under two conditions. The objects
+// of its namespace are read, and the records are more than a minute newer than the credential. If service accounts may
+// not be read, only the Pod counts.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {

@@ -1,7 +1,8 @@
-// Package inspect shows the target configuration of proxies and its inputs: it encodes resources as JSON, and serves
+// Package inspect shows the planned configuration of proxies, and its inputs. It encodes resources as JSON, and serves
 // the pages below /debug.
 //
-// Owns: nothing.  Reads: plan, view, manifest, delta, mirror.  Never: changes the inspected state; shows key material.
+// Owns: nothing. Reads: the state of the packages plan, view, manifest, delta and mirror. Never: changes the inspected
+// state; shows key material.
 package inspect
 
 import (
@@ -32,7 +33,7 @@ var messages = [xds.NumTypes]func() proto.Message{
 	xds.Extension: func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// plurals are the keys of a rendered set, in the order of xds.Type.
+// plurals are the keys of Rendered as a JSON object, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
 // Message decodes a resource without its confidential parts. The result for a Secret has only the public parts. Message
@@ -54,7 +55,7 @@ func Message(r *xds.Resource) (proto.Message, error) {
 }
 
 // JSON returns the result of Message as JSON with protobuf's field names and without white space. It fails if Message
-// fails or the JSON does not encode.
+// fails, or if the message cannot be encoded as JSON.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {

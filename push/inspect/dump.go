@@ -28,20 +28,21 @@ import (
 )
 
 // These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
-// from the proxy's view. RefusedDetails means that the proxy itself has refused the resource.
+// from all proxies with the same configuration (a view). RefusedDetails means that the proxy itself has refused the
+// resource.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "
 )
 
-// Dump returns the resources that one proxy has as the sections of Envoy's /config_dump. proxy is the proxy's
-// name.namespace or its node ID. The first section is that of the bootstrap, with only the node. The further sections
-// are clusters, endpoints, listeners, routes, secrets without their private parts, and configurations of filters.
-// These sections also list refused and withheld resources, with an error state. Other parts of the bootstrap, and
-// static resources, are only in Envoy's own dump.
+// Dump returns the resources of one proxy in the form of Envoy's /config_dump, one element for each section. The
+// parameter proxy is the proxy's name.namespace or its node ID. The first section is the bootstrap, with only the node.
+// The further sections are clusters, endpoints, listeners, routes, secrets without their private parts, and
+// configurations of filters. These sections also list refused and withheld resources, with an error state. Other parts
+// of the bootstrap, and static resources, are only in Envoy's own dump.
 //
-// StatusCode of the error is 404 if the proxy is not connected to this replica, 400 if several proxies have the name,
-// and 500 if a resource cannot be encoded.
+// StatusCode(err) is 404 if the proxy is not connected to this replica. It is 400 if several proxies have the name, and
+// 500 if a resource cannot be encoded.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := streamNamed(c, proxy)
 	if err != nil {
@@ -219,7 +220,8 @@ func sortedNames(failures map[string]failure) []string {
 }
 
 // failure encodes a failure. The failed configuration is the resource of the failed version, if this version is still
-// planned. Otherwise it is a resource that has only the name, because some sections have no other field for the name.
+// planned. In all other cases it is a resource with only the name, because some sections have no other field for the
+// name.
 func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFailureState, error) {
 	out := &adminv3.UpdateFailureState{Details: strings.Join(f.details, "; "), VersionInfo: f.version}
 	if !f.last.IsZero() {
@@ -314,7 +316,7 @@ func sectionOf(t xds.Type, entries []dumpEntry) proto.Message {
 	for _, e := range entries {
 		one := &adminv3.SecretsConfigDump_DynamicSecret{Name: e.name, VersionInfo: e.version, Secret: e.body,
 			ErrorState: e.failed, ClientStatus: e.status}
-		if e.body == nil { // listed like a Secret for which Envoy waits; readers require the field Secret
+		if e.body == nil { // listed like a Secret for which Envoy waits, because readers require the field Secret
 			one.Secret = e.failed.GetFailedConfiguration()
 			out.DynamicWarmingSecrets = append(out.DynamicWarmingSecrets, one)
 			continue

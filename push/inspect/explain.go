@@ -33,9 +33,10 @@ const (
 	FromPlan   = "plan"
 )
 
-// Inputs returns the fields of a Spec as inputs. spec is a struct of push/build or a pointer to one. Empty fields are
-// left out, except for some whose zero value is a decision of the plan. Fields that are computed from the object in
-// another field are left out too. Any other value makes one Input with the Field "value". spec must not be nil.
+// Inputs returns the fields of a Spec as inputs. A Spec is a struct of push/build from which a resource, or a part of
+// one, is built. The argument is such a struct or a pointer to one. Empty fields are left out, except for some whose
+// zero value is a decision of the plan. Fields that are computed from the object in another field are left out too. If
+// spec is not a struct, the result is one Input with the Field "value". spec must not be nil.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -104,7 +105,7 @@ type part interface {
 	Passed() (fields []string) // returns the fields of the part that do not apply
 }
 
-// partsOf returns the elements of a list of parts; nil for any other value.
+// partsOf returns the elements of a list of parts. For any other value it returns nil.
 func partsOf(v reflect.Value) (parts []part) {
 	elements := elementsOf(v)
 	if !elements.IsValid() {
@@ -157,7 +158,7 @@ func elementsOf(v reflect.Value) reflect.Value {
 	return reflect.Value{}
 }
 
-// values returns the texts of one field: one for each element of a list.
+// values returns the texts of one field. A list has one text for each element.
 func values(v reflect.Value) []string {
 	elements := elementsOf(v)
 	if !elements.IsValid() {
@@ -284,7 +285,7 @@ func mentions(text string, spec any) bool {
 	return host.IsValid() && host.Kind() == reflect.String && host.Len() > 0 && strings.Contains(text, host.String())
 }
 
-// collectObjects adds the objects below a value, with their ranks, to a map.
+// collectObjects adds the objects in a value and its fields, with their ranks, to a map.
 func collectObjects(v reflect.Value, into map[model.Place]int) {
 	if !v.IsValid() || v.IsZero() {
 		return

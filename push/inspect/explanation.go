@@ -16,8 +16,8 @@ type Explanation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Specs   []Made `json:"specs"` // the part for the resource itself, then those of its fragments
-	// Secret is the state of a Secret; nil for other resources. If Secret is set, Version is empty, Specs is an empty
-	// list, and the proxy may lack the Secret.
+	// Secret is the state of a Secret, and nil for other resources. If Secret is set, Version is empty, Specs is an
+	// empty list, and the proxy may lack the Secret.
 	Secret *Standing `json:"secret,omitempty"`
 }
 
@@ -28,13 +28,13 @@ type Made struct {
 	Inputs []Input `json:"inputs"`
 }
 
-// Specs returns the Specs from which a resource was built: the Spec of the resource, then those of its fragments. It
-// returns nil if the resource does not exist.
+// Specs returns the Specs (structs of push/build) from which a resource was built. The Spec of the resource itself
+// precedes those of its fragments. The result is nil if the resource does not exist.
 type Specs func(t xds.Type, name string) []any
 
-// Explain returns an explanation for each resource of a set with the given name, at most one for each type, in the
-// order of xds.Type. Without such a resource the result is empty, not nil. The function specs must return the Specs of
-// this set's resources.
+// Explain returns an explanation for each resource in a set that has the given name. There is at most one for each
+// type, in the order of xds.Type. Without such a resource the result is empty, not nil. The function specs must return
+// the Specs of this set's resources.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {

@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Commit is one batch of writes of the ingester.
+// Commit is one batch of records that the ingester has written to the store.
 type Commit struct {
 	Revision  int64     `json:"revision"`  // the store's revision after the batch
 	Event     time.Time `json:"event"`     // time at which the ingester received the oldest change of the batch
 	Committed time.Time `json:"committed"` // time of etcd's response
 	Puts      int       `json:"puts"`      // number of records written
 	Deletes   int       `json:"deletes"`   // number of records deleted
-	// Records are the keys of the records that were written or deleted. nil: there are too many to list.
+	// Records are the keys of the records that were written or deleted. Records is nil if there are too many to list.
 	Records []model.Key `json:"-"`
 }
 

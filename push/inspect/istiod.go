@@ -16,14 +16,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The pages in this file have those fields of istiod's pages that istioctl and Kiali read (istio:
-// pilot/pkg/xds/debug.go).
+// The pages in this file imitate istiod's pages (istio: pilot/pkg/xds/debug.go). They have only the fields that
+// istioctl and Kiali read.
 
-// Cluster is a Kubernetes cluster that the ingester reads.
+// Cluster is a Kubernetes cluster whose objects are read and stored.
 type Cluster struct {
 	Name   string
 	Secret string // namespace/name of the Secret with the kubeconfig; empty: the config cluster
-	Read   bool   // the records contain the complete state of the cluster
+	Read   bool   // the store contains the complete state of the cluster
 }
 
 // clusterz serves /debug/clusterz, which istioctl remote-clusters prints (istio: pkg/cluster/debug.go, DebugInfo).
@@ -47,7 +47,8 @@ func clusterz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// errNoSnapshot is the response of a replica before its first snapshot, and of a process without role xds.
+// errNoSnapshot is the response of a process that has no snapshot of the store. A process without role xds never has
+// one.
 var errNoSnapshot = httpError{http.StatusServiceUnavailable, "there is no complete snapshot yet"}
 
 // registered is one host of the mesh, with the fields of istiod's model.Service.
@@ -79,7 +80,7 @@ type registeredPort struct {
 
 // addresses has the fields of istiod's model.AddressMap.
 type addresses struct {
-	Addresses map[string][]string `json:"Addresses,omitempty"` // by cluster
+	Addresses map[string][]string `json:"Addresses,omitempty"` // by name of the cluster
 }
 
 // resolutions has istiod's numbers of resolutions (istio: pilot/pkg/model/service.go, Resolution).
@@ -91,7 +92,7 @@ var resolutions = map[model.Resolution]int{
 	model.Resolution_RESOLUTION_DYNAMIC_DNS:     5,
 }
 
-// registryz serves /debug/registryz: the hosts of Services and ServiceEntries, in the order of their records.
+// registryz serves /debug/registryz: the hosts of all Services, then the hosts of all ServiceEntries.
 func registryz(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
@@ -113,7 +114,7 @@ func registryz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// registeredHosts returns the hosts of a service. own is the name of the config cluster.
+// registeredHosts returns an element for each host of a service. own is the name of the config cluster.
 func registeredHosts(s *model.Service, registry, own string) (all []registered) {
 	spec := s.Spec
 	one := registered{
@@ -157,7 +158,8 @@ func protocolName(p model.Protocol) string {
 	return strings.TrimPrefix(p.String(), "PROTOCOL_")
 }
 
-// istioKinds maps the kinds of /debug/configz, whose records have Istio's messages, to their apiVersion.
+// istioKinds maps each kind that /debug/configz shows to its apiVersion. Records of these kinds contain Istio's own
+// messages.
 var istioKinds = map[model.Kind]string{
 	model.KindVirtualService:   "networking.istio.io/v1",
 	model.KindDestinationRule:  "networking.istio.io/v1",
@@ -170,8 +172,8 @@ var istioKinds = map[model.Kind]string{
 	model.KindProxyConfig:      "networking.istio.io/v1beta1",
 }
 
-// configz serves /debug/configz: Istio's objects in their normal form. It has only objects whose records have Istio's
-// messages. ServiceEntries are in registryz, and policies are left out.
+// configz serves /debug/configz: the objects of istioKinds in the form in which they are stored. Other objects, such as
+// policies, are left out. ServiceEntries are on the page of registryz.
 func configz(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
@@ -192,7 +194,7 @@ func configz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// configs returns the objects of one kind, in the form of Kubernetes, with cut.Cut in the place of credentials.
+// configs returns the objects of one kind as Kubernetes objects. Credentials are replaced by cut.Cut.
 func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, err error) {
 	for r := range s.All(kind) {
 		body := proto.Clone(r.Body())
@@ -210,7 +212,7 @@ func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, er
 	return slices.Clip(all), nil
 }
 
-// mesh serves /debug/mesh: the mesh configuration, with cut.Cut in the place of credentials.
+// mesh serves /debug/mesh: the mesh configuration. Credentials are replaced by cut.Cut.
 func mesh(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {

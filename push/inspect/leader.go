@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Leader describes the leader of the ingesters of one revision, as one of the candidates sees it.
+// Leader describes the leader of one revision of the control plane, as one candidate sees it. The leader reads the
+// sources of the configuration and writes the store.
 type Leader struct {
 	Name     string `json:"name"`            // name of the leading process; empty: no process leads
 	Revision string `json:"revision"`        // revision of the control plane
-	Epoch    int64  `json:"epoch,omitempty"` // epoch of the leader's term
-	// Read is the time up to which the records contain the state of the config cluster. It is zero if the process reads
-	// no cluster, or if the cluster's state is not complete yet.
+	Epoch    int64  `json:"epoch,omitempty"` // number of the leader's term
+	// Read is the time up to which the records contain the state of the config cluster. It is zero if no cluster is
+	// read, or if the cluster's state is not complete yet.
 	Read time.Time `json:"read,omitzero"`
 	// Self states that the responding process is the leader. Only the leader sets the fields below.
 	Self bool `json:"self"`
-	// Settled states that the leader has compared all objects with the store and has no pending write.
+	// Settled states that the leader has compared all objects with the store, and that no write is pending.
 	Settled bool `json:"settled,omitempty"`
-	// Writes states that the leader writes to Kubernetes, because its revision is the promoted one.
+	// Writes states that the leader also writes to Kubernetes. Only the leader of the promoted revision does so.
 	Writes bool `json:"writes,omitempty"`
 }
 

@@ -28,30 +28,32 @@ type Stream struct {
 	Zone      string            // region/zone/sub-zone, as far as the node states it
 	Labels    map[string]string // labels in the node
 	Connected time.Time
-	// Behind is the time of the first change of the view (the group of proxies with equal configuration) that the
-	// proxy has not acknowledged. Zero: the proxy is up to date, or the view has not changed since the proxy
-	// connected.
+	// Behind is the time of the first unacknowledged change of the proxy's view (the group of proxies with equal
+	// configuration). It is zero if the proxy is up to date, or if the view has not changed since the proxy connected.
 	Behind   time.Time
 	Types    [xds.NumTypes]TypeStatus
-	Revision int64            // revision of the newest set of the view
+	Revision int64            // store's revision of the newest set (all resources) of the view
 	Held     func() Resources // returns the resources that the proxy has; responses in flight count as accepted
-	// Planned returns a resource of the newest set of the view, sent or not; nil: not in the set. May be nil.
+	// Planned returns a resource of the newest set of the view, even if it is not sent yet. It returns nil if the set
+	// does not have the resource. The field may be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
-	// Explain returns the newest set of the view and the Specs of its resources. It fails if the proxy has
+	// Explain returns the newest set of the view and the Specs (inputs) of its resources. It fails if the proxy has
 	// disconnected.
 	Explain func() (*manifest.Set, Specs, error)
-	// Secret returns the state of a Secret by its resource name; false: the proxy has disconnected. It may be nil.
+	// Secret returns the state of the Secret with a resource name. It returns false if the proxy has disconnected. The
+	// field may be nil.
 	Secret func(name string) (Standing, bool)
 }
 
-// TypeStatus is the state of one type on a stream.
+// TypeStatus is the state of one type of resources on a stream.
 type TypeStatus struct {
 	Subscribed bool
-	// Synced states that the proxy has acknowledged, or listed when it resumed, the newest version of all resources to
-	// which it subscribes. Refused and withheld versions do not count.
+	// Synced states that the proxy has the newest version of all resources to which it subscribes. The proxy has
+	// acknowledged these versions, or has listed them when it reconnected. A refused or withheld newest version does
+	// not make Synced false.
 	Synced bool
-	// Sent and Acked are the opaque nonces of the last response and the last ACK, as in istiod's pages; empty before
-	// the first one.
+	// Sent and Acked are the opaque nonces of the last response and of the last ACK, as in istiod's pages. They are
+	// empty before the first response or ACK.
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
@@ -93,12 +95,13 @@ type Withheld struct {
 	Version string `json:"version"`
 	// Good is the version that the proxy has instead; empty: it does not have the resource, or the version is unknown.
 	Good string `json:"last_good_version,omitempty"`
-	// RefusedBy is the number of distinct identities, or credentials of one identity, that are known to have refused
-	// the version, up to a limit (quarantine.Withheld).
+	// RefusedBy is the known number of identities that have refused the version. If the version is withheld from one
+	// identity only, it is the number of credentials. The number is limited (quarantine.Withheld).
 	RefusedBy int       `json:"refused_by"`
 	First     time.Time `json:"first_refusal"`
 	Last      time.Time `json:"last_refusal"`
-	// Text is the error of a proxy that refused the version at this replica; empty: no proxy did.
+	// Text is the error of a proxy that refused the version at this replica. It is empty if the version was refused
+	// only at other replicas.
 	Text string `json:"error,omitempty"`
 	// Objects are the objects from which the resource was made, the likeliest cause first.
 	Objects []string `json:"objects,omitempty"`
@@ -113,8 +116,8 @@ type Problem struct {
 	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or a code of Navarch, which begins with NAV1; empty: no code
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
-	// Proxies counts the proxies of this process that refuse a version. For a withheld version it is
-	// Withheld.RefusedBy. 0: the problem is not of a refusal.
+	// Proxies is the number of this process's proxies that refuse a version. For a withheld version it is
+	// Withheld.RefusedBy. It is 0 for a problem that is not about a refused version.
 	Proxies int `json:"proxies,omitempty"`
 	// Related are other objects that may be the cause of the problem.
 	Related []string `json:"related,omitempty"`
@@ -130,18 +133,20 @@ type Config struct {
 	Problems func() []Problem
 	Patches  func() []Patch  // nil: this process serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
-	// Fleet returns the fleet as this replica sees it. With owners, the result has the owner of each shard. nil: this
-	// process serves no proxies.
+	// Fleet returns the state of the fleet (all replicas) as this replica sees it. If owners is true, the result has
+	// the owner of each shard. The field is nil if the process shows no fleet.
 	Fleet func(owners bool) any
-	// Leader describes the leader of the ingesters. Errors are the store's. nil: this process is not a candidate.
+	// Leader describes the leader of the ingesters. Errors are those of the store. The field is nil if this process is
+	// not a candidate.
 	Leader func(context.Context) (Leader, error)
 	// Clusters returns the clusters that are read: the config cluster first, then the others. nil: no cluster is read.
 	Clusters func() []Cluster
-	// Removals returns the removals that the leader holds back. nil: the page has an empty list.
+	// Removals returns the removals of objects that the leader holds until somebody accepts them. With a nil field, the
+	// page has an empty list.
 	Removals func() any
 	// Turn waits until a page may be made. ctx is the request's context. costly states that the page is expensive.
 	// Handler calls made when the page is ready, and read when the client has received the page or has disconnected.
-	// With an error the request is answered 429. nil: pages have no limit.
+	// With an error the request is answered 429. If the field is nil, requests do not wait.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
 	ID      string // identifier of this process, as in ControlPlane.Identifier
 	Version string // version of this process
@@ -184,7 +189,7 @@ type httpError struct {
 // Error implements error.
 func (e httpError) Error() string { return e.text }
 
-// serveHTTP responds with the page as JSON, at its turn.
+// serveHTTP waits for Config.Turn, and responds with the page as JSON.
 func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	made := func() {}
 	if c.Turn != nil {
@@ -236,7 +241,7 @@ type Sync struct {
 	Type     string                `json:"proxy_type"`              // "sidecar", "router"
 	Cluster  string                `json:"cluster_id,omitempty"`    // Kubernetes cluster
 	Version  string                `json:"istio_version,omitempty"` // version of the agent
-	Synced   map[string]bool       `json:"-"`                       // by xds.Type.Noun, as the maps below
+	Synced   map[string]bool       `json:"-"`                       // by xds.Type.Noun, like the maps below
 	Sent     map[string]string     `json:"-"`
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
@@ -321,8 +326,8 @@ func streamOf(c Config, r *http.Request) (Stream, error) {
 const maxCandidates = 8
 
 // streamNamed returns the stream of the proxy whose name.namespace or node ID is id. Of several streams of one node it
-// returns the newest. It fails if no node or several nodes have the name, for example Pods of several clusters. In the
-// latter case the error lists node IDs.
+// returns the newest. It fails if no node has the name, or if several nodes have it, such as Pods of several clusters.
+// The error for several nodes lists their node IDs.
 func streamNamed(c Config, id string) (Stream, error) {
 	var found []Stream
 	for _, st := range c.Streams(id) {

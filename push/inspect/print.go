@@ -47,7 +47,7 @@ func (t *text) writeTo(w io.Writer) error {
 	return nil
 }
 
-// page encodes an answer as json.Encoder does with an indent of two spaces. It encodes a list element by element.
+// page encodes an answer as JSON with an indent of two spaces. It encodes the elements of a list one after the other.
 func (t *text) page(answer any) error {
 	if dump, is := answer.(dumped); is {
 		return dump.print(t)
@@ -107,13 +107,15 @@ func (d dumped) print(w io.Writer) error {
 	return err
 }
 
-// messagePrinter encodes messages with buffers that it reuses, because the garbage of a page delays pushes.
+// messagePrinter encodes messages and reuses its buffers. New buffers for each message would be garbage, whose
+// collection delays pushes.
 type messagePrinter struct {
 	raw    []byte
 	pretty bytes.Buffer
 }
 
-// print encodes a field of a section: a message, or a list of messages. Other fields are always empty.
+// print encodes one field of a section. The field is a message or a list of messages. For an empty field, and for a
+// field of another type, print writes nothing.
 func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) error {
 	if !section.Has(field) || field.Message() == nil {
 		return nil
@@ -141,7 +143,7 @@ func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflec
 	if err != nil {
 		return err
 	}
-	p.pretty.Reset() // protojson varies its white space on purpose
+	p.pretty.Reset() // json.Indent is needed because protojson varies its white space
 	p.pretty.WriteString(open)
 	if err := json.Indent(&p.pretty, p.raw, indent, "  "); err != nil {
 		return err

@@ -37,8 +37,9 @@ func publicSecret(m proto.Message) *tlsv3.Secret {
 	return out
 }
 
-// withoutCredential returns the configuration of a filter without the credential with which the agent fetches the
-// module. It fails if the message is not the configuration of a WebAssembly filter. Such a message must not be shown.
+// withoutCredential returns a copy of the configuration of a WebAssembly filter. In the copy, redacted replaces the
+// credential with which the agent fetches the module. For any other message it fails, because the message must not be
+// shown.
 func withoutCredential(m proto.Message) (proto.Message, error) {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	filter, err := config.GetTypedConfig().UnmarshalNew()

@@ -9,29 +9,29 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing is the state of a Secret for one proxy, as /debug/explain states it. It never has the private key.
+// Standing is the state of a Secret for one proxy, as /debug/explain shows it. It never contains the private key.
 type Standing struct {
 	Object string `json:"object,omitempty"` // the object from which the Secret is made
-	// State is one of: "sent" (the proxy has it, or it is in flight), "on its way", "waiting for the authoriser",
-	// "being opened" (decrypted), "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request
-	// it).
+	// State is "sent" (the proxy has the Secret, or the response is in flight), "on its way" (not sent yet), "waiting
+	// for the authoriser" (the proxy's right to the Secret is not known yet), "being opened" (decrypted), "refused" (by
+	// the proxy), "withheld", or "not asked for" (the proxy does not request the Secret).
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"` // reason of the state
-	// Named are the servers of Gateways, in the proxy's listeners, that name the Secret.
+	// Named lists the servers of Gateways that name the Secret. Only servers in the proxy's listeners are listed.
 	Named []string `json:"named_by,omitempty"`
-	// Wanted are the node IDs of the proxies that request the Secret, in the namespace of the explained proxy.
+	// Wanted lists the node IDs of all proxies that request the Secret and are in the namespace of this proxy.
 	Wanted []string `json:"wanted_by"`
 }
 
-// isSecret reports whether the name of a resource has the form of a name of a Secret or ConfigMap
-// (istio: pilot/pkg/model/credentials/resource.go).
+// isSecret reports whether a resource name begins like the names of Secrets or ConfigMaps (istio:
+// pilot/pkg/model/credentials/resource.go).
 func isSecret(name string) bool {
 	return strings.HasPrefix(name, model.SecretCredential) || strings.HasPrefix(name, model.GatewaySecretCredential) ||
 		strings.HasPrefix(name, model.ConfigMapCredential)
 }
 
-// namedBy returns the objects whose filter chains at a proxy name a Secret, each once, in the order of the listeners.
-// It returns nil if the Specs of the proxy are not available now.
+// namedBy returns the objects whose filter chains name a Secret, each once, in the order of the proxy's listeners. It
+// returns nil if the Specs (the inputs of the proxy's resources) are not available.
 func namedBy(st Stream, secret string) (objects []string) {
 	set, specs, err := st.Explain()
 	if err != nil {
@@ -56,7 +56,7 @@ func namedBy(st Stream, secret string) (objects []string) {
 }
 
 // SecretsOf returns the names of the Secrets that a cluster or a listener makes Envoy request over ADS. Names may
-// repeat, and have no order. Without such Secrets the result is nil. The error is that of JSON.
+// repeat, and have no order. Without such Secrets the result is nil. SecretsOf fails if the function JSON fails.
 func SecretsOf(r *xds.Resource) (names []string, err error) {
 	raw, err := JSON(r)
 	if err != nil {

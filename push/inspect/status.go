@@ -18,11 +18,11 @@ import (
 // statusTypes are the types for which `istioctl proxy-status` has columns.
 var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
-// Status returns an encoded ClientConfig for every stream, sorted by proxy. A proxy with two streams occurs twice. It
-// is nil without streams. It has the form of istiod's response to istio.io/debug/syncz (istio:
-// pilot/pkg/xds/statusgen.go). The node ID in a ClientConfig is Stream.Proxy, which istioctl prints. The node's
-// metadata has the cluster, the agent's version and the namespace. `istioctl proxy-status --namespace` selects by the
-// namespace. Status fails if a ClientConfig does not encode. The error names the proxy.
+// Status returns an encoded ClientConfig for each stream, sorted by proxy, in the form of istiod's response to
+// istio.io/debug/syncz (istio: pilot/pkg/xds/statusgen.go). A proxy with two streams occurs twice. Without streams the
+// result is nil. The node ID in a ClientConfig is Stream.Proxy, which istioctl prints. The node's metadata has the
+// cluster, the agent's version and the namespace. `istioctl proxy-status --namespace` compares this namespace. Status
+// fails if a ClientConfig or its metadata cannot be encoded. The error names the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {
@@ -76,8 +76,8 @@ func (s TypeStatus) Word() string {
 	return "PENDING"
 }
 
-// StatusCode returns the HTTP status of an error of this package that has one. For other errors, and for nil, it is
-// 500.
+// StatusCode returns the HTTP status that an error of this package states. It returns 500 for nil, and for an error
+// that states no HTTP status.
 func StatusCode(err error) int {
 	var e httpError
 	if errors.As(err, &e) {

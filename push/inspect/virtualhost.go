@@ -10,9 +10,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// VirtualHost returns one virtual host of a route configuration. It returns nil for a nil r, and if r does not have the
-// virtual host. It decodes only the piece that contains the virtual host, or the whole body if r has no pieces. The
-// error reports that the bytes do not decode, which is a fault of the builders. The caller owns the result.
+// VirtualHost returns the virtual host of a route configuration that has the given name. It returns nil if r is nil or
+// does not have the virtual host. If r consists of pieces, VirtualHost decodes only the piece with the virtual host.
+// Otherwise it decodes the whole body. It fails if the bytes do not decode, which is a bug of the code that made r. The
+// caller owns the result.
 func VirtualHost(r *xds.Resource, name string) (*routev3.VirtualHost, error) {
 	if r == nil {
 		return nil, nil
@@ -30,7 +31,7 @@ func VirtualHost(r *xds.Resource, name string) (*routev3.VirtualHost, error) {
 	return nil, nil
 }
 
-// pieceNamed returns the piece with a name among those from which a fragment was joined, or nil.
+// pieceNamed returns the fragment with the given name among f and its parts, or nil.
 func pieceNamed(f *xds.Fragment, name string) *xds.Fragment {
 	if f.Name == name {
 		return f
@@ -43,8 +44,8 @@ func pieceNamed(f *xds.Fragment, name string) *xds.Fragment {
 	return nil
 }
 
-// virtualHostIn decodes the fields of a route configuration, and returns its virtual host with a name; nil if there is
-// no such virtual host.
+// virtualHostIn decodes an encoded route configuration, or a piece of one, and returns the virtual host with the given
+// name. It returns nil if there is no such virtual host.
 func virtualHostIn(body []byte, name string) (*routev3.VirtualHost, error) {
 	var rc routev3.RouteConfiguration
 	if err := proto.Unmarshal(body, &rc); err != nil {
@@ -58,5 +59,6 @@ func virtualHostIn(body []byte, name string) (*routev3.VirtualHost, error) {
 	return nil, nil
 }
 
-// Word returns a value of a Spec as text, in the terms that explanations use. v must not be nil.
+// Word returns the text that explanations show for v. v is a value of a Spec (the inputs of a resource), and must not
+// be nil.
 func Word(v any) string { return value(reflect.ValueOf(v)) }

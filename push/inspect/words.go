@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// parts maps the type of a Spec to the name of the part that it builds, in terms of Envoy and Istio. The part of any
-// other Spec is called "part".
+// parts maps the type of a Spec (the inputs of a resource or of a part of it) to a description of what is built from
+// it.
 var parts = map[string]string{
 	"cluster.Outbound":           "cluster of a service",
 	"cluster.Inbound":            "cluster of the workload's own port",
@@ -51,11 +51,12 @@ var parts = map[string]string{
 	"vhost.Added":                "virtual host that an EnvoyFilter adds",
 }
 
-// ofProxy is the prefix in words for fields whose values come from the proxy: its node, labels, certificate,
-// extensions.
+// ofProxy is the prefix of texts in the map words. It marks fields whose values come from the proxy: its node, labels,
+// certificate, extensions.
 const ofProxy = "proxy: "
 
-// words maps the names of fields of Specs to words for operators. A test compares the map with the existing fields.
+// words maps the name of a field of Specs to its description for operators. A test compares the map with the existing
+// fields.
 var words = map[string]string{
 	"Accounts":         "service accounts that the endpoints may have",
 	"Denied":           "identities of these service accounts that the CA has revoked",
@@ -203,12 +204,11 @@ var words = map[string]string{
 	"WithPorts":        "names of virtual hosts are compared with their port",
 }
 
-// outbound is the text that names the settings about unknown destinations.
+// outbound is the text that names the settings for unknown destinations.
 const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 
-// wordsOf has words for fields of one Spec, which override words. Such a field has another meaning in that Spec, or
-// depends on a setting of MeshConfig that only the plan reads. A test compares the map with the settings that the plan
-// reads.
+// wordsOf has descriptions that override words for a field of one type of Spec. The field has another meaning there, or
+// its value depends on a setting of MeshConfig that the plan reads. A test compares the map with these settings.
 var wordsOf = map[string]string{
 	"cluster.Outbound.TLS":         "TLS (as the rule says, else MeshConfig enableAutoMtls)",
 	"endpoint.Spec.Members":        "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
@@ -230,7 +230,8 @@ var wordsOf = map[string]string{
 // zeroIsShown reports whether the zero value of a field is a decision of the plan, which must be shown.
 func zeroIsShown(field string) bool { return field == "Passthrough" || field == "TLS" }
 
-// wordOf returns the word for a field of a Spec. proxy reports whether the value of the field comes from the proxy.
+// wordOf returns the description of a field of a Spec, or the field's name if there is no description. proxy reports
+// whether the value of the field comes from the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	if word := wordsOf[spec.String()+"."+field]; word != "" {
 		return word, false
@@ -242,7 +243,7 @@ func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	return strings.CutPrefix(word, ofProxy)
 }
 
-// choices maps the type of a setting that is a number in a Spec to the words for its values.
+// choices maps the type of an enumeration in a Spec to the texts for its values 0, 1 and so on.
 var choices = map[string][]string{
 	"traffic.TLS": {"none", "mutual, to endpoints with tlsMode istio", "mutual, to all endpoints", "mutual, as the rule says",
 		"as the rule says", "closed: the TLS settings of the rule cannot be provided"},
@@ -251,7 +252,7 @@ var choices = map[string][]string{
 	"listener.MTLS":     {"connections pass unchanged", "permissive", "strict", "every connection is refused"},
 }
 
-// choice returns the word for a setting that is a number. It returns false for other values.
+// choice returns the text for a value of an enumeration in choices. It returns false for any other value.
 func choice(v reflect.Value) (string, bool) {
 	all, ok := choices[v.Type().String()]
 	if !ok || !v.CanUint() || v.Uint() >= uint64(len(all)) {
@@ -273,8 +274,8 @@ func capabilityNames(c xds.Caps) string {
 	return strings.Join(all, ", ")
 }
 
-// meshValues returns the fields of MeshConfig that differ from their defaults. The mesh configuration of a Spec has
-// only the fields that its builder reads.
+// meshValues returns "MeshConfig NAME" for each field of MeshConfig that differs from its default. If no field differs,
+// it returns only "MeshConfig". The mesh configuration of a Spec has only the fields that its builder reads.
 func meshValues(mesh *model.Mesh) (out []string) {
 	set, usual := mesh.Spec.ProtoReflect(), model.MeshDefaults().ProtoReflect()
 	fields := set.Descriptor().Fields()
@@ -301,8 +302,8 @@ func sameField(a, b protoreflect.Message, field protoreflect.FieldDescriptor) bo
 	return proto.Equal(one.Interface(), other.Interface())
 }
 
-// fieldPath returns a space and the path of the field of an object that a Spec uses. If the path is not known, it
-// returns "".
+// fieldPath returns a space and a path in record: the path of the field that the Spec uses. If the path is not known,
+// it returns "".
 func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	text := func(name string) string {
 		if v := spec.FieldByName(name); v.IsValid() && v.Kind() == reflect.String {
@@ -324,7 +325,7 @@ func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	return ""
 }
 
-// indexed returns the path of an element of a list; empty for a negative index.
+// indexed returns a space and the path of an element of a list, or "" for a negative index.
 func indexed(path string, at int) string {
 	if at < 0 {
 		return ""
@@ -337,7 +338,7 @@ func subsetNamed(name string) func(*networkingv1.Subset) bool {
 	return func(s *networkingv1.Subset) bool { return s.GetName() == name }
 }
 
-// localityText returns settings of balancing by locality as text.
+// localityText describes settings of load balancing by locality.
 func localityText(l traffic.Localities) string {
 	var parts []string
 	if l.Zones != nil {

@@ -7,7 +7,7 @@
 // (measured with Envoy 1.40). Labels with the proxy's own workload would make listeners of different workloads differ.
 // So Page splits the labels, and adds those of the proxy's own workload.
 //
-// Owns: names of metrics and labels.  Reads: lines of Envoy's page.  Never: a clock, a file.
+// Owns: names of metrics and labels.  Reads: lines of Envoy's page.  Never: reads a clock or a file.
 package istiometrics
 
 import "strings"
@@ -24,7 +24,7 @@ const (
 	Received = "istio_tcp_received_bytes_total"
 )
 
-// Prefix is the prefix of the names of all metrics, and tcpPrefix that of the metrics of connections.
+// Prefix begins the names of all of Istio's metrics. tcpPrefix begins the names of those for TCP connections.
 const (
 	Prefix    = "istio_"
 	tcpPrefix = "istio_tcp_"
@@ -74,8 +74,9 @@ type Workload struct {
 }
 
 // Of returns the Workload for WORKLOAD_NAME, NAMESPACE, CLUSTER_ID and LABELS of a node's metadata. labels may be nil.
-// As in Istio's injector, the canonical service and revision come from labels. Without such labels they are name and
-// "latest" (https://istio.io/latest/docs/reference/config/metrics/).
+// As in Istio's injector, the canonical service and revision come from labels. Without such labels, the canonical
+// service is the argument name, and the canonical revision is "latest"
+// (https://istio.io/latest/docs/reference/config/metrics/).
 func Of(name, namespace, cluster string, labels map[string]string) Workload {
 	first := func(last string, keys ...string) string {
 		for _, key := range keys {
@@ -92,7 +93,7 @@ func Of(name, namespace, cluster string, labels map[string]string) Workload {
 	}
 }
 
-// labels adds to a map the labels that describe w as the workload of a side, Source or Destination.
+// labels adds the labels that describe w to the map into. Their names begin with side, which is Source or Destination.
 func (w Workload) labels(side string, into map[string]string) {
 	into[side+"_workload"], into[side+"_workload_namespace"] = w.Name, w.Namespace
 	into[side+"_canonical_service"], into[side+"_canonical_revision"] = w.Service, w.Revision
@@ -100,7 +101,7 @@ func (w Workload) labels(side string, into map[string]string) {
 }
 
 // peerOf parses a value of Peer. Peer does not have the labels app and version, so the canonical service and revision
-// stand for them.
+// replace them. The result is empty if the value does not parse.
 func peerOf(text string) (w Workload) {
 	parts := strings.Split(text, ";")
 	if len(parts) != 5 {
@@ -111,7 +112,7 @@ func peerOf(text string) (w Workload) {
 }
 
 // accountOf parses a principal, spiffe://TRUST DOMAIN/ns/NAMESPACE/sa/ACCOUNT. A principal does not have the name of
-// the workload, so the service account stands for it.
+// the workload, so the service account replaces it. The result is empty if the principal does not parse.
 func accountOf(principal string) (w Workload) {
 	first, _, _ := strings.Cut(principal, ",") // a certificate may have several names
 	path, found := strings.CutPrefix(first, "spiffe://")

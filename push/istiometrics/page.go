@@ -17,29 +17,30 @@ var (
 )
 
 // Page is a writer that translates Envoy's page of metrics, in Prometheus' format, and writes the result to another
-// writer. Istio's metrics get Istio's names and labels, and other lines stay unchanged. Labels that do not parse stay
-// unchanged too. A Page is for one page, and not safe for concurrent use.
+// writer. Istio's metrics get Istio's names and labels. Other lines stay unchanged. Labels that do not parse stay
+// unchanged too. A Page translates one page, and is not safe for concurrent use.
 type Page struct {
 	to  io.Writer
 	own Workload
 	out []byte // memory of the translated lines, reused
-	// sums maps the text of a series to its value. It contains the series that may be sums of several series of Envoy,
-	// because labels are left out. names has the same texts in order of occurrence. All series are of one metric,
-	// because Envoy's page lists a metric's series together.
+	// sums maps the text of a series to its value. It contains the series from which labels are left out. Such a series
+	// may be the sum of several series of Envoy. names has the same texts in order of occurrence. All series are of one
+	// metric, because Envoy's page lists a metric's series together.
 	sums  map[string]float64
 	names []string
-	// counted and translated are Envoy's and Istio's labels of the last series, without le. The series of a histogram
-	// have these labels in common.
+	// counted has Envoy's labels of the last series, and translated has Istio's labels of it, both without le. The
+	// series of a histogram have these labels in common.
 	counted, translated string
 	fewer               bool // the translation leaves labels out
 }
 
-// NewPage returns a Page that writes the translation to another writer. own is the workload of the proxy whose page
-// is translated.
+// NewPage returns a Page that writes the translation to the writer to. own is the workload of the proxy whose page is
+// translated.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
-// Write translates lines and writes them. The sums of a metric are written later, at the end of the metric. lines must
-// consist of whole lines, and is not kept. The result is len(lines), or 0 with the error of the underlying writer.
+// Write translates lines and writes them. The sums of a metric are written later, at the end of the metric. The
+// argument must consist of whole lines, and is not retained. The result is len(lines), or 0 with the error of the
+// underlying writer.
 func (p *Page) Write(lines []byte) (int, error) {
 	p.out = p.out[:0]
 	for rest := lines; len(rest) > 0; {
@@ -88,7 +89,8 @@ func (p *Page) writeSums() {
 	clear(p.sums)
 }
 
-// series translates one line without envoyPrefix, METRIC{LABELS} VALUE. A line that does not parse stays unchanged.
+// series translates one line METRIC{LABELS} VALUE, from which envoyPrefix is removed. A line that does not parse is not
+// translated.
 func (p *Page) series(line string) {
 	open, shut := strings.IndexByte(line, '{'), strings.LastIndexByte(line, '}')
 	if open < 0 || shut < open {
@@ -127,8 +129,8 @@ func (p *Page) series(line string) {
 	p.sums[name] += number
 }
 
-// parse parses labels in Envoy's notation, NAME="VALUE", separated by commas. In values \, " and newlines are escaped.
-// ok is false if the text does not parse.
+// parse parses labels in Envoy's notation: NAME="VALUE", separated by commas. Backslashes, quotation marks and newlines
+// in values are escaped. ok is false if the text does not parse.
 func parse(text string) (out []label, ok bool) {
 	for text != "" {
 		name, rest, found := strings.Cut(text, `="`)

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// check compares the caller's identity with the namespace and service account that its node claims. An account that the
-// node does not state is not compared. check returns nil if identity is empty (plain text) or Checked is false. Errors
-// have the gRPC status PermissionDenied.
+// check compares the caller's identity with the namespace and service account that its node claims. If the node states
+// no account, only the namespace is compared. check returns nil if identity is empty (plain text) or Checked is false.
+// Errors have the gRPC status PermissionDenied.
 func (p Planner) check(identity string, node view.Node) error {
 	if identity == "" || !p.Checked {
 		return nil
@@ -33,7 +33,8 @@ func (p Planner) check(identity string, node view.Node) error {
 	return nil
 }
 
-// errForeign is the error for an identity of another trust domain, which proves nothing about a namespace of this mesh.
+// errForeign is the error for an identity of another trust domain. The identity proves nothing about a namespace of
+// this mesh.
 var errForeign = errors.New("of another trust domain")
 
 // Verified returns the namespace and service account that an authenticated identity (a SPIFFE ID) proves. For an empty

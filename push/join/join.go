@@ -1,11 +1,11 @@
-// Package join admits proxies. It checks that the client's identity permits the proxy that the node claims to be, that
-// the names in the node exist, and that this replica's state is new enough for the client. The fleet may delay or
-// refuse the client, and a machine may be registered. Then Join plans the view, the configuration that all proxies with
-// equal inputs share.
+// Package join admits proxies. It checks that the client's identity permits the proxy that the node claims to be. It
+// checks that the cluster, DNS domain and network in the node exist, and that this replica's state is new enough for
+// the client. The fleet (all replicas) may delay or refuse the client, and a machine may be registered. Last, the
+// client's view is planned: the configuration that all proxies with equal inputs share.
 //
 // Owns: the order of these steps, and the views until Proxy.Leave. Reads: the authenticated identity, the node, the
-// snapshot (the newest stored records). Never: authorises by a node's statements; plans separately for a network or
-// domain that the configuration does not have.
+// snapshot (the newest stored records). Never: grants rights because of a node's statements; plans a view for a network
+// or domain that the configuration does not have.
 package join
 
 import (
@@ -33,20 +33,20 @@ import (
 // confirmWithin is the maximum time for which a joining proxy waits until this replica has the state of other replicas.
 const confirmWithin = 5 * time.Second
 
-// Plans is the part of the plan loop that joins need; plan.Loop implements it.
+// Plans plans views for joining proxies; plan.Loop implements it.
 type Plans interface {
-	// Join plans the view of a node until plan.Proxy.Leave, and blocks until the view's first set is planned. moved is
-	// called after each change of the view, possibly before Join returns; it must not block. Errors: plan.ErrNotReady,
-	// plan.ErrUnplannable, crash.ErrPanic, the error of ctx, or the end of the loop.
+	// Join plans the view of a node until plan.Proxy.Leave. It blocks until the view's first set of resources is
+	// planned. moved is called after each change of the view, possibly before Join returns, and must not block. Errors:
+	// plan.ErrNotReady, plan.ErrUnplannable, crash.ErrPanic, the error of ctx, or the end of the loop.
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
-// Mirror is the part of the snapshots that joins need; mirror.Mirror implements it.
+// Mirror provides the newest snapshot to joins; mirror.Mirror implements it.
 type Mirror interface {
 	// Ready returns an error while no complete snapshot is published, or while a stored value does not decode.
 	Ready() error
-	// ConfirmAt waits until the snapshot is not older than a client's state. If ctx ends first, it returns an error.
-	// The error wraps mirror.ErrBehind if this replica cannot read the client's state.
+	// ConfirmAt waits until the snapshot is at least as new as the state that a client has seen. If ctx ends first, it
+	// returns an error. The error wraps mirror.ErrBehind if the store cannot provide that state.
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
 	// ConfirmNow waits until the snapshot is as new as the store at the time of the call. It returns an error if ctx
 	// ends first, or if the store does not answer.
@@ -55,7 +55,7 @@ type Mirror interface {
 	Current() *mirror.Snapshot
 }
 
-// Fleet is the part of the fleet that joins need.
+// Fleet admits joining proxies, and counts their streams.
 type Fleet interface {
 	// Above returns an error if the stored data have a level (format version) that this replica does not support.
 	Above() error
@@ -65,7 +65,7 @@ type Fleet interface {
 	Join(namespace, workload string) Seat
 }
 
-// Seat is one stream that the fleet counts. Leave ends the count, and is called once.
+// Seat is one stream that the fleet counts. Leave ends the counting of this stream, and is called once.
 type Seat interface{ Leave() }
 
 // Planner implements serve.Planner. Plans, Mirror, Fleet, Scopes and Clients must be set. It is safe for concurrent
@@ -110,10 +110,10 @@ func (p *Proxy) ReportHealth(healthy bool, message string) {
 	}
 }
 
-// Confirm implements serve.Proxy. It waits until the proxy's set is planned from a snapshot as new as the store at the
-// time of the call, for five seconds at most. Errors are gRPC statuses. The status is Unavailable if the snapshot does
-// not become new enough in time, if the store does not answer, or if the plan loop fails. It is DeadlineExceeded or
-// Canceled if the time or ctx ends during planning.
+// Confirm implements serve.Proxy. It waits until the proxy's resources are planned with all changes that the store has
+// at the time of the call. It waits for five seconds at most. Errors are gRPC statuses. The status is Unavailable if
+// the snapshot does not become new enough in time, if the store does not answer, or if the plan loop fails. The status
+// is DeadlineExceeded or Canceled if the time or ctx ends during planning.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -126,8 +126,8 @@ func (p *Proxy) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// Leave implements serve.Proxy. It ends the connection of a machine, the use of the view, and the count of the stream.
-// It is called once.
+// Leave implements serve.Proxy. It ends the connection of a registered machine, the use of the view, and the seat in
+// the fleet. It is called once.
 func (p *Proxy) Leave() {
 	p.machine.Leave()
 	p.Proxy.Leave()
@@ -135,9 +135,9 @@ func (p *Proxy) Leave() {
 }
 
 // Join implements serve.Planner. It admits a client and plans its view. It blocks until the view is planned, or ctx
-// ends. moved is called after each change of the view, possibly before Join returns, and must not block. Its argument
-// is fanout.Endpoints for a change of endpoints alone, otherwise fanout.Config. The caller calls Leave of the result
-// once. Errors:
+// ends. moved is called after each change of the view, possibly before Join returns, and must not block. The argument
+// of moved is fanout.Endpoints if only endpoints changed, otherwise fanout.Config. The caller must call Leave of the
+// result once. Errors:
 //
 //   - serve.ErrNotReady: the plan loop has no complete snapshot yet.
 //   - *serve.BehindError: this replica's state is older than the client's, and stayed so for five seconds or until ctx
@@ -214,9 +214,9 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 	return proxy, nil
 }
 
-// statusOf returns the gRPC status for an error of the plan loop. For the end of a context this is the context's
-// status. Otherwise it is Unavailable, so that the client connects again, because the loop has ended or has recovered
-// from a panic.
+// statusOf returns the gRPC status for an error of the plan loop. If a context has ended, the status is Canceled or
+// DeadlineExceeded. Any other error means that the loop has ended or has recovered from a panic. Its status is
+// Unavailable, which makes the client connect again.
 func statusOf(err error) error {
 	if of := status.FromContextError(err); of.Code() != codes.Unknown {
 		return of.Err()
@@ -232,7 +232,7 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// PlaceName returns the position of a snapshot in the chain of leaders' writes, in the text form of kv.Place. It
+// PlaceName returns the position of a snapshot in the sequence of the leaders' writes, in the text form of kv.Place. It
 // returns "" for a nil snapshot and for an unknown position.
 func PlaceName(s *mirror.Snapshot) string {
 	if s == nil || !s.Place().Known() {
@@ -241,8 +241,8 @@ func PlaceName(s *mirror.Snapshot) string {
 	return s.Place().String()
 }
 
-// seen converts a client's minimum revision to the form of package mirror. A revision of a store with an invalid name
-// is dropped, as if the client had used another store.
+// seen converts a client's minimum revision to the form of package mirror. If the name of the client's store is
+// invalid, the client's revision is ignored.
 func seen(f agentapi.MinRevision) mirror.Seen {
 	place, err := kv.ParsePlace(f.Place)
 	if err != nil {

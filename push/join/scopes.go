@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// networksFor is the time for which the names that were found in a snapshot are used.
+// networksFor is the time for which Scopes uses the networks and clusters of one snapshot.
 const networksFor = 10 * time.Second
 
 // Scopes checks the cluster, DNS domain and network in a proxy's node. Proxies with different clusters, domains or
@@ -30,20 +30,20 @@ type Scopes struct {
 
 	mu       sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	networks map[string]bool
-	clusters map[string]bool // names as in origins of records
+	clusters map[string]bool // by cluster of a record's origin; empty: the config cluster
 	at       time.Time       // time at which the names were found
 }
 
-// accept checks the names in a node. It clears a network that the configuration does not have. It sets the DNS domain
-// to Domain if the node has a different one. For an unknown cluster it fails with the gRPC status Unavailable; the
-// client tries again. A cluster is known if it is the config cluster, if the configuration has a service, endpoint or
-// workload of it, or if its keys verified the proxy's token.
+// accept checks the cluster, DNS domain and network in a node. It clears a network that the configuration does not
+// have. It replaces a DNS domain that is not s.Domain. For an unknown cluster it fails with the gRPC status
+// Unavailable, and the client tries again. A cluster is known if it is the config cluster, if the configuration has a
+// service, endpoint or workload of it, or if the keys of the cluster verified the proxy's token.
 //
 // The node's cluster must be that of the proxy's token, or of the token for which the proxy's certificate was issued.
 // If the clusters differ, accept fails with PermissionDenied. Certificates from an older version of Navarch, or from
-// another CA, state no cluster. As in Istio, the clusters of one mesh trust each other's identities. But Secrets
-// belong to one cluster. So if there are several clusters, a proxy whose credential does not prove its cluster is
-// marked by ClusterUnproved.
+// another CA, state no cluster. As in Istio, the clusters of one mesh trust each other's identities. But Secrets belong
+// to one cluster. So if there are several clusters, accept sets ClusterUnproved for an authenticated proxy whose
+// credential does not prove its cluster.
 func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {
@@ -66,7 +66,8 @@ func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	return nil
 }
 
-// unknown reports an unknown name of a node.
+// unknown logs and counts a name in a node that the configuration does not have. The argument what is "network" or
+// "domain".
 func (s *Scopes) unknown(what, name string, c serve.Client) {
 	obs.UnknownScopes.WithLabelValues(what).Inc()
 	s.Clients.Warn("a proxy's node names a network or DNS domain that the configuration does not have; it is served as if it had named none",
@@ -74,7 +75,7 @@ func (s *Scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
-// several reports whether the configuration has other clusters than the config cluster.
+// several reports whether the configuration has clusters besides the config cluster.
 func (s *Scopes) several() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *Scopes) knows(name string, network bool) bool {
 	return s.clusters[name]
 }
 
-// refresh updates the networks and clusters if they are too old. The caller holds the lock.
+// refresh updates the networks and clusters if they are older than networksFor. The caller holds the lock.
 func (s *Scopes) refresh() {
 	if now := s.Now(); s.networks == nil || now.Sub(s.at) >= networksFor {
 		s.networks, s.clusters = namesIn(s.Snapshot())
@@ -108,7 +109,7 @@ func (s *Scopes) refresh() {
 	}
 }
 
-// namesIn returns the networks and the clusters that a snapshot has.
+// namesIn returns the networks and the clusters of the objects in a snapshot.
 func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 	networks, clusters = map[string]bool{}, map[string]bool{}
 	for r := range snapshot.All(model.KindEndpoints) {

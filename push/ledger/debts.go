@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxDebts is a number of debts of one stream. A stream with so many debts first removes its debts for evicted
-// changes when it adds another. Both lanes together keep at most as many changes.
+// maxDebts is the number of debts of one stream from which Owe first removes the debts for evicted changes. The ledger
+// keeps at most maxDebts changes, in both lanes together.
 const maxDebts = 2 * maxChanges
 
 // Debts holds the debts of one stream: the changes of which the stream was notified and which its client has not
@@ -15,7 +15,7 @@ const maxDebts = 2 * maxChanges
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
-	since time.Time  // time of the last payment, or of the first debt after there was none
+	since time.Time  // time of the last payment or, if a debt was added later while there was none, of that debt
 	over  bool       // the stream has ended
 }
 
@@ -49,10 +49,11 @@ func (d *Debts) Len() int {
 	return len(d.parts)
 }
 
-// Pay removes the n oldest debts, or all if there are fewer, because the client has received their changes at the
-// time now. n must not be negative. Each change counts as refused by the client if refused returns true for the
-// change's first revision, otherwise as acknowledged. refused(since) reports whether the client refuses a version from
-// the revision since or a later one. Pay calls refused with the lock held, so refused must not call methods of d.
+// Pay removes the n oldest debts, or all if there are fewer, because the client has answered their changes. The
+// argument now is the time of the answer. n must not be negative. A change counts as refused if the function refused
+// returns true for the change's first revision, otherwise as acknowledged. refused must report whether the client
+// refuses a version from this revision or a later one. Pay calls refused with the lock held, so refused must not call
+// methods of d.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -85,9 +86,9 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether there is a debt for a change that the predicate selects. If so, since is the time from which
-// the client is behind: the time of the last payment, or of a first debt after there was none. Otherwise since has no
-// meaning. Owes calls the predicate with the lock held.
+// Owes reports whether there is a debt for a change that the predicate selects. If there is such a debt, since is the
+// time from which the client is behind: the time of the last payment or, if a debt was added later while there was
+// none, of that debt. If there is no such debt, since has no meaning. Owes calls the predicate with the lock held.
 func (d *Debts) Owes(of func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

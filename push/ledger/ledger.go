@@ -1,21 +1,22 @@
-// Package ledger counts for each published plan the proxies whose configuration the plan changed, and the times at
-// which these proxies acknowledged the change. The counts show when a change of the store was delivered, and whether
-// acknowledgements are missing.
+// Package ledger counts the proxies that each published plan changed, and the times after which these proxies
+// acknowledged the change. The counts show when a change of the store was delivered, and whether acknowledgements are
+// missing.
 //
-// Owns: the newest changes of this replica, within bounds, and the counts of their acknowledgements.
+// Owns: the newest changes of this replica, in bounded number, and the counts of their acknowledgements.
 // Reads: nothing; the plan loop calls Begin and Seal, and streams call the methods of Debts.
 // Never: knows the name of a proxy (each stream has its own Debts); writes to etcd; blocks the plan loop or a stream.
 //
 // # One change
 //
-// A Change is one publication of the plan loop. It may contain the edits of several revisions of the store. The loop
-// calls Begin before the streams are notified. Each notified stream adds a debt for the Part of its namespace. Once
-// the client is up to date, the stream pays all debts that it had before it read its newest set. The loop calls Seal
-// when all streams are notified. A publication of endpoints that changes no proxy is not recorded.
+// A Change is one publication of the plan loop, which plans the resources of all proxies. A Change may contain the
+// edits of several revisions of the store. The loop calls Begin before the streams are notified. Each notified stream
+// adds a debt (a missing acknowledgement) to the Part of its namespace. Once the client is up to date, the stream pays
+// all debts that it had before it read its newest set of resources. The loop calls Seal when all streams are notified.
+// A publication of endpoints that changes no proxy is not recorded.
 //
-// The cost for a stream is one append and one payment for each change of its view. The streams share no lock, except
-// when the last client answers a change and a caller waits for this event. Parts are made by namespace, because a
-// tenant sees only the counts of its own namespaces.
+// The cost for a stream is one append and one payment for each change of its view. The streams share a lock only when
+// the last client answers a change and a caller waits for this event. Each namespace has its own Part, because a tenant
+// sees only the counts of its own namespaces.
 package ledger
 
 import (
@@ -50,8 +51,8 @@ func (l Lane) String() string {
 const (
 	maxChanges = 256
 	maxBytes   = 4 << 20 // estimated
-	maxObjects = 16      // listed objects of one namespace
-	maxSpaces  = 64      // namespaces with listed objects
+	maxObjects = 16      // listed objects of one namespace in a change
+	maxSpaces  = 64      // namespaces with listed objects in a change
 )
 
 // Plan describes a publication of the plan loop. Begin does not change it.
@@ -107,15 +108,16 @@ type Part struct {
 	took      histogram
 }
 
-// Ledger contains the newest changes. New creates it. It is safe for concurrent use, except Begin and Seal, which only
-// the plan loop calls, and Report. A nil Ledger ignores Begin, Seal and Debt; its other methods must not be called.
+// Ledger contains the newest changes. New creates it. It is safe for concurrent use, with two exceptions: only the plan
+// loop calls Begin and Seal, and Report must be called before them. A nil Ledger ignores Begin, Seal and Debt. Other
+// methods of a nil Ledger must not be called.
 type Ledger struct {
 	current  atomic.Pointer[Change] // being published; nil between publications
 	notified atomic.Int64
 	watched  atomic.Bool
 	reports  *reports // nil: deliveries are not reported
 
-	mu      sync.Mutex // a leaf: guards the fields below
+	mu      sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	lanes   [numLanes]lane
 	changed chan struct{}
 }
@@ -130,8 +132,8 @@ type lane struct {
 func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
 
 // Begin records a publication before its streams are notified. Publications of endpoints without changed views are not
-// recorded. The oldest changes above the bounds of the lane are evicted. If p.Last is lower than that of the lane's
-// newest change (etcd was restored), all earlier changes of the lane are evicted.
+// recorded. The oldest changes above the bounds of the lane are evicted. If p.Last is lower than the last revision of
+// the lane's newest change (etcd was restored), all earlier changes of the lane are evicted.
 func (l *Ledger) Begin(p Plan) {
 	if l == nil || p.Lane == Endpoints && len(p.Views) == 0 {
 		return
@@ -210,7 +212,7 @@ func (l *lane) clear() {
 	*l = lane{}
 }
 
-// evict ends the record of a change, and reports its shares as they are.
+// evict marks a change as evicted, and reports its deliveries to tenants in their present state.
 func (c *Change) evict() {
 	c.evicted.Store(true)
 	for _, s := range c.shares {
@@ -237,8 +239,8 @@ func (l *Ledger) Seal(revision int64) {
 	}
 }
 
-// Debt returns the Part for which a notified stream of a namespace adds a debt (Debts.Owe). It returns nil if no
-// recorded change is being published, or if the change affects no view of the namespace.
+// Debt returns the Part for the call of Debts.Owe by a notified stream of a namespace. It returns nil if no recorded
+// change is being published, or if the change affects no view of the namespace.
 func (l *Ledger) Debt(namespace string) *Part {
 	if l == nil {
 		return nil
@@ -253,8 +255,8 @@ func (l *Ledger) Debt(namespace string) *Part {
 func (l *Ledger) Notified() int64 { return l.notified.Load() }
 
 // Changed returns a channel that is closed at the next event that may end a wait. Such an event is the last answer to a
-// change, the end of a recorded publication, or another revision of Notified. Callers call Changed before they read
-// the state, so that no event is missed.
+// change, the end of a recorded publication, or a new result of Notified. Callers call Changed before they read the
+// state, so that no event is missed.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Report describes one change for a caller, limited to the namespaces that the caller may see.
 type Report struct {
 	Lane        Lane
-	First, Last int64     // revisions of the store, of the first and the last edit
+	First, Last int64     // the store's revisions of the first and the last edit
 	Since       time.Time // time of the commit of the first edit or, if unknown, of the publication
 	Objects     []string  // results of model.Key.String; at most 16 of one namespace, of at most 64 namespaces
 	More        int       // number of further objects that the caller may see
@@ -20,7 +20,7 @@ type Report struct {
 
 // Counts are the numbers of proxies and views of a change.
 type Counts struct {
-	Views    int  `json:"views"`             // changed views
+	Views    int  `json:"views"`             // changed views (groups of proxies with equal configuration)
 	Affected int  `json:"affected"`          // notified streams, including Refused and Gone
 	Refused  int  `json:"refused,omitempty"` // clients that refuse a version of the change
 	Gone     int  `json:"gone,omitempty"`    // streams that ended before their client acknowledged
@@ -40,8 +40,9 @@ func (c Counts) Plus(o Counts) Counts {
 }
 
 // Until returns the time from the commit until a share (0 to 1) of the affected clients had acknowledged. Clients that
-// are gone do not count, and clients that refused count. It returns 0 and false if fewer have acknowledged, if no
-// client counts, or if share is 0. The time is rounded up to the end of a bucket of Took, but is at most Took.Longest.
+// are gone are excluded. Clients that refused are included. Until returns 0 and false if fewer clients have
+// acknowledged, if there are no clients, or if share is 0. The time is rounded up to the end of a bucket of Took, but
+// is at most Took.Longest.
 func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
@@ -68,8 +69,8 @@ func (c *Change) paid(sees func(namespace string) bool) bool {
 	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees).Pending() == 0
 }
 
-// report returns the visible part of a change. visible is false if the caller does not see everything (all), and may
-// see no object or view of the change.
+// report returns the visible part of a change. visible is true if all is true (the caller may see everything), or if
+// the caller may see an object or a view of the change.
 func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
 	r = Report{Lane: c.lane, First: c.first, Last: c.last, Since: c.since, Counts: c.counts(sees)}
 	for _, o := range c.objects {
@@ -114,28 +115,27 @@ type Object struct {
 	Is        func(model.Key) bool // reports whether a key is that of the object
 }
 
-// Target describes the changes that a wait for a delivery is about.
+// Target describes the changes whose delivery a caller awaits.
 type Target struct {
 	Counts Counts // sum of the visible counts of Changes
 	// Exact states that the newest change of the requested object is known, and that the Target consists of this
 	// change. Otherwise the Target consists of all changes up to the revision.
 	Exact bool
-	// Changes are the changes that Counts sums up. It is empty if no visible recorded change contains the revision, or
-	// if an object is requested and no visible recorded change may contain it. If Exact is false and an object is
-	// requested, the one change has more objects than it lists, and may contain the object.
+	// Changes are the visible recorded changes that Counts sums up. If no object is requested, they are the changes
+	// that contain the revision. If an object is requested, there is at most one: the newest change that contains or
+	// may contain the object. A change may contain the object if it has more objects than it lists.
 	Changes []Report
-	// Of selects the changes whose debts delay the Target (Debts.Owes).
+	// Of selects the changes of the Target whose debts must be paid (Debts.Owes).
 	Of func(*Change) bool
-	// Paid states that all clients of the visible namespaces have acknowledged or refused the recorded changes that Of
-	// selects, or are gone. It is false while such a change is being published.
+	// Paid states that no answer is missing: all clients of the visible namespaces have acknowledged or refused the
+	// recorded changes that Of selects, or are gone. It is false while one of these changes is being published.
 	Paid bool
 }
 
-// Find returns the Target of a wait for the delivery of a revision. The Target is the newest change up to the revision
-// that contains the object. If no object is requested, if no change may contain it, or if the newest such change does
-// not list it, the Target is all changes up to the revision. Counts and Changes then contain only the changes with the
-// revision itself or, for an object, the newest change that may contain it. sees and all limit the counts as in
-// Ledger.Changes.
+// Find returns the Target for a caller that awaits the delivery of a revision, or of an object at that revision. If the
+// newest change that may contain the object lists the object, the Target is this change. In all other cases the Target
+// is all changes up to the revision. Counts and Changes describe fewer changes (Target.Changes). The arguments sees and
+// all limit them as in Ledger.Changes.
 func (l *Ledger) Find(revision int64, object Object, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
 	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}
@@ -159,8 +159,8 @@ func (l *Ledger) Find(revision int64, object Object, sees func(namespace string)
 	return t
 }
 
-// newestOf returns the newest change up to the revision that contains or may contain the object; nil: no change does.
-// listed reports whether the change lists the object.
+// newestOf returns the newest change up to the revision that contains or may contain the object, or nil. listed reports
+// whether the change lists the object.
 func newestOf(changes []*Change, revision int64, object Object) (newest *Change, listed bool) {
 	for _, c := range changes {
 		if object.Is == nil || c.first > revision || newest != nil && c.last <= newest.last {

@@ -12,8 +12,8 @@ type Delivery struct {
 	Refused      int // clients that refuse a version of the change
 	Gone         int // streams that ended before their client acknowledged
 	Pending      int // clients that had not answered when the change was evicted; otherwise 0
-	// Most is the time from the commit until 99 % of the affected proxies that have not gone had acknowledged. It is
-	// rounded up as in Counts.Until. 0: fewer have acknowledged.
+	// Most is the time from the commit until 99 % of the affected proxies had acknowledged. Proxies that are gone are
+	// excluded. The time is rounded up as in Counts.Until. It is 0 if fewer have acknowledged.
 	Most time.Duration
 }
 
@@ -23,15 +23,17 @@ type reports struct {
 	deliver func(Delivery)
 }
 
-// Report makes the ledger report each tenant's delivery of each change of configuration, once. The report is made
-// when each client has acknowledged or refused the change or has gone, or when the change is evicted. Tenants without
-// affected proxies are not reported. tenant returns the tenant of a namespace. Any goroutine may call deliver, with
-// locks held, so deliver must not block or call the ledger. Report must be called before the first change.
+// Report makes the ledger call deliver once for each change of configuration and each tenant. The call is made when all
+// clients of the tenant have acknowledged or refused the change or are gone, or when the change is evicted. There is no
+// call for a tenant without affected proxies. The argument tenant returns the tenant of a namespace. Any goroutine may
+// call deliver, with locks held, so deliver must not block or call the ledger. Report must be called before the first
+// change.
 func (l *Ledger) Report(tenant func(namespace string) string, deliver func(Delivery)) {
 	l.reports = &reports{tenant, deliver}
 }
 
-// share contains the parts of one tenant in a change. The methods due and settled of a nil share do nothing.
+// share contains the Parts (counts of a namespace) of one tenant in a change. The methods due and settled of a nil
+// share do nothing.
 type share struct {
 	tenant  string
 	deliver func(Delivery)
@@ -40,7 +42,7 @@ type share struct {
 	done    atomic.Bool
 }
 
-// divide makes the shares of a new change.
+// divide makes the shares of a new change, one for each tenant. It does nothing if r is nil.
 func (c *Change) divide(r *reports) {
 	if r == nil {
 		return
@@ -59,7 +61,7 @@ func (c *Change) divide(r *reports) {
 	c.bytes += 128 * len(c.shares)
 }
 
-// due counts a debt.
+// due adds one debt.
 func (s *share) due() {
 	if s != nil {
 		s.left.Add(1)

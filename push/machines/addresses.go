@@ -39,18 +39,18 @@ type use uint8
 
 // The uses of an address.
 const (
-	ofEndpoint use = iota // of a WorkloadEntry, or as an endpoint
+	ofEndpoint use = iota // address of a WorkloadEntry or of an endpoint
 	ofPod
-	ofService // a virtual address
+	ofService // virtual address of a service
 )
 
 // conflict returns an error if another object has the machine's address: a Pod, another WorkloadEntry, an endpoint of
 // another service account, or a service (as a virtual address). Equal addresses in two networks do not conflict,
 // unless one of the networks is not stated.
 //
-// The search of the snapshot may be up to holdersFor (1 s) old. Objects that were added in this time may be missed,
-// and objects that were removed in it may still exclude the machine. Registry.refreshTaken later finds missed Pods and
-// Kubernetes Services, but not WorkloadEntries, endpoints and ServiceEntries. The caller holds Registry.mu.
+// The holders may have been found up to holdersFor (1 s) ago. Objects that were added since then may be missed. Objects
+// that were removed since then may still exclude the machine. Registry.refreshTaken later finds missed Pods and
+// Kubernetes Services, but not missed WorkloadEntries, endpoints and ServiceEntries. The caller holds Registry.mu.
 func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
 	if !a.foundIn(s) && a.wait(now) <= 0 {
 		a.refreshHolders(s, now)
@@ -66,8 +66,7 @@ func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Ti
 // foundIn reports whether the holders were found in this snapshot.
 func (a *addresses) foundIn(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
-// wait returns the time for which the holders are still used before another snapshot is searched. If it is 0 or less,
-// the holders are out of date.
+// wait returns the time until another snapshot may be searched for holders. If it is 0 or less, a search is due.
 func (a *addresses) wait(now time.Time) time.Duration {
 	if a.holders == nil || now.Before(a.at) {
 		return 0
@@ -114,7 +113,7 @@ func holdersOf(s *mirror.Snapshot) holders {
 	return all
 }
 
-// read adds the addresses of a record. It ignores nil and other kinds.
+// read adds the addresses of a Workload, Endpoints, Service or ServiceEntry. It ignores nil and records of other kinds.
 func (all holders) read(r model.Record) {
 	switch t := r.(type) {
 	case *model.Workload:
@@ -139,8 +138,8 @@ func (all holders) read(r model.Record) {
 	}
 }
 
-// add adds addresses of a holder, in any notation of the configuration. Names, paths, and ranges of several addresses
-// are ignored, because the machines behind a ServiceEntry may be in such a range.
+// add adds addresses of a holder, in any notation of the configuration. It ignores host names and paths. It also
+// ignores ranges of several addresses, because the machines behind a ServiceEntry may be in such a range.
 func (all holders) add(h holder, addresses ...string) {
 	for _, text := range addresses {
 		a, err := netip.ParseAddr(text)

@@ -36,7 +36,7 @@ type claim struct {
 	checked            bool   // its agent reports health
 }
 
-// claimOf returns the claim of a node; raw is the encoded node. Errors are gRPC statuses.
+// claimOf returns the claim of a node, without the credential. raw is the encoded node. Errors are gRPC statuses.
 func claimOf(node view.Node, raw []byte) (claim, error) {
 	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey],
 		entry:   node.Metadata[entryKey],
@@ -69,7 +69,8 @@ func claimOf(node view.Node, raw []byte) (claim, error) {
 	return c, nil
 }
 
-// report returns the report of the machine, without its connection. Errors are gRPC statuses.
+// report returns the report of the machine for the leader, without the state of its connection. Errors are gRPC
+// statuses.
 func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.entry != "" {
 		return c.reportExisting(s)
@@ -92,8 +93,8 @@ func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.locality != "" {
 		spec.Locality = c.locality
 	}
-	// Labels are those of the template, then of the group's metadata, as in istiod. The node's own labels are
-	// unverified.
+	// As in istiod, labels of the group's metadata replace equal labels of the template. The node's own labels are not
+	// used, because they are unverified.
 	labels := maps.Clone(spec.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -108,8 +109,8 @@ func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
 }
 
-// reportExisting returns the report of a machine with an existing entry. The entry must be of the machine's service
-// account, and of the config cluster, where its health is written. Errors are gRPC statuses.
+// reportExisting returns the report of a machine with an existing WorkloadEntry. The entry must have the machine's
+// service account, and must be in the config cluster, because health is written only there. Errors are gRPC statuses.
 func (c claim) reportExisting(s *mirror.Snapshot) (machines.Machine, error) {
 	for r := range s.WithPrefix(model.KindWorkload, c.namespace, model.WorkloadEntryPrefix+c.entry) {
 		w, is := r.(*model.Workload)
@@ -127,7 +128,7 @@ func (c claim) reportExisting(s *mirror.Snapshot) (machines.Machine, error) {
 		c.namespace, c.entry)
 }
 
-// groupOf returns a WorkloadGroup of the configuration; nil if it does not exist.
+// groupOf returns a WorkloadGroup of the config cluster, or nil if it does not exist.
 func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadGroup {
 	for r := range s.WithPrefix(model.KindWorkloadGroup, namespace, name) {
 		if g, is := r.(*model.WorkloadGroup); is && r.Meta().Key.Name == name && r.Meta().Key.Origin.Cluster() == "" {

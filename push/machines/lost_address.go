@@ -9,12 +9,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only claims its
-// address, so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine does not
-// lose its address to a WorkloadEntry or ServiceEntry. Otherwise an author in one namespace could remove the machines
-// of another namespace.
+// Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only claims its address,
+// so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine does not lose its
+// address to a WorkloadEntry or ServiceEntry. If it did, an author in one namespace could remove the machines of
+// another namespace.
 
-// fromKubernetes reports whether Kubernetes has assigned the holder's address.
+// fromKubernetes reports whether Kubernetes has assigned the holder's address. The holder is a Pod or a Kubernetes
+// Service.
 func (h holder) fromKubernetes() bool {
 	return h.of == ofPod || h.of == ofService && h.key.Kind == model.KindService
 }
@@ -29,7 +30,8 @@ func (all holders) taker(m machines.Machine) string {
 	return ""
 }
 
-// markEdited marks the machines whose address is or was that of an edited Pod or Service, for refreshTaken.
+// markEdited marks the machines whose address an edited Pod or Service has or had. refreshTaken examines the marked
+// machines.
 func (r *Registry) markEdited(edits []mirror.Edit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package machines registers machines at their own request. For a proxy whose node names a WorkloadGroup
-// (AUTO_REGISTER_GROUP), a WorkloadEntry is created. For a proxy whose node names a WorkloadEntry (WORKLOAD_ENTRY), the
-// machine's health is stored in that entry. This package is the part of the replicas. It decides which machines may
-// register and the content of their entries, and reports the machines to the leader. The leader writes the entries
-// (store/machines).
+// Package machines registers machines (workloads outside of Kubernetes) at their own request. If the Envoy node of a
+// machine's proxy names a WorkloadGroup (metadata AUTO_REGISTER_GROUP), the leader creates a WorkloadEntry. If the node
+// names a WorkloadEntry (metadata WORKLOAD_ENTRY), the leader stores the machine's health in that entry. This package
+// runs in each replica (process of the control plane). It decides which machines may register, computes their entries,
+// and reports the machines to the leader. The leader writes the entries (store/machines).
 //
-// Owns: the machines that are connected to this replica, and their reports in registrations/.  Reads: the proven
-// identity with its credential, the node, the newest snapshot, reports of other replicas.  Never: trusts a node's
-// statements on the traffic that a machine receives, except its address, network and locality; writes WorkloadEntries.
+// Owns: the list of machines connected to this replica, and this replica's reports in etcd (registrations/).  Reads:
+// each proxy's proven identity, credential and node; the newest snapshot; the reports of other replicas.  Never: takes
+// labels or the service account of an entry from the node; writes WorkloadEntries.
 package machines
 
 import (
@@ -30,57 +30,58 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// These are minimum times between two reports. Of faster changes only the last one is reported.
+// These are the minimum times between two reports about one machine. If its state changes several times in between,
+// only the last state is reported.
 const (
-	HealthEvery = 5 * time.Second // between two reports of one machine's health
-	// ConnectionEvery is the time between two reports of one machine's connection. If half of Config.Grace is
-	// shorter, this half applies instead, so that the return of a machine within the grace is also reported within
-	// the grace.
+	HealthEvery = 5 * time.Second // minimum time between two reports of one machine's health
+	// ConnectionEvery is the minimum time between two reports of one machine's connection. If Config.Grace/2 is
+	// shorter, it is the minimum instead. A machine that returns within the grace is therefore reported within the
+	// grace.
 	ConnectionEvery = 5 * time.Second
 )
 
 // Config holds the settings of a Registry. Replica and Snapshot must be set.
 type Config struct {
-	Replica  string                  // name in the fleet
-	Snapshot func() *mirror.Snapshot // returns the newest snapshot; not nil
+	Replica  string                  // name of this replica
+	Snapshot func() *mirror.Snapshot // returns the newest snapshot of the configuration, never nil
 	Grace    time.Duration           // time for which a departed machine is reported as disconnected; 0: 10 s
-	Log      *slog.Logger            // nil: slog's default
+	Log      *slog.Logger            // nil: slog.Default()
 }
 
-// Registry registers the machines of one replica. New creates it. It is safe for concurrent use. Register of a nil
-// Registry registers no machine.
+// Registry registers the machines of one replica. New creates it. It is safe for concurrent use. Of its methods, only
+// Register accepts a nil Registry, and then registers no machine.
 type Registry struct {
 	Config
 	process string        // name of this process in the paths of its reports
-	wake    chan struct{} // capacity 1: there is something to report
+	wake    chan struct{} // capacity 1; receives a value when a report may have changed
 
 	mu        sync.Mutex // guards the fields below; never held during blocking calls
 	known     table
-	addresses addresses                           // holders of addresses in the configuration
-	elsewhere map[machines.Name][]machines.Holder // holders that are connected to other replicas, by entry
+	addresses addresses                           // the objects of the configuration with each IP address
+	elsewhere map[machines.Name][]machines.Holder // identities of machines at other replicas, by entry
 	doubted   map[machines.Name]bool              // machines whose address may now belong to another object
 }
 
-// machine is a machine that is connected, or that left less than the grace ago.
+// machine is the state of a connected machine, or of a machine that left less than Config.Grace ago.
 type machine struct {
 	claim claim
-	// report is the target content of etcd, without the health, and without later connections. table reads its name,
-	// service account and address.
+	// report is the machine's newest state, without its health. pending makes the report for etcd of it, with reported
+	// as the connection. table counts it by name, account, credential and address.
 	report     machines.Machine
-	open       []*Connection // newest last
-	reported   connection    // the connection that is reported
+	open       []*Connection // connections, newest last
+	reported   connection    // the connection in the report for etcd; it may lag behind
 	reportedAt time.Time
 	health     *machines.Health // the agent's last report
-	shown      *machines.Health // the health that is reported
+	shown      *machines.Health // the health in the report for etcd; it may lag behind
 	shownAt    time.Time
-	withheld   bool   // its group is gone, or has another service account now
-	written    []byte // the report in etcd; nil: none
+	withheld   bool   // not reported: its group is gone, or has another service account now
+	written    []byte // the report in etcd; nil: no report
 }
 
-// connection is the reported state of a connection.
+// connection is the state of a machine's connection in a report.
 type connection struct {
 	connected, disconnected time.Time
-	over                    bool // the grace has passed since the end, so that nothing is reported
+	over                    bool // the grace after disconnected has passed, so the report is deleted
 }
 
 // New returns a Registry without machines.
@@ -89,25 +90,26 @@ func New(c Config) *Registry {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	// Reports of an earlier process with the same name stay until their lease ends.
+	// The random suffix tells this process from an earlier one, whose reports stay until their lease ends.
 	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable(),
 		doubted: map[machines.Name]bool{}}
 }
 
-// Connection is one stream of a registered machine. Register creates it.
+// Connection is one xDS stream of a registered machine. Register creates it. Health requires a Connection that is not
+// nil.
 type Connection struct {
 	registry *Registry
 	name     machines.Name
 	at       time.Time
 }
 
-// Register registers a machine until Connection.Leave. After that the machine is reported as disconnected for
-// Config.Grace. Register returns nil without an error if the node requests no registration, or if r is nil. credential
-// distinguishes callers of one identity (attest.Caller.Credential); it may be empty. raw is the encoded node. The error
-// is a gRPC status:
+// Register registers the machine of a node until Connection.Leave is called. After Leave, the machine is reported as
+// disconnected for Config.Grace. Register returns nil, nil if the node requests no registration, or if r is nil.
+// credential distinguishes callers of one identity (attest.Caller.Credential); it may be empty. raw is the encoded node
+// (envoy.config.core.v3.Node). The error is a gRPC status:
 //   - PermissionDenied: the proven identity does not permit the registration.
-//   - FailedPrecondition: the group or the entry does not exist, no entry can be made of the group, another machine is
-//     connected with the same entry, or the address is unusable or belongs to another object.
+//   - FailedPrecondition: the group or the entry does not exist, no entry can be made from the group, another machine
+//     is connected with the same entry, or the address is unusable or belongs to another object.
 //   - ResourceExhausted: the service account or the credential has too many machines.
 func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
@@ -118,17 +120,17 @@ func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Con
 	return connection, err
 }
 
-// These are the results of registrations for the metric.
+// These are the results that the metric obs.Registrations counts.
 const (
 	registered  = "registered"
 	ofIdentity  = "identity" // the proven identity does not permit the registration
 	ofAddress   = "address"  // the address is unusable, or belongs to another object
-	ofGroup     = "group"    // the WorkloadGroup or WorkloadEntry does not exist, or no entry can be made of it
+	ofGroup     = "group"    // the WorkloadGroup or WorkloadEntry does not exist, or no entry can be made from it
 	ofTheNumber = "number"   // the service account or the credential has too many machines
 )
 
-// refused returns the metric's result for an error. The second parameter is the result of errors that are about
-// neither the identity nor the number of machines.
+// refused returns the metric's result for an error. The parameter otherwise is the result for errors other than
+// PermissionDenied and ResourceExhausted.
 func refused(err error, otherwise string) string {
 	switch status.Code(err) {
 	case codes.PermissionDenied:
@@ -170,7 +172,8 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 	return connection, registered, nil
 }
 
-// digest returns a hash of a caller's credential, of fixed length and equal on every replica.
+// digest returns a hash of a caller's credential, of fixed length and equal on every replica. It returns "" for an
+// empty credential.
 func digest(credential string) string {
 	if credential == "" {
 		return ""
@@ -179,8 +182,8 @@ func digest(credential string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// conflict returns an error if other machines or objects of the configuration prevent the registration. The caller
-// holds the lock.
+// conflict returns an error if other machines, or objects of the configuration, prevent the registration. The caller
+// holds r.mu.
 func (r *Registry) conflict(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
 	if err := r.heldByOther(report); err != nil {
@@ -209,8 +212,8 @@ func (r *Registry) conflict(snapshot *mirror.Snapshot, report machines.Machine, 
 	return r.addresses.conflict(snapshot, report, now)
 }
 
-// heldByOther returns an error if another machine with the same entry is connected, here or at another replica, or nil.
-// A machine with the same credential is the same machine. The caller holds the lock.
+// heldByOther returns an error if another machine with the same WorkloadEntry is connected, to this replica or to
+// another one. Machines with equal service accounts and credentials count as the same machine. The caller holds r.mu.
 func (r *Registry) heldByOther(report machines.Machine) error {
 	holders := r.elsewhere[report.ID()]
 	if own := r.known.get(report.ID()); own != nil && len(own.open) > 0 {
@@ -230,9 +233,9 @@ func (r *Registry) changed() {
 	}
 }
 
-// Health stores the health that the machine's agent reports. message is the reason why the machine is unhealthy; it is
-// ignored if healthy is true, and cut to machines.MaxMessage bytes. Only the newest of several connections of a
-// machine sets the health; other calls have no effect. It does not block.
+// Health stores the health that the machine's agent reports. The parameter message states why the machine is unhealthy.
+// It is cut to machines.MaxMessage bytes, and ignored if healthy is true. If a machine has several connections, only
+// calls on the newest connection have an effect. Health does not block.
 func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()
@@ -258,7 +261,7 @@ func truncate(text string) string {
 	return text
 }
 
-// Leave ends the connection. The machine stays registered while it has another connection. Further calls, and calls of
+// Leave ends the connection. The machine stays registered while it has another connection. Repeated calls, and calls on
 // a nil Connection, have no effect.
 func (c *Connection) Leave() {
 	if c == nil {

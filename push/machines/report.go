@@ -18,18 +18,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// These are times and limits of reports.
+// These constants limit the reports.
 const (
 	lease     = 30 * time.Second // life of a report after its replica has ended or lost the connection to etcd
-	writeTime = 5 * time.Second  // limit of one write
-	writes    = 100              // limit of writes per second, and per round
+	writeTime = 5 * time.Second  // maximum duration of one write
+	writes    = 100              // maximum number of writes per second, and per call of pending
 )
 
-// Run writes the reports of this replica's machines to store until ctx ends. Then it deletes the reports, if store
-// answers within a second, and returns nil. changes is the subscription to the mirror's changes
-// (mirror.Mirror.Subscribe). By these changes Run notices groups that appear or vanish, and Pods and Services that get
-// a machine's address. Failed writes are logged and repeated. The error means that store cannot follow the folder of
-// reports. Run is called once.
+// Run writes the reports of this replica's machines to store until ctx ends. At the end it deletes the reports, if
+// store answers within a second, and returns nil. The parameter changes is a subscription to changes of the
+// configuration (mirror.Mirror.Subscribe). From these changes Run notices WorkloadGroups that appear or disappear, and
+// Pods and Services that get a machine's address. Failed writes are logged and repeated. An error means that store
+// cannot follow the folder of reports. Run must be called only once.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)
 	if err != nil {
@@ -65,21 +65,21 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	}
 }
 
-// foreign is the relevant part of a report that another process wrote.
+// foreign holds the fields that this process needs of another process's report.
 type foreign struct {
 	name   machines.Name
 	holder machines.Holder
 	open   bool // the machine is connected
 }
 
-// others returns a reader of the other processes' reports. It discards the log, because the leader logs invalid
+// others returns a reader for the reports of other processes. The reader logs nothing, because the leader logs invalid
 // reports.
 func (r *Registry) others() *machines.Reports[foreign] {
 	of := func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} }
 	return &machines.Reports[foreign]{Of: of, Except: r.process, Log: slog.New(slog.DiscardHandler)}
 }
 
-// storeElsewhere stores the machines that are connected elsewhere, by entry.
+// storeElsewhere stores the identities of the machines that are connected to other processes, by WorkloadEntry.
 func (r *Registry) storeElsewhere(reports []foreign) {
 	all := make(map[machines.Name][]machines.Holder, len(reports))
 	for _, e := range reports {
@@ -92,8 +92,9 @@ func (r *Registry) storeElsewhere(reports []foreign) {
 	r.elsewhere = all
 }
 
-// follow withholds the machines whose group is gone or has another service account, and registers them again when the
-// group is back. It also marks the machines whose address may belong to another object now.
+// follow handles a change of the configuration. It withholds the report of a machine whose WorkloadGroup is gone or has
+// another service account. It resumes the report when the group permits the machine again. It also marks the machines
+// whose address may now belong to another object.
 func (r *Registry) follow(c mirror.Change) {
 	r.markEdited(c.Edits)
 	touched := false
@@ -120,7 +121,7 @@ func (r *Registry) follow(c mirror.Change) {
 	r.changed()
 }
 
-// forgetWritten records that no report is in etcd, after the lease is lost.
+// forgetWritten records that etcd has no reports of this process, because their lease is lost.
 func (r *Registry) forgetWritten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ type writer struct {
 	failing  bool
 }
 
-// pace returns the limit of a replica's writes, which does not depend on the number of machines.
+// pace returns the rate limit for the writes of one replica. It does not depend on the number of machines.
 func pace() *rate.Limiter { return rate.NewLimiter(writes, writes) }
 
 // change is one report to write or delete.
@@ -145,7 +146,7 @@ type change struct {
 	machine *machine
 	path    string
 	raw     []byte // nil: delete the report
-	turn    int    // number of earlier changes of its service account
+	turn    int    // number of changes of the same service account before this one
 }
 
 // write writes the changed reports, and returns the time after which it must be called again if nothing else happens.
@@ -170,7 +171,8 @@ func (w *writer) write(ctx context.Context) time.Duration {
 	return wait
 }
 
-// put writes one report, and records the written content, so that a change during the write is written afterwards.
+// put writes or deletes one report, and records the written content. If the report changes during the write, pending
+// therefore returns it again.
 func (w *writer) put(ctx context.Context, c change) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -187,9 +189,9 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 	return err
 }
 
-// pending returns the next reports to write, and the time after which it must be called again if nothing else happens.
-// It drops machines whose grace is over and whose report is deleted. Service accounts alternate, so that machines of
-// one account that come and go do not delay those of another.
+// pending returns the next reports to write or delete, and the time after which it must be called again if nothing else
+// happens. It drops machines that left more than Config.Grace ago and whose report is deleted. Service accounts take
+// turns in the result. Many changes of one account therefore do not delay another account.
 func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +211,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 		if later > 0 {
 			wait = min(wait, later)
 		}
-		if later == 0 || m.health != nil { // otherwise the reported health belongs to the reported connection
+		if later == 0 || m.health != nil { // else keep the health of the reported connection
 			if due := m.updateHealth(now); due > 0 {
 				wait = min(wait, due)
 			}
@@ -218,7 +220,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 		if !m.reported.over && !m.withheld {
 			report := m.report
 			report.Connected, report.Disconnected, report.Health = m.reported.connected, m.reported.disconnected, m.shown
-			raw, _ = report.Encode() // register has checked that it encodes
+			raw, _ = report.Encode() // after an error raw is nil, so the report is deleted
 		}
 		if m.reported.over {
 			wait = 0 // the next call drops the machine
@@ -233,7 +235,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 	return changes, wait
 }
 
-// inTurns orders changes so that the first of each service account precede the second ones.
+// inTurns sorts changes: the first change of each service account, then the second change of each account, and so on.
 func inTurns(changes []change) []change {
 	before := map[account]int{}
 	for i := range changes {
@@ -245,8 +247,8 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// updateConnection updates the reported connection, or returns the time until it may change. The reported connection
-// changes at most once in each period of the last parameter.
+// updateConnection updates the reported connection, or returns the time until it may change. The parameter every is the
+// minimum time between two updates. The parameter over reports whether Config.Grace has passed since the machine left.
 func (m *machine) updateConnection(now time.Time, over bool, every time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
 	if is == m.reported {

@@ -7,20 +7,20 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// table holds the machines of one replica by name. It also holds the machines with each address, and the number of
-// machines of each service account and credential, so that a registration needs no search.
+// table holds the machines of one replica by entry name. It also holds the names of the machines with each address. It
+// counts the machines of each service account and of each credential. A registration therefore needs no search.
 type table struct {
 	all         map[machines.Name]*machine
 	holders     map[string][]machines.Name // by address; several names only if the networks differ
 	accounts    map[account]int
 	credentials map[credential]int // empty credentials are not counted
-	visited     int                // number of visits by each, for tests
+	visited     int                // number of machines that each has yielded; for tests
 }
 
 // account is a service account.
 type account struct{ namespace, name string }
 
-// credential is one credential of an account.
+// credential is one credential of a service account.
 type credential struct {
 	account
 	digest string // machines.Machine.Credential
@@ -41,7 +41,7 @@ func credentialOf(m machines.Machine) credential { return credential{accountOf(m
 // get returns a machine, or nil if it is not in the table.
 func (t *table) get(name machines.Name) *machine { return t.all[name] }
 
-// put stores a report, and returns its machine.
+// put stores the report of a new or known machine, and returns the machine.
 func (t *table) put(report machines.Machine) *machine {
 	m := t.all[report.ID()]
 	if m == nil {
@@ -63,7 +63,7 @@ func (t *table) drop(name machines.Name) {
 	}
 }
 
-// count adds a report to the holders and the numbers (by is 1), or removes it (by is -1).
+// count updates holders, accounts and credentials. It adds the report if by is 1, and removes it if by is -1.
 func (t *table) count(report machines.Machine, by int) {
 	of := accountOf(report)
 	if t.accounts[of] += by; t.accounts[of] == 0 {
@@ -87,7 +87,8 @@ func (t *table) count(report machines.Machine, by int) {
 	}
 }
 
-// holder returns another machine with the same address, in a network that may be the same.
+// holder returns the name of another machine with the report's address, if both may be in the same network. Without
+// such a machine, held is false.
 func (t *table) holder(report machines.Machine) (holder machines.Name, held bool) {
 	for _, name := range t.holders[report.Spec.GetAddress()] {
 		if name != report.ID() && machines.Meet(t.all[name].report.Spec.GetNetwork(), report.Spec.GetNetwork()) {
@@ -97,7 +98,7 @@ func (t *table) holder(report machines.Machine) (holder machines.Name, held bool
 	return machines.Name{}, false
 }
 
-// each yields all machines.
+// each yields all machines, in arbitrary order.
 func (t *table) each() iter.Seq2[machines.Name, *machine] {
 	return func(yield func(machines.Name, *machine) bool) {
 		for name, m := range t.all {

@@ -8,21 +8,21 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Delta is the difference of one name between two stacks or manifests. Old is nil if only the new side has the name.
-// New is nil if only the old side has the name.
+// Delta is a resource that differs between two stacks or manifests, an old one and a new one. Old is nil if the old one
+// lacks the resource. New is nil if the new one lacks it.
 type Delta struct {
 	Name     string
 	Old, New *xds.Resource
 }
 
-// Diff returns the visible resources that differ between two stacks, sorted by name, so that all replicas respond
-// alike; nil without differences. It compares pointers, because resources with equal bytes are one pointer. Parts that
-// the manifests share are not compared, so a small difference costs little. The caller owns the result.
+// Diff returns the visible resources (see Stack) that differ between two stacks, sorted by name. It returns nil without
+// differences. Resources differ if their pointers differ. Diff skips the memory that manifests share, so a small
+// difference costs little. The caller owns the result.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
-// Join returns the result of Diff. It compares the manifests of one layer by the function diffLayer, which is
-// DiffLayer or a cache of DiffLayer's results. Join calls it only for layers whose manifests differ. A cache is useful
-// because many stacks have a layer in common. Join does not change the results of diffLayer.
+// Join returns the same as Diff, but compares the manifests of each layer by diffLayer. The parameter diffLayer is
+// DiffLayer, or a function that caches DiffLayer's results. Join calls it only for layers whose manifests are different
+// pointers. Join does not change the results of diffLayer.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -31,7 +31,7 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 		}
 	}
 	for {
-		top := -1 // the uppermost layer in which the next name differs
+		top := -1 // the uppermost layer whose differences begin with the smallest name
 		for i, rest := range layers {
 			if len(rest) > 0 && (top < 0 || rest[0].Name <= layers[top][0].Name) {
 				top = i
@@ -52,8 +52,8 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 	}
 }
 
-// with returns the result of Get for a name. The last parameter is the layer's resource for the name, or nil if it is
-// unknown. It saves a look-up in the layer.
+// with returns the result of Stack.Get for a name, without a look-up in the given layer. The parameter has is that
+// layer's resource or marker for the name, or nil if the layer lacks the name.
 func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	for above := NumLayers - 1; above > layer; above-- {
 		if r := s[above].Get(name); r != nil {
@@ -66,9 +66,9 @@ func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	return visibleOrNil(has)
 }
 
-// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name; nil without
-// differences. It compares pointers, and treats markers (Hidden, Pending) like resources. Each manifest may be nil. The
-// caller owns the result.
+// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It returns nil
+// without differences. It compares pointers, and treats markers (made by Hidden or Pending) as resources. Each manifest
+// may be nil. The caller owns the result.
 func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:
@@ -100,8 +100,8 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 	return all
 }
 
-// unshared iterates over the resources of the pages that another manifest does not share. If other is nil, these are
-// all resources.
+// unshared iterates over the resources and markers in those pages of m that the manifest other does not share. If other
+// is nil, it iterates over all pages.
 func (m *Manifest) unshared(other *Manifest) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		if m == nil {
@@ -122,7 +122,7 @@ func (m *Manifest) unshared(other *Manifest) iter.Seq[*xds.Resource] {
 	}
 }
 
-// same reports whether two buckets are one slice, and so equal.
+// same reports whether two buckets are the same slice, or both empty.
 func same(a, b []*xds.Resource) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

@@ -1,8 +1,10 @@
-// Package manifest contains the target set of resources of one view (the configuration that proxies with equal inputs
-// share). A Set has a Stack for each type of resources. A Stack has a Manifest for each layer of the view. Proxies
-// share the manifests of lower layers.
+// Package manifest contains the xDS resources that the proxies of a view should have. A view is the configuration that
+// proxies with equal inputs share. A Set has a Stack for each type of resource. A Stack has a Manifest for each layer
+// of the view (Scope, Variant, Workload, Overlay). A resource in an upper layer replaces the resource of the same name
+// in lower layers. Views share the manifests of lower layers.
 //
-// Owns: nothing; values are immutable. Reads: push/xds. Never: the snapshot of stored records, a stream.
+// Owns: nothing; manifests, stacks and sets are immutable. Reads: the resources that callers pass (push/xds). Never:
+// reads the configuration store; sends on a stream.
 package manifest
 
 import (
@@ -17,19 +19,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Manifest is an immutable set of resources of one type, by name. The nil Manifest is empty. It is safe for concurrent
+// Manifest is an immutable set of resources of one type, by name. It may contain markers (made by Hidden or Pending),
+// which hide the resource of the same name in lower layers. A nil Manifest is empty. A Manifest is safe for concurrent
 // use.
 //
 // Resources are in a hash table of pages and buckets. With returns a manifest that shares all unchanged pages and
 // buckets with its receiver. An edit of one resource therefore copies one bucket, one page and the list of pages. A
-// comparison of the two manifests skips the shared pages and buckets. A growing table adds one page at a time. Each
-// added page splits one other page, so no edit moves all resources.
+// comparison of the two manifests skips the shared pages and buckets. A table with a page of full size grows by one
+// page at a time. The new page takes its resources from only one other page.
 type Manifest struct {
-	pages  []page // all of the same length: pageSize, or less for a single page
+	pages  []page // all of length pageSize; a single page may be shorter
 	size   int
 	digest atomic.Pointer[Sum]
 	order  atomic.Pointer[[]*xds.Resource] // sorted by name; computed at the first use
-	over   atomic.Pointer[blend]           // for a manifest in the layer Variant: its last blend with a Scope manifest
+	over   atomic.Pointer[blend]           // in the layer Variant: the last blend (set.go) with a Scope manifest
 }
 
 // The table has pages of buckets.
@@ -47,17 +50,17 @@ const (
 	pageBits = 6
 )
 
-// bucketIndex is the index of a bucket.
+// bucketIndex is the position of a bucket: the index of its page, and its index in that page.
 type bucketIndex struct{ page, bucket int }
 
-// indexOf returns the index of a name's bucket.
+// indexOf returns the position of the bucket for a name.
 func (m *Manifest) indexOf(name string) bucketIndex {
 	h := xxhash.Sum64String(name)
 	return bucketIndex{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}
 }
 
-// pageOf returns the page of a hash among n pages. With n+1 pages, the new page has only resources of one existing page
-// (linear hashing).
+// pageOf returns the index of the page for a hash in a table with n pages. A page that is added takes resources from
+// only one existing page (linear hashing).
 func pageOf(hash uint64, n int) int {
 	mask := uint64(1)<<bits.Len(uint(n-1)) - 1
 	if i := int(hash >> pageBits & mask); i < n {
@@ -66,17 +69,17 @@ func pageOf(hash uint64, n int) int {
 	return int(hash >> pageBits & (mask >> 1))
 }
 
-// at returns the bucket at an index.
+// at returns the bucket at a position.
 func (m *Manifest) at(p bucketIndex) *bucket { return &m.pages[p.page][p.bucket] }
 
-// Of returns a manifest of resources, which must be of one type and must not change. Of several resources with one
-// name, it contains the last. Without arguments, the result is empty and not nil.
+// Of returns a manifest of resources, which must be of one type and must not change. If several resources have one
+// name, the manifest contains the last one. Without arguments, the result is empty and not nil.
 func Of(resources ...*xds.Resource) *Manifest {
 	var m *Manifest
 	return m.With(resources, nil)
 }
 
-// Len returns the number of resources, including markers (Hidden, Pending). It is 0 for a nil manifest.
+// Len returns the number of resources, including markers. It is 0 for a nil manifest.
 func (m *Manifest) Len() int {
 	if m == nil {
 		return 0
@@ -84,7 +87,7 @@ func (m *Manifest) Len() int {
 	return m.size
 }
 
-// Get returns the resource or marker with a name; nil without such a resource, and for a nil manifest.
+// Get returns the resource or marker with a name. It returns nil if m lacks the name or is nil.
 func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil
@@ -99,7 +102,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 // All iterates over the resources and markers in an arbitrary order. The manifest may be nil.
 func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.unshared(nil) }
 
-// sorted returns all resources by name. The list is shared, so callers must not change it.
+// sorted returns all resources and markers, sorted by name. The list is shared, so callers must not change it.
 func (m *Manifest) sorted() []*xds.Resource {
 	if m.Len() == 0 {
 		return nil
@@ -115,9 +118,9 @@ func (m *Manifest) sorted() []*xds.Resource {
 // byName compares resources by name.
 func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
 
-// With returns a manifest with the content of m after deletes and then puts. m is not changed. Deletes of absent names
-// have no effect. With returns m itself if no delete finds a resource and m already contains each pointer in puts. For
-// a nil m, the result is not nil.
+// With applies the deletes and then the puts to the content of m, and returns the resulting manifest. It does not
+// change m. Deletes of absent names have no effect. With returns m itself if no delete finds a resource and m already
+// contains each pointer in puts. For a nil m, the result is not nil.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.copyPages(len(puts))
 	copied := map[int]bool{} // by page
@@ -161,7 +164,8 @@ func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	return next
 }
 
-// copyPages returns a manifest with a copy of the list of pages, and with room for more resources.
+// copyPages returns a manifest with a copy of m's list of pages. The table of the copy is enlarged if it is too small
+// for the present resources and the given number of further ones.
 func (m *Manifest) copyPages(more int) *Manifest {
 	next := &Manifest{pages: []page{make(page, 1)}}
 	if m != nil {
@@ -180,7 +184,7 @@ func (m *Manifest) copyPages(more int) *Manifest {
 	return next
 }
 
-// widen increases the number of buckets of the only page.
+// widen replaces the only page by a page with the given number of buckets.
 func (m *Manifest) widen(width int) {
 	old := m.pages[0]
 	m.pages[0] = make(page, width)
@@ -192,7 +196,7 @@ func (m *Manifest) widen(width int) {
 	}
 }
 
-// split divides one page into two.
+// split adds a page, which takes its resources from one other page.
 func (m *Manifest) split() {
 	n := len(m.pages)
 	from := n &^ (1 << (bits.Len(uint(n)) - 1)) // n without its highest bit

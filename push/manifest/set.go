@@ -8,19 +8,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The layers of a view, from the lowest to the uppermost. A name in an upper layer replaces the same name in lower
-// layers.
+// The layers of a view (the configuration that equal proxies share), from the lowest to the uppermost. A resource in an
+// upper layer replaces the resource of the same name in lower layers.
 const (
-	Scope     = iota // the outbound side, shared by all proxies with the same scope
-	Variant          // resources of the scope that differ for proxies with certain inputs (view.Inputs)
+	Scope     = iota // the outbound side, shared by all proxies with the same view.Scope
+	Variant          // outbound resources that differ for proxies with certain properties (view.Inputs)
 	Workload         // the inbound side, shared by all proxies with the same workload
 	Overlay          // resources that depend on addresses or the identity of a proxy
 	NumLayers        // the number of layers; not a layer
 )
 
-// Stack contains the resources of one type of a view, in one manifest for each layer. A manifest may be nil. A resource
-// is visible if it is not a marker (Hidden, Pending) and no upper layer has its name. Stacks are comparable, and equal
-// stacks have equal resources.
+// Stack contains a view's resources of one type, in one manifest for each layer. A manifest may be nil. A resource is
+// visible if it is not a marker (made by Hidden or Pending) and no upper layer has its name. Stacks are comparable, and
+// equal stacks have equal resources.
 type Stack [NumLayers]*Manifest
 
 // Hidden returns a marker for an upper layer. The marker hides the resource with this type and name in lower layers.
@@ -41,7 +41,7 @@ func Pending(t xds.Type, name string) *xds.Resource {
 // hides reports whether a resource is a marker.
 func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pending }
 
-// Pending reports whether the uppermost layer with a name has a marker that the function Pending made.
+// Pending reports whether the uppermost layer that has the name contains a marker made by the function Pending.
 func (s Stack) Pending(name string) bool {
 	r := s.top(NumLayers, name)
 	return r != nil && r.Version == pending
@@ -51,8 +51,8 @@ func (s Stack) Pending(name string) bool {
 // this uppermost layer has a marker for it.
 func (s Stack) Get(name string) *xds.Resource { return visibleOrNil(s.top(NumLayers, name)) }
 
-// top returns the resource or marker for a name in the uppermost layer that has the name. It searches only layers with
-// a number less than below, and returns nil if none of these layers has the name.
+// top returns the resource or marker for a name in the uppermost layer that has the name. It searches only the layers
+// whose number is less than the parameter below. It returns nil if they lack the name.
 func (s Stack) top(below int, name string) *xds.Resource {
 	for i := below - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
@@ -62,7 +62,7 @@ func (s Stack) top(below int, name string) *xds.Resource {
 	return nil
 }
 
-// visibleOrNil returns a resource, and nil for a marker.
+// visibleOrNil returns r, or nil if r is a marker.
 func visibleOrNil(r *xds.Resource) *xds.Resource {
 	if IsHidden(r) {
 		return nil
@@ -80,7 +80,7 @@ func (s Stack) Len() int {
 	return n
 }
 
-// All iterates over the visible resources without markers, each name once, in an arbitrary order.
+// All iterates over the visible resources, in an arbitrary order. Each name occurs once.
 func (s Stack) All() iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		for i, m := range s {
@@ -103,15 +103,15 @@ func (s Stack) hidden(layer int, name string) bool {
 	return false
 }
 
-// blend combines the manifests of a scope and a variant, for all proxies with both.
+// blend combines a Scope manifest with a Variant manifest. All stacks that have both manifests share the blend.
 type blend struct {
 	scope *Manifest
 	sum   Sum
 	order func() []*xds.Resource // the visible resources, sorted by name; computed at the first use
-	lower func() []*xds.Resource // resources of order that come from the scope; computed at the first use
+	lower func() []*xds.Resource // resources of order that come from the layer Scope; computed at the first use
 }
 
-// shared returns the blend of the layers Scope and Variant. The last blend of each variant is cached.
+// shared returns the blend of the layers Scope and Variant. Each Variant manifest caches its last blend.
 func (s Stack) shared() blend {
 	if s[Variant].Len() == 0 {
 		all := func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }
@@ -129,8 +129,8 @@ func (s Stack) shared() blend {
 	return now
 }
 
-// visible returns a list of resources without markers. The list was made from the given manifests. If these manifests
-// have no markers, the result is the list itself.
+// visible returns a list of resources without its markers. Callers also pass the manifests from which the list was
+// made. If these manifests have no markers, the result is the list itself.
 func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
 		return slices.DeleteFunc(slices.Clone(all), hides)
@@ -149,8 +149,8 @@ func (s Stack) Sorted() []*xds.Resource {
 	return all
 }
 
-// Layers returns the visible resources of each layer, sorted by name. Proxies with a common layer mostly share the list
-// of that layer, so callers must not change it.
+// Layers returns the visible resources of each layer, sorted by name. Several stacks may share a list, so callers must
+// not change it.
 func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	layers[Scope], layers[Variant] = s.shared().lower(), visible(s[Variant].sorted(), s[Variant])
 	for i := Workload; i < NumLayers; i++ {
@@ -165,8 +165,8 @@ func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	return layers
 }
 
-// without returns a sorted list without the names of a manifest. If they have no name in common, it returns the list
-// itself.
+// without returns a sorted list, except the resources whose names the manifest upper has. Without such resources, it
+// returns the list itself.
 func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
 	inList := func(r *xds.Resource) bool { _, is := slices.BinarySearchFunc(all, r, byName); return is }
 	if !slices.ContainsFunc(upper.sorted(), inList) {
@@ -175,7 +175,8 @@ func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
 	return slices.DeleteFunc(slices.Clone(all), func(r *xds.Resource) bool { return upper.Get(r.Name) != nil })
 }
 
-// overlay merges two sorted lists. For a name in both lists, the result has the resource of upper.
+// overlay merges two lists that are sorted by name. If both lists have a name, the result has only the resource in
+// upper.
 func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 	all := make([]*xds.Resource, 0, len(lower)+len(upper))
 	for len(lower) > 0 && len(upper) > 0 {
@@ -201,9 +202,11 @@ type Set struct {
 	// Revision is the store's revision with which the set was planned.
 	Revision int64
 	// Plan is the number of the plan that last changed the configuration. Changes of endpoints, Secrets and registry
-	// credentials do not count. It increases within a process; numbers of different processes cannot be compared.
+	// credentials do not count. The number increases within a process. Numbers of different processes cannot be
+	// compared.
 	Plan int64
-	// FastHosts lists the hosts whose endpoints the fast path has planned most recently, sorted. Assignments of these
-	// hosts do not wait for configuration. The host of an assignment is the part of its name after the last "|".
+	// FastHosts lists the hosts of the endpoints that were planned most recently by the fast path (a plan of endpoints
+	// alone). It is sorted. A stream may send the assignments of these hosts before other pending configuration. The
+	// host of an assignment is the part of its name after the last "|".
 	FastHosts []string
 }

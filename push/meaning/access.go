@@ -11,15 +11,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// access holds the enforced rules of the AuthorizationPolicies of one port, by name.
+// access holds the rules of AuthorizationPolicies that one port enforces, by rule name.
 type access struct {
 	allow, deny map[string]accessRule
 	allows      bool // the port has an ALLOW filter
 	closed      bool // the port refuses traffic because a policy cannot be enforced
 }
 
-// accessOf returns the access of a group of chains. All chains of a port have the same policies. HTTP chains have all
-// parts of the policies, so TCP chains count only if there are no HTTP chains.
+// accessOf returns the rules of a group (the filter chains of one port). All chains of a port enforce the same
+// policies, but only HTTP chains contain them in full. TCP chains are therefore read only if the group has no HTTP
+// chain.
 func accessOf(g group) access {
 	a := access{allow: map[string]accessRule{}, deny: map[string]accessRule{}}
 	http := false
@@ -43,7 +44,8 @@ func accessOf(g group) access {
 	return a
 }
 
-// accessRule is one rule with its terms. The terms are computed once and compared with the terms of many other rules.
+// accessRule is one rule with its terms, which express its principals and permissions. The terms are computed once,
+// because they are compared with the terms of many other rules.
 type accessRule struct {
 	policy            *rbacv3.Policy
 	callers, requests term
@@ -51,7 +53,7 @@ type accessRule struct {
 	sum               string // digest of the policy
 }
 
-// addRules adds the rules of a filter to a map, by name.
+// addRules adds the rules of an RBAC filter to a map, by name.
 func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
 	for name, p := range of.GetPolicies() {
 		to[name] = accessRule{p, principalsOf(p), permissionsOf(p), p.GetCondition() != nil || p.GetCheckedCondition() != nil,
@@ -59,8 +61,8 @@ func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
 	}
 }
 
-// access assesses the policies of one port: rules that grant access to further requests, and rules that refuse further
-// requests. The method allow assesses a port that gets its first ALLOW filter, and closes assesses a closed port.
+// access adds a risk if the policies of one port allow or deny other requests than before. It leaves two cases to other
+// methods: allow assesses a first ALLOW filter, and closes assesses a closed port.
 func (a *assessment) access(name string, inbound bool, old, new group) {
 	was, is := accessOf(old), accessOf(new)
 	if was.closed || is.closed {
@@ -96,8 +98,8 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 	risk(AccessNarrows, Medium, a.beyond(was.allow, is.allow), "requests that ALLOW rules allowed may be denied (403): %s")
 }
 
-// nameless assesses a port that loses mTLS. Its callers then have no identity, so rules that require an identity never
-// match.
+// nameless adds risks for a port that loses mTLS. Without mTLS, callers have no identity, and rules that require an
+// identity never match.
 func (a *assessment) nameless(name string, inbound bool, g group) {
 	var allow, deny []string
 	is, others := accessOf(g), 0
@@ -130,7 +132,7 @@ func (a *assessment) nameless(name string, inbound bool, g group) {
 	}
 }
 
-// ruleList returns the names of rules for a text, sorted.
+// ruleList returns the names of rules as one text, sorted.
 func ruleList(rules []string) string {
 	var all []string
 	for _, name := range rules {
@@ -140,8 +142,9 @@ func ruleList(rules []string) string {
 	return list(all)
 }
 
-// beyond returns the names of the rules in a that no single rule in b is known to cover. The names are sorted. A rule
-// that both maps have costs one look-up, also if its name differs. The other comparisons are bounded by the budget.
+// beyond returns the names of the rules in a that no single rule in b is known to cover. The names are sorted. Rules
+// that match nothing count as covered. A rule that is also in b, even under another name, costs only a look-up.
+// m.budget limits the other comparisons.
 func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 	same := map[string]bool{}
 	for _, r := range b {
@@ -159,7 +162,7 @@ func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 	return names
 }
 
-// covers reports whether a rule is known to match all requests that another rule matches.
+// covers reports whether r is known to match all requests that the rule other matches.
 func (r accessRule) covers(other accessRule, by *budget) bool {
 	if !by.spend() || r.conditional && !proto.Equal(r.policy, other.policy) {
 		return false
@@ -167,12 +170,12 @@ func (r accessRule) covers(other accessRule, by *budget) bool {
 	return r.callers.covers(other.callers, by) && r.requests.covers(other.requests, by)
 }
 
-// everything reports whether a rule matches all requests.
+// everything reports whether a rule is known to match all requests.
 func (r accessRule) everything() bool {
 	return !r.conditional && r.callers.op == anything && r.requests.op == anything
 }
 
-// The operators of terms.
+// The operators of a term.
 const (
 	leaf     = ""
 	anything = "any"
@@ -182,16 +185,16 @@ const (
 	negation = "not"
 )
 
-// term is a tree of principals, or of permissions.
+// term is a logical expression of RBAC principals, or of RBAC permissions.
 type term struct {
 	op       string
-	parts    []term // of both, either and negation
-	text     string // of a leaf: its meaning
+	parts    []term // operands of both, either and negation
+	text     string // of a leaf: the digest of its principal or permission
 	identity bool   // of a leaf: it matches only callers with a certificate
 }
 
-// joined returns the term that combines parts by op, which is both or either. It leaves out parts that have no effect.
-// It overwrites the array of parts.
+// joined combines the given terms by the operator op, which is "and" or "or". It omits terms that have no effect. It
+// overwrites the array of the slice parts.
 func joined(op string, parts []term) term {
 	decides, neutral := never, anything
 	if op == either {
@@ -226,7 +229,7 @@ func negated(t term) term {
 	return term{op: negation, parts: []term{t}}
 }
 
-// terms returns the terms of the elements of a list.
+// terms applies a function to each element of a list, and returns the resulting terms.
 func terms[P any](all []P, of func(P) term) (parts []term) {
 	for _, p := range all {
 		parts = append(parts, of(p))
@@ -234,12 +237,12 @@ func terms[P any](all []P, of func(P) term) (parts []term) {
 	return parts
 }
 
-// principalsOf returns the term of the callers of a rule.
+// principalsOf returns the term for the callers that a rule matches.
 func principalsOf(p *rbacv3.Policy) term {
 	return joined(either, terms(p.GetPrincipals(), principalTerm))
 }
 
-// permissionsOf returns the term of the requests of a rule.
+// permissionsOf returns the term for the requests that a rule matches.
 func permissionsOf(p *rbacv3.Policy) term {
 	return joined(either, terms(p.GetPermissions(), permissionTerm))
 }
@@ -274,7 +277,8 @@ func permissionTerm(p *rbacv3.Permission) term {
 	return term{text: digest(p.ProtoReflect(), maxDepth)}
 }
 
-// covers reports whether a term is known to match everything that another term matches.
+// covers reports whether t is known to match everything that the term other matches. It returns false when the budget
+// is spent.
 func (t term) covers(other term, steps *budget) bool {
 	if !steps.spend() {
 		return false
@@ -297,7 +301,7 @@ func (t term) covers(other term, steps *budget) bool {
 	return t.op == leaf && other.op == leaf && t.text == other.text
 }
 
-// named reports whether a term of callers matches only callers with a certificate.
+// named reports whether a term of principals is known to match only callers with a certificate.
 func (t term) named() bool {
 	switch t.op {
 	case leaf:

@@ -24,7 +24,7 @@ type place struct {
 	priority uint32
 }
 
-// socket is an endpoint within an assignment.
+// socket identifies an endpoint of an assignment by its place and its address.
 type socket struct {
 	place
 	address string
@@ -33,13 +33,13 @@ type socket struct {
 // assignment is the model of an assignment (ClusterLoadAssignment).
 type assignment struct {
 	endpoints map[socket]*endpointv3.LbEndpoint
-	usable    map[string]int                    // endpoints that may receive requests, by locality
+	usable    map[string]int                    // number of endpoints that may receive requests, by locality
 	weights   map[place]string                  // weights of localities
-	sums      map[place]uint64                  // sums of the weights of the endpoints in a place
-	rest      *endpointv3.ClusterLoadAssignment // the fields outside of the model
+	sums      map[place]uint64                  // sum of the weights of the endpoints in each place
+	rest      *endpointv3.ClusterLoadAssignment // the fields that are not in this model
 }
 
-// receives reports whether Envoy sends requests to an endpoint of this health.
+// receives reports whether Envoy sends requests to an endpoint with this health status.
 func receives(h corev3.HealthStatus) bool {
 	return h == corev3.HealthStatus_UNKNOWN || h == corev3.HealthStatus_HEALTHY || h == corev3.HealthStatus_DEGRADED
 }
@@ -56,7 +56,8 @@ func usableIn(m *endpointv3.ClusterLoadAssignment) (n int) {
 	return n
 }
 
-// usable counts the endpoints of a cluster in a set that may receive requests.
+// usable counts the endpoints of a cluster that may receive requests. It reads the assignment of an EDS cluster from
+// set.
 func usable(set Set, c *clusterv3.Cluster) int {
 	if c.GetType() != clusterv3.Cluster_EDS {
 		return usableIn(c.GetLoadAssignment())
@@ -89,12 +90,13 @@ func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
 	return a
 }
 
-// localityText returns region/zone/sub-zone.
+// localityText returns region/zone/sub-zone, without empty names at the end.
 func localityText(l *corev3.Locality) string {
 	return strings.TrimRight(l.GetRegion()+"/"+l.GetZone()+"/"+l.GetSubZone(), "/")
 }
 
-// addressText returns host:port, or the path of a Unix socket.
+// addressText returns host:port, or unix://PATH for a Unix socket. For other kinds of addresses it returns the message
+// as text.
 func addressText(a *corev3.Address) string {
 	if s := a.GetSocketAddress(); s != nil {
 		return net.JoinHostPort(s.GetAddress(), strconv.FormatUint(uint64(s.GetPortValue()), 10))
@@ -153,8 +155,8 @@ func followsEndpoints(a, b assignment, at place) bool {
 	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
 }
 
-// endpointChange lists the endpoints that are new or gone. Among the endpoints that stay, it counts the endpoints with
-// each difference.
+// endpointChange lists the endpoints that are new or gone. For each difference in endpoints that stay, it states the
+// number of endpoints with this difference.
 func endpointChange(a, b assignment) (c change) {
 	var gone, added []string
 	changed := map[string]int{}
@@ -185,7 +187,7 @@ func endpointChange(a, b assignment) (c change) {
 	return c
 }
 
-// text returns the address with its locality and its priority, if these are set.
+// text returns the address, then the locality and the priority if they are set.
 func (s socket) text() string {
 	out := s.address
 	if s.locality != "" {
@@ -202,7 +204,7 @@ func bySocket(x, y socket) int {
 	return cmp.Or(cmp.Compare(x.address, y.address), cmp.Compare(x.locality, y.locality), cmp.Compare(x.priority, y.priority))
 }
 
-// bothKeys returns the keys of two maps, sorted.
+// bothKeys returns the keys that at least one of two maps has, sorted.
 func bothKeys[V any](a, b map[string]V) []string {
 	all := maps.Clone(a)
 	if all == nil {

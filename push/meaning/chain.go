@@ -16,8 +16,8 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
-// copyInto returns a function for protoreflect.Message.Range that sets each field in out, except the fields whose names
-// are in except.
+// copyInto returns a function for protoreflect.Message.Range. The function copies each field into out, unless the list
+// except contains the field's name.
 func copyInto(out protoreflect.Message, except ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
 	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if !slices.Contains(except, fd.Name()) {
@@ -30,29 +30,29 @@ func copyInto(out protoreflect.Message, except ...protoreflect.Name) func(protor
 // chain is the model of a filter chain.
 type chain struct {
 	port    uint32 // of the destination; 0: any
-	match   string // without the port
+	match   string // the filter chain's match as text, without the port
 	deflt   bool   // the chain for connections that no other chain matches
 	name    string
 	tls     tls
-	http    *hcmv3.HttpConnectionManager // without its filters and routes; nil: the chain is not HTTP
+	http    *hcmv3.HttpConnectionManager // without its filters and routes; nil for a chain that is not HTTP
 	route   string                       // name of the route configuration
 	inline  *routev3.RouteConfiguration
-	tcp     *tcpv3.TcpProxy // without its clusters
-	shares  rule            // the destinations of a TCP chain; the other fields are not set
-	filters []filter        // of connections, then of requests
-	index   map[string]int  // of filters, by name
-	taken   map[string]int  // the last number that put added to a name, minus 1
-	// statistics is the prefix of the statistics. Usually it follows from other settings.
+	tcp     *tcpv3.TcpProxy // without its plain clusters; nil for a chain without TCP proxy
+	shares  rule            // the destinations of a TCP chain, in the fields shares and total only
+	filters []filter        // in order; the HTTP filters precede their connection manager
+	index   map[string]int  // index in filters, by the filter's name
+	taken   map[string]int  // by name: the last number that put added to it, minus 1
+	// statistics is the prefix of the statistics, which usually follows from other settings.
 	statistics string
-	rest       *listenerv3.FilterChain // the fields outside of the model
+	rest       *listenerv3.FilterChain // the fields that are not in this model
 }
 
 // filter is one filter of a chain.
 type filter struct {
 	name     string        // unique within the chain
 	stated   string        // the name in Envoy's configuration
-	policies *policies     // of an RBAC filter
-	config   proto.Message // of any other filter
+	policies *policies     // settings of an RBAC filter; nil for other filters
+	config   proto.Message // settings of any other filter; nil for a connection manager or TCP proxy
 }
 
 // chainsOf returns the models of the chains of a listener.
@@ -108,8 +108,8 @@ func (c *chain) add(f *listenerv3.Filter) {
 	}
 }
 
-// addTCP adds the TCP proxy of a chain. A weighted cluster that has further settings stays in c.tcp, without its
-// weight.
+// addTCP adds the TCP proxy of a chain. A weighted cluster with more settings than name and weight also stays in c.tcp,
+// without its weight.
 func (c *chain) addTCP(m *tcpv3.TcpProxy) {
 	c.tcp, c.statistics, m.StatPrefix = m, m.GetStatPrefix(), ""
 	if name := m.GetCluster(); name != "" {
@@ -134,7 +134,7 @@ func (c *chain) addTCP(m *tcpv3.TcpProxy) {
 	}
 }
 
-// addHTTP adds a filter of requests.
+// addHTTP adds an HTTP filter to the model.
 func (c *chain) addHTTP(h *hcmv3.HttpFilter) {
 	config, err := h.GetTypedConfig().UnmarshalNew()
 	if err != nil || h.GetDisabled() || h.GetIsOptional() {
@@ -154,7 +154,7 @@ func (c *chain) addFilter(name string, config proto.Message) {
 	c.put(shortFilter(name), f)
 }
 
-// put appends a filter under a name. If the chain already has the name, put adds a number to it.
+// put appends a filter under a name. If the chain already has the name, put adds a number to the name.
 func (c *chain) put(name string, f filter) {
 	f.name = name
 	for _, is := c.index[f.name]; is; _, is = c.index[f.name] {
@@ -165,8 +165,8 @@ func (c *chain) put(name string, f filter) {
 	c.filters = append(c.filters, f)
 }
 
-// unusedKey returns a key that the map does not have: the given key, or that key with a number. For the default chain
-// the key is "other connections".
+// unusedKey returns a key that is not in the map: the given key, or that key with a number. If deflt is set, "other
+// connections" replaces the given key.
 func unusedKey(key string, deflt bool, has map[string]chain) string {
 	if deflt {
 		key = "other connections"
@@ -180,8 +180,8 @@ func unusedKey(key string, deflt bool, has map[string]chain) string {
 	}
 }
 
-// meshProtocols maps sorted lists of ALPN protocols to the words for their connections. Proxies recognise clients of
-// the mesh by these lists.
+// meshProtocols maps lists of ALPN protocols to the words that describe their connections. Each list is sorted and
+// joined with commas. Only clients in the mesh offer protocols that begin with "istio".
 var meshProtocols = map[string]string{
 	"istio,istio-h2,istio-http/1.0,istio-http/1.1,istio-peer-exchange": "of the mesh",
 	"istio-h2,istio-http/1.0,istio-http/1.1":                           "of the mesh with HTTP",
@@ -189,7 +189,7 @@ var meshProtocols = map[string]string{
 	"h2c,http/1.1":                                                     "with HTTP",
 }
 
-// chainText describes the connections that a chain matches, without their port.
+// chainText describes the connections that a chain matches, without their destination port.
 func chainText(m *listenerv3.FilterChainMatch) string {
 	var parts []string
 	add := func(word string, values []string) {
@@ -258,8 +258,8 @@ func (c chain) to() string {
 	return "TCP to " + orNone(c.shares.to())
 }
 
-// compare adds the differences of two chains to a change. It also returns facts about policies and inline routes,
-// without subjects.
+// compare adds the differences of two chains to the given change. It returns the facts about their policies and inline
+// routes. These facts have no Subject.
 func (c chain) compare(into *change, to chain) (facts []Fact) {
 	if c.kind() != to.kind() {
 		into.compare("protocol", c.kind(), to.kind())
@@ -314,7 +314,7 @@ func (c chain) filterNames() (all []string) {
 	return all
 }
 
-// policies returns the facts about the policies of two chains.
+// policies returns the facts about the differences between the policies (RBAC filters) of two chains.
 func (c chain) policies(to chain) (facts []Fact) {
 	names := slices.Concat(c.filterNames(), to.filterNames())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -325,7 +325,8 @@ func (c chain) policies(to chain) (facts []Fact) {
 	return facts
 }
 
-// compareFilters compares the filters by name, and their order. It returns the facts about the policies.
+// compareFilters compares the filters of two chains by name, and then their order. It adds the differences to the given
+// change, and returns the facts about policies (RBAC filters).
 func (c chain) compareFilters(into *change, to chain) []Fact {
 	a, b := c.filterNames(), to.filterNames()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b)))) {

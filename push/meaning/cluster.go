@@ -16,14 +16,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// limitNames are the names of the limits of a cluster, in the order in which facts list them.
+// limitNames are the names of a cluster's limits, in the order of the field cluster.limits.
 var limitNames = [4]string{"max connections", "max pending requests", "max requests", "max retries"}
 
 // cluster is the model of a cluster.
 type cluster struct {
 	tls       tls
-	balancing string // the policy, and the size of its ring or table
-	hashes    bool   // the policy selects the endpoint by a hash
+	balancing string // the load balancing policy, and the size of its ring or table
+	hashes    bool   // the load balancing policy selects endpoints by a hash
 	limits    [4]string
 	ejection  *clusterv3.OutlierDetection // nil: endpoints are not ejected
 	endpoints *endpointv3.ClusterLoadAssignment
@@ -31,7 +31,7 @@ type cluster struct {
 	statName  string
 	protocol  string                           // HTTP version of requests
 	http      *upstreamsv3.HttpProtocolOptions // without the protocol
-	rest      *clusterv3.Cluster               // the fields outside of the model
+	rest      *clusterv3.Cluster               // the fields that are not in this model
 }
 
 // clusterOf returns the model of a cluster.
@@ -54,7 +54,7 @@ func clusterOf(m *clusterv3.Cluster) cluster {
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// takeHTTP moves the HTTP options of a cluster to the model.
+// takeHTTP moves the HTTP options of the cluster m to the model c.
 func (c *cluster) takeHTTP(m *clusterv3.Cluster) {
 	c.protocol, c.http = "HTTP/1.1", &upstreamsv3.HttpProtocolOptions{}
 	packed := m.GetTypedExtensionProtocolOptions()[httpOptions]
@@ -71,15 +71,15 @@ func (c *cluster) takeHTTP(m *clusterv3.Cluster) {
 		c.protocol = "another"
 	}
 	if e := c.http.GetExplicitHttpConfig(); e != nil && e.GetHttpProtocolOptions() != nil && proto.Size(e.GetHttpProtocolOptions()) == 0 {
-		c.http.UpstreamProtocolOptions = nil // as without options
+		c.http.UpstreamProtocolOptions = nil // empty options mean the same as no options
 	}
 }
 
-// compareHTTP adds the differences of the HTTP options.
+// compareHTTP adds the differences of the HTTP options to the given change.
 func (c cluster) compareHTTP(into *change, to cluster) {
 	into.compare("protocol", c.protocol, to.protocol)
 	old, new := proto.CloneOf(c.http), proto.CloneOf(to.http)
-	if c.protocol != to.protocol { // the settings follow from the protocol
+	if c.protocol != to.protocol { // each protocol has its own settings
 		old.UpstreamProtocolOptions, new.UpstreamProtocolOptions = nil, nil
 	}
 	into.others(old, new)
@@ -134,8 +134,8 @@ func limitsOf(m *clusterv3.Cluster) (limits [4]string) {
 // unlimited is the text of a limit that Envoy never reaches (the maximum of uint32).
 const unlimited = "unlimited"
 
-// configIn returns the object in the metadata of a resource, as "namespace/name"; empty if the metadata names no
-// object.
+// configIn returns the Istio object that the metadata of a resource names, as "namespace/name". It returns "" if the
+// metadata names no object.
 func configIn(m *corev3.Metadata) string {
 	path := m.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/") // /apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME
@@ -145,7 +145,7 @@ func configIn(m *corev3.Metadata) string {
 	return parts[5] + "/" + parts[7]
 }
 
-// configOf returns the result of configIn, and removes the object from the metadata.
+// configOf returns the result of configIn, and removes the name of the object from the metadata.
 func configOf(m *corev3.Metadata) string {
 	name := configIn(m)
 	if name != "" {
@@ -169,7 +169,7 @@ func clusterFacts(old, new *clusterv3.Cluster) []Fact {
 	a, b := clusterOf(old), clusterOf(new)
 	var c change
 	a.compare(&c, b)
-	if len(c) == 0 { // these have no effect on traffic, and follow from other settings
+	if len(c) == 0 { // these two have no effect on traffic, and usually follow from other settings
 		c.compare("DestinationRule", a.rule, b.rule)
 		c.compare("name of statistics", a.statName, b.statName)
 	}
@@ -179,7 +179,7 @@ func clusterFacts(old, new *clusterv3.Cluster) []Fact {
 	return []Fact{f}
 }
 
-// nameOf returns the name of the message that is not nil.
+// nameOf returns the name of new, or the name of old if new is nil.
 func nameOf[M interface {
 	comparable
 	GetName() string
@@ -203,7 +203,7 @@ func (c cluster) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// compare adds the differences to a change.
+// compare adds the differences of two clusters to the given change.
 func (c cluster) compare(into *change, to cluster) {
 	c.tls.compare(into, to.tls)
 	into.compare("balancing", c.balancing, to.balancing)
@@ -235,7 +235,7 @@ func orDefault(limit string) string {
 	return limit
 }
 
-// hostPort returns the parts of an outbound cluster's name; ok is false for other clusters.
+// hostPort returns the host, port and subset in the name of an outbound cluster. For other clusters, ok is false.
 func hostPort(name string) (host string, port uint32, subset string, ok bool) {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	return host, port, subset, ok && direction == "outbound"

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/cut"
 )
 
-// matched returns the text of a matcher for the value of a header or parameter. If the name is that of a credential,
-// matched returns cut.Cut.
+// matched returns the text of the matcher for a header or query parameter with a name. If the name is that of a
+// credential, matched returns only cut.Cut.
 func matched(name string, s *matcherv3.StringMatcher) string {
 	if cut.Key(name) {
 		return cut.Cut
@@ -20,8 +20,8 @@ func matched(name string, s *matcherv3.StringMatcher) string {
 	return cut.String(matcherText(s))
 }
 
-// matchKey returns a key by which matches are compared. The key is text, the match's text. If the text omits the value
-// of a credential, the key also has a digest of the match.
+// matchKey returns a key for the comparison of two matches. The parameter text is the text of the match m. The key is
+// this text. If the text omits a credential, a digest of m is appended.
 func matchKey(m *routev3.RouteMatch, text string) string {
 	if strings.Contains(text, cut.Cut) {
 		return text + "\x00" + digest(m.ProtoReflect(), maxDepth)
@@ -29,8 +29,9 @@ func matchKey(m *routev3.RouteMatch, text string) string {
 	return text
 }
 
-// credential adds a difference in a credential, without the credential's values. was and is report whether the old and
-// the new value are set, and changes reports whether they differ.
+// credential adds the difference of a credential, without its values, or nothing if there is no difference. The
+// parameters was and is report whether the old and the new value are set. The parameter changes reports whether the
+// values differ.
 func (d *differ) credential(path string, was, is, changes bool) {
 	text := map[bool]string{true: cut.Cut}
 	if was != is || changes {
@@ -38,7 +39,7 @@ func (d *differ) credential(path string, was, is, changes bool) {
 	}
 }
 
-// isText reports whether a value is a text, or of any type of JSON.
+// isText reports whether a field is a string or a google.protobuf.Value.
 func isText(fd protoreflect.FieldDescriptor) bool {
 	return fd.Kind() == protoreflect.StringKind || fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Value"
 }

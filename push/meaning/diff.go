@@ -54,7 +54,7 @@ func same(old, new proto.Message) bool {
 func digest(m protoreflect.Message, depth int) string { return digester{}.message(m, depth) }
 
 // digester computes digests of messages.
-type digester struct{ sets bool } // the order of every list is ignored
+type digester struct{ sets bool } // sets: the order of every list is ignored
 
 // message returns the digest of a message. At depth 0, it is the encoded message.
 func (d digester) message(m protoreflect.Message, depth int) string {
@@ -148,9 +148,9 @@ func keysOf(a, b protoreflect.Map) []protoreflect.MapKey {
 	return all
 }
 
-// differences returns the differences of two messages, most of them as "path old -> new" with the path of the field in
-// Envoy's API. For messages of equal meaning the result is nil. For messages of different types, the only difference is
-// the name of the type.
+// differences returns the differences of two messages. Most have the form "path old -> new", with the path of the field
+// in Envoy's API. For messages of equal meaning the result is nil. For messages of different types, the only difference
+// is the name of the type.
 func differences(old, new proto.Message) []string {
 	if same(old, new) {
 		return nil
@@ -169,8 +169,8 @@ func differences(old, new proto.Message) []string {
 // differ collects differences.
 type differ struct{ parts []string }
 
-// add adds a difference in the values of a field. If the texts of two different values were clipped to equal texts, add
-// only states that the field changes.
+// add adds a difference between the old and the new value of a field. Texts of different values may be equal, because
+// long texts are cut. If they are equal, the difference only states that the field changes.
 func (d *differ) add(path, old, new string) {
 	if old == new { // clipped
 		d.parts = append(d.parts, path+" changes")
@@ -280,8 +280,8 @@ func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new 
 	}
 }
 
-// lists compares two lists. It compares elements with unique names by name. Other lists are compared as sets if their
-// order has no effect or their elements are not messages, and by index otherwise.
+// lists compares two lists. Messages with unique names are compared by name. Lists that the variable unordered
+// contains, and lists of plain values, are compared as multisets. All other lists are compared by index.
 func (d *differ) lists(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, depth int) {
 	a, b := namesOf(fd, old), namesOf(fd, new)
 	switch {
@@ -327,7 +327,8 @@ func namesOf(fd protoreflect.FieldDescriptor, l protoreflect.List) []string {
 	return all
 }
 
-// named compares the elements of two lists by name, and their order if it has an effect.
+// named compares the elements of two lists by name. It also compares their order if the order has an effect. The
+// parameters a and b are the names in old and new.
 func (d *differ) named(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, a, b []string, depth int) {
 	before, after := places(a), places(b)
 	for i, name := range a {
@@ -375,7 +376,7 @@ func inBoth(a, b []string) (before, after []string) {
 	return before, after
 }
 
-// sets compares two lists as multisets, and then their order if it has an effect.
+// sets compares two lists as multisets. If the elements are equal and their order has an effect, it compares the order.
 func (d *differ) sets(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, depth int) {
 	gone, added := without(fd, old, new, depth), without(fd, new, old, depth)
 	switch {

@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/store/cut"
 )
 
-// takeHeaders returns the changes that a route makes to headers, and clears them in the route. text lists the changes
-// in order, without credentials. values is a digest of the added headers, or empty if the route adds none.
+// takeHeaders returns the changes that a route makes to headers, and clears them in the route. The result text lists
+// the changes in order, without credentials. The result values is a digest of the added headers, or "" if the route
+// adds no headers.
 func takeHeaders(r *routev3.Route) (text, values string) {
 	var parts []string
 	if len(r.RequestHeadersToAdd)+len(r.ResponseHeadersToAdd) > 0 {
@@ -39,7 +40,7 @@ func takeHeaders(r *routev3.Route) (text, values string) {
 			if verb == "adds" {
 				simple.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 			}
-			if !proto.Equal(h, simple) { // with further settings
+			if !proto.Equal(h, simple) { // the header has further settings
 				text = digest(public.ProtoReflect(), maxDepth)
 			}
 			parts = append(parts, of+" "+text)
@@ -54,7 +55,7 @@ func takeHeaders(r *routev3.Route) (text, values string) {
 	return strings.Join(parts, ", "), values
 }
 
-// takeFault returns the faults that a route injects as a text, and clears them in the route. If the text cannot express
+// takeFault returns the faults that a route injects as a text, and clears them in the route. If a text cannot express
 // the faults, takeFault returns "" and leaves the faults in the route.
 func takeFault(r *routev3.Route) string {
 	packed, f := r.GetTypedPerFilterConfig()[xds.FaultFilter], &faultv3.HTTPFault{}

@@ -33,7 +33,7 @@ func hostsText(rc *routev3.RouteConfiguration) string {
 	return plural(len(names), "host") + " (" + list(names) + ")"
 }
 
-// hostsOf returns the virtual hosts by name.
+// hostsOf returns the virtual hosts of a route configuration, by name.
 func hostsOf(rc *routev3.RouteConfiguration) map[string]*routev3.VirtualHost {
 	all := map[string]*routev3.VirtualHost{}
 	for _, vh := range rc.GetVirtualHosts() {
@@ -119,7 +119,7 @@ func hostFacts(old, new *routev3.VirtualHost) (all []Fact) {
 	return all
 }
 
-// rulesOf returns the models of the routes of a virtual host, in order.
+// rulesOf returns the models of a virtual host's routes, in order.
 func rulesOf(vh *routev3.VirtualHost) []rule {
 	all := make([]rule, 0, len(vh.GetRoutes()))
 	for _, r := range vh.GetRoutes() {
@@ -128,7 +128,7 @@ func rulesOf(vh *routev3.VirtualHost) []rule {
 	return all
 }
 
-// rulesText lists the rules of a virtual host.
+// rulesText lists the rules (models of routes) of a virtual host.
 func rulesText(vh *routev3.VirtualHost) string {
 	all := rulesOf(vh)
 	if len(all) == 0 {
@@ -145,12 +145,12 @@ func rulesText(vh *routev3.VirtualHost) string {
 	return list(texts)
 }
 
-// maxOrdered is the largest number of rules of a virtual host for which moves are attributed to single rules.
+// maxOrdered is the maximum number of rules of a virtual host for which the function moves names the moved rules.
 const maxOrdered = 1000
 
-// moves returns a sentence for each rule that has moved past another rule, if one request may match both. The rules
-// outside of the longest sequence that keeps its order count as moved, so as few rules as possible. For more than
-// maxOrdered rules, the result is a single sentence.
+// moves returns a sentence for each rule that has moved past another rule that the same request may match. It treats as
+// few rules as possible as moved: those outside of the longest sequence that keeps its order. If the order of more than
+// maxOrdered rules changes, the result is a single sentence.
 func moves(new []rule, pairs []paired) (all []string) {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p paired) bool { return p.old < 0 || p.new < 0 })
 	if slices.IsSortedFunc(pairs, func(p, q paired) int { return p.old - q.old }) {
@@ -177,7 +177,8 @@ func moves(new []rule, pairs []paired) (all []string) {
 	return all
 }
 
-// longest marks one longest sequence of pairs that are in their old order. pairs are sorted by their new places.
+// longest marks the pairs of one longest sequence that keeps its old order. The pairs must be sorted by their new
+// positions.
 func longest(pairs []paired) []bool {
 	marks, length, from := make([]bool, len(pairs)), make([]int, len(pairs)), make([]int, len(pairs))
 	best := -1

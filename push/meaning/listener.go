@@ -77,15 +77,15 @@ func replaces(old, new *listenerv3.Listener) bool {
 	return d.message(head(old).ProtoReflect(), maxDepth) != d.message(head(new).ProtoReflect(), maxDepth)
 }
 
-// group is the part of a listener that facts report together: one port of an inbound listener, or the whole of another
-// listener.
+// group is the part of a listener that has a common subject in facts. It is one port of an inbound listener, or a whole
+// listener that is not inbound.
 type group struct {
 	port    uint32 // of the destination; 0: any
 	subject string
 	chains  map[string]chain // by match; the keys are unique
 }
 
-// groupsOf groups the chains of a listener, by the subjects of their facts.
+// groupsOf returns the groups of a listener's filter chains, by the subjects of their facts.
 func groupsOf(chains []chain, name string, inbound bool) map[string]group {
 	all := map[string]group{}
 	for _, c := range chains {
@@ -115,7 +115,7 @@ func groupsOf(chains []chain, name string, inbound bool) map[string]group {
 	return all
 }
 
-// chainFacts compares the chains of two listeners.
+// chainFacts compares the filter chains of a listener before and after a change.
 func chainFacts(old, new []chain, name string, inbound bool) (all []Fact) {
 	before, after := groupsOf(old, name, inbound), groupsOf(new, name, inbound)
 	area := map[bool]Area{false: Listeners, true: Inbound}[inbound]
@@ -160,8 +160,8 @@ const (
 	disabled   = "DISABLE"
 )
 
-// mode returns the mTLS mode of an inbound port, by its chains: STRICT, PERMISSIVE or DISABLE. For a port with TLS of
-// its own, it returns the TLS mode and the certificate.
+// mode derives the mTLS mode of an inbound port from its chains: STRICT, PERMISSIVE or DISABLE. If chains have TLS
+// settings of their own, it returns their TLS modes and certificates instead.
 func (g group) mode() string {
 	var mesh, plain bool
 	var own []string
@@ -187,11 +187,12 @@ func (g group) mode() string {
 	return disabled
 }
 
-// groupFacts compares the chains of a group by their matches. If moded is set, the caller has reported a different
-// mTLS mode. Then new and missing chains follow from the mode, and are not reported.
+// groupFacts compares the chains of two groups by their matches. If moded is set, the caller has already reported a
+// change of the mTLS mode. This change also adds and removes chains, so groupFacts does not report new and missing
+// chains.
 func groupFacts(a, b group, moded bool, listener string, inbound bool) (all []Fact) {
 	area, subject := map[bool]Area{false: Listeners, true: Inbound}[inbound], b.subject
-	aspects := map[string][]string{} // the chains with one difference
+	aspects := map[string][]string{} // the keys of the chains with each difference
 	var order []string
 	for _, key := range bothKeys(a.chains, b.chains) {
 		old, was := a.chains[key]

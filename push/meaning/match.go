@@ -9,7 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// matchText describes the requests of a route: the path, then its conditions.
+// matchText describes the requests that a route matches: the path, then the other conditions in alphabetical order.
 func matchText(m *routev3.RouteMatch) string {
 	parts := []string{pathText(m)}
 	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
@@ -50,7 +50,7 @@ func pathText(m *routev3.RouteMatch) string {
 	return brief(m)
 }
 
-// headerText describes a condition on a header.
+// headerText describes a condition on a header. The text of an inverted condition begins with "not".
 func headerText(h *routev3.HeaderMatcher) string {
 	name := strings.TrimPrefix(h.GetName(), ":")
 	if h.GetInvertMatch() {
@@ -76,7 +76,7 @@ func implies(a, b *routev3.RouteMatch) bool {
 		contains(a.GetDynamicMetadata(), b.GetDynamicMetadata())
 }
 
-// contains reports whether each condition of the second list is also in the first list.
+// contains reports whether the first list has all elements of the second list.
 func contains[M proto.Message](all, some []M) bool {
 	return !slices.ContainsFunc(some, func(want M) bool {
 		return !slices.ContainsFunc(all, func(has M) bool { return proto.Equal(has, want) })
@@ -127,7 +127,8 @@ func pathImplies(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// insensitive reports whether a match ignores the case of the path. Envoy ignores that setting for regular expressions.
+// insensitive reports whether a match ignores the case of the path. Envoy ignores case_sensitive for regular
+// expressions.
 func insensitive(m *routev3.RouteMatch) bool {
 	return m.GetSafeRegex() == nil && m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()
 }
@@ -147,8 +148,8 @@ func disjoint(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// headersDisjoint reports whether two conditions on one header exclude each other. It returns false if that cannot be
-// decided.
+// headersDisjoint reports whether no request can satisfy both conditions, which are on the same header. It returns
+// false if that cannot be decided.
 func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	a, b := x.GetStringMatch(), y.GetStringMatch()
 	if a == nil || b == nil || a.GetIgnoreCase() || b.GetIgnoreCase() || x.GetInvertMatch() && y.GetInvertMatch() {
@@ -163,8 +164,8 @@ func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	return false
 }
 
-// pathsDisjoint reports whether no path can satisfy both matches. It decides three kinds of pairs: path and path, path
-// and prefix, prefix and prefix. For all other pairs, also for a prefix and a path in this order, it returns false.
+// pathsDisjoint reports whether no path can satisfy both matches. It decides only three cases: two exact paths, an
+// exact path in a with a prefix in b, and two prefixes. In all other cases it returns false.
 func pathsDisjoint(a, b *routev3.RouteMatch) bool {
 	fold := func(s string) string { return s }
 	if insensitive(a) || insensitive(b) {

@@ -1,33 +1,35 @@
 // Package meaning compares the configuration of one view before and after a change. A view is a group of proxies with
-// equal configuration. The package reports differences that matter for traffic as facts, and dangerous differences as
-// risks.
+// equal configuration. The package reports facts and risks. A fact is a difference that matters for traffic, and a risk
+// is a dangerous difference.
 //
-// The comparison is a pure function of Envoy's decoded messages (View). Each resource is converted to a model:
+// The comparison is a pure function of a View, which contains Envoy's decoded messages. Resources of four types are
+// converted to models:
 //
-//   - a virtual host to an ordered list of rules with destinations
-//   - a cluster to its TLS, balancing, limits and ejection of endpoints
-//   - an assignment to its endpoints by locality
-//   - a listener to filter chains with policies
+//   - a route configuration to its virtual hosts, each an ordered list of rules (its routes) with their destinations
+//   - a cluster to its TLS, balancing, limits and ejection of failing endpoints
+//   - an assignment (ClusterLoadAssignment) to its endpoints by locality
+//   - a listener to filter chains with their RBAC policies
 //
-// Two models are compared field by field. Fields outside of the model are compared by their paths in Envoy's API
-// (diff.go), so that no difference is lost. The order of a list is ignored if it has no effect in Envoy. The order of
-// two rules has no effect if no request can match both.
+// Two models are compared field by field. All other fields are compared by their paths in Envoy's API (diff.go), so
+// that no difference is lost. The order of a list is ignored if it has no effect in Envoy. The order of two rules has
+// no effect if no request can match both.
 //
 // # Codes
 //
 // The risks of one view are NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, and NP401 to NP406.
-// Some need facts from the caller (View): NP401, NP406, and NP211 and NP214 for rules that a plan leaves out. The risks
-// of reach are NP501 to NP504 (Reach). Callers decide NP506, NP601, NP602 and NP603.
+// Some of them need optional fields of View: NP401 needs PlainCallers, and NP406 needs Refused. NP211 and NP214 need
+// Unreachable for routes that After lacks. The risks of the change as a whole are NP501 to NP504 (Reach). Callers find
+// the risks NP506, NP601, NP602 and NP603.
 //
 // # Bounds
 //
-// The work is proportional to the size of the resources that differ. Some risks, such as a disappearing cluster, add
-// one pass over the routes and listeners of the view. Texts are shortened to maxText runes, and a fact states at most
-// maxParts differences. Over keeps at most maxLines facts and as many risks, and counts the rest. For virtual hosts
-// with more than maxOrdered rules, shadowed rules are reported only by View.Unreachable. At most maxSampled removed
-// rules of a virtual host are tried (NP210).
+// The work grows with the size of the resources that differ. Some risks, such as NP101, also need a pass over all
+// routes and listeners of the view. A text is shortened to 400 runes (maxText), and a fact states at most 8 differences
+// (maxParts). Over keeps at most 1,000 facts and 1,000 risks (maxLines), and counts the rest. In a virtual host with
+// more than 1,000 rules (maxOrdered), NP211 and NP214 are reported only for the routes that View.Unreachable returns.
+// NP210 is checked for at most 200 removed rules of a virtual host (maxSampled).
 //
-// Owns: nothing.  Reads: the messages of a View.  Never: changes a message; reads the snapshot or a clock.
+// Owns: nothing.  Reads: the messages of a View.  Never: changes a message; reads Kubernetes objects or a clock.
 package meaning
 
 import (
@@ -47,54 +49,55 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Set is the decoded configuration of a view at one time.
+// Set is the decoded configuration of a view, either before or after a change.
 type Set interface {
 	// Message returns the resource with a type and a name, or nil if the set lacks it. Callers must not change the
 	// message.
 	Message(t xds.Type, name string) proto.Message
-	// All iterates over the resources of a type. Callers must not change the messages.
+	// All iterates over the resources of a type, in any order. Callers must not change the messages.
 	All(t xds.Type) iter.Seq[proto.Message]
 }
 
-// Pair is a resource whose version differs before and after the change. Its messages are not changed.
+// Pair is a resource that a change adds, removes or modifies. The package does not change Old and New.
 type Pair struct {
 	Type xds.Type // not xds.Unknown
 	Name string
 	// Old is nil for a new resource, and New is nil for a removed resource. At most one of them is nil.
 	Old, New proto.Message
-	// Versions are the versions of Old and New. Over may compare pairs with equal Type, Name and Versions only once,
-	// unless both versions are empty.
+	// Versions are the versions of Old and New. Over may treat pairs with equal Type, Name and Versions as equal, and
+	// compare them only once. It does not do so if both versions are empty.
 	Versions [2]string
-	// Confidential means that the messages lack confidential parts, which may differ too. If only the Versions differ,
-	// a fact states that the confidential part changes.
+	// Confidential states that Old and New lack confidential parts. If only the Versions differ, a fact states that the
+	// confidential part changes.
 	Confidential bool
 }
 
-// View is the configuration of one view before and after a change. Before and After are required. The other fields may
-// be zero.
+// View is the configuration of one view (a group of proxies) before and after a change. Before and After are required.
+// The other fields may be zero.
 type View struct {
-	// Label names the view in output, and Proxies counts its proxies. Only Over reads both.
+	// Label names the view in output, and Proxies counts its proxies. Only Over reads these two fields.
 	Label   string
 	Proxies int
 
 	Pairs         []Pair // the resources that differ
 	Before, After Set
 
-	// Objects returns the objects that made a resource, as "Kind namespace/name". If it is nil, risks name only the
-	// objects that the messages name.
+	// Objects returns the configuration objects from which a resource was made, as "Kind namespace/name". If Objects is
+	// nil, most risks name only the objects that the messages name.
 	Objects func(t xds.Type, name string) []string
-	// Edited are the objects of the change, as "Kind namespace/name". Risks name them as the cause of differences. nil:
-	// they are unknown.
+	// Edited lists the objects of the change, as "Kind namespace/name". Risks prefer them as the cause of a difference.
+	// If Edited is nil, the objects of the change are unknown.
 	Edited []string
-	// Exists reports whether an object "Kind namespace/name" exists after the change. nil: all objects exist.
+	// Exists reports whether an object "Kind namespace/name" exists after the change. If Exists is nil, all objects
+	// count as existing.
 	Exists func(object string) bool
-	// PlainCallers are the workloads that are known to call in plain text, as "name.namespace".
+	// PlainCallers lists the workloads that are known to send plain text, as "name.namespace".
 	PlainCallers []string
-	// Refused returns the reason why the view's proxies may not have a Secret after the change; empty: they may. nil:
-	// the proxies may have all Secrets.
+	// Refused returns the reason why the view's proxies may not have a Secret after the change. It returns "" for a
+	// Secret that they may have. If Refused is nil, they may have all Secrets.
 	Refused func(secret string) string
-	// Unreachable returns the routes that the plan after the change omits from a virtual host, because an earlier rule
-	// matches everything (vhost.Spec.Unreachable). nil: these routes are unknown.
+	// Unreachable returns the routes of a virtual host that After lacks because an earlier route matches every request
+	// (vhost.Spec.Unreachable). If Unreachable is nil, these routes are unknown.
 	Unreachable func(routeConfiguration, virtualHost string) []*routev3.Route
 }
 
@@ -117,42 +120,45 @@ const (
 // areas are the names of the areas.
 var areas = [NumAreas]string{"routes", "clusters", "endpoints", "inbound", "policies", "listeners", "Secrets", "extensions"}
 
-// String returns the name of the area in sentences. It panics for NumAreas and above.
+// String returns the name of the area for use in sentences. It panics for NumAreas and above.
 func (a Area) String() string { return areas[a] }
 
-// ParseArea returns the area that String writes as text, and true. For other texts it returns Routes and false.
+// ParseArea returns the area whose String is text, and true. For any other text it returns Routes and false.
 func ParseArea(text string) (Area, bool) {
 	i := slices.Index(areas[:], text)
 	return Area(max(i, 0)), i >= 0
 }
 
-// Fact is one difference in meaning. It is comparable. Its texts may contain any characters of object names, so
-// printers must escape them.
+// Fact is one difference in meaning. It is comparable. Its texts may contain arbitrary characters, so printers must
+// escape them.
 type Fact struct {
 	Area Area
-	// Subject is the object of traffic: "api.shop:80", "cluster api.shop:80|v1", "inbound port 8080".
+	// Subject names the thing that the fact is about, such as "api.shop:80", "cluster api.shop:80|v1" or "inbound port
+	// 8080".
 	Subject string
-	// Aspect is the part of the subject that differs, such as the match of a rule, "order" or a policy; empty: the
-	// subject itself.
+	// Aspect is the part of the subject that differs, such as the match of a rule, "order" or a policy. It is empty if
+	// the fact is about the subject as a whole.
 	Aspect string
 	// Text states the difference, for example "api v1 -> api v1 90%, api v2 10%; timeout 15s -> 3s".
 	Text string
 }
 
-// String returns the fact as "SUBJECT ASPECT: TEXT", or as "SUBJECT: TEXT" without an aspect.
+// String returns the fact as "SUBJECT ASPECT: TEXT". If the aspect is empty, the form is "SUBJECT: TEXT".
 func (f Fact) String() string {
 	return strings.TrimSuffix(f.Subject+" "+f.Aspect, " ") + ": " + f.Text
 }
 
-// Facts returns the differences in meaning of a view, sorted by area and subject and without repetitions. The result is
-// nil if both configurations mean the same. The facts about the rules of one virtual host are in the order of the new
-// rules, and then of the rules that are gone. The assignment of a cluster that is new or gone has no fact of its own.
-// Instead, the fact about a new cluster counts its usable endpoints. The caller owns the result. Facts only reads v.
+// Facts returns the facts about the resources in v.Pairs, without repetitions. They are sorted by area and subject. The
+// result is nil if both configurations mean the same. In a virtual host, the facts about new and changed rules follow
+// the new order of the rules. The facts about removed rules come after them. The assignment of a new or removed cluster
+// has no fact of its own. Instead, the fact about a new cluster counts its usable endpoints. The caller owns the
+// result. Facts only reads v.
 func Facts(v View) []Fact { return facts(v, compare) }
 
-// facts returns the result of Facts. It compares each pair with the function compare, whose result it does not change.
+// facts returns the result of Facts. It compares pairs with the function compare, and does not change the results of
+// compare.
 func facts(v View, compare func(Pair) []Fact) (all []Fact) {
-	created := map[string]bool{} // clusters that are new or gone; the fact about such a cluster includes its assignment
+	created := map[string]bool{} // names of clusters that are new or gone
 	for _, p := range v.Pairs {
 		created[p.Name] = created[p.Name] || p.Type == xds.Cluster && (p.Old == nil || p.New == nil)
 	}
@@ -206,12 +212,12 @@ func compare(p Pair) (all []Fact) {
 	return all
 }
 
-// areaOf returns the area of a type.
+// areaOf returns the area of the resources of a type.
 func areaOf(t xds.Type) Area {
 	return [xds.NumTypes]Area{Clusters, Endpoints, Listeners, Routes, Secrets, Extensions}[t]
 }
 
-// as returns a message with the type M, or a nil pointer for nil and for any other type.
+// as converts a message to the type M. It returns a nil pointer for nil and for a message of another type.
 func as[M proto.Message](m proto.Message) (none M) {
 	if typed, is := m.(M); is {
 		return typed
@@ -219,7 +225,7 @@ func as[M proto.Message](m proto.Message) (none M) {
 	return none
 }
 
-// otherFacts returns the facts of a resource whose type has no model.
+// otherFacts returns the facts of a resource whose type has no model. The result is nil if nothing differs.
 func otherFacts(p Pair) []Fact {
 	f := Fact{Area: areaOf(p.Type), Subject: p.Type.Noun() + " " + p.Name}
 	switch {

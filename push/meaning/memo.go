@@ -11,36 +11,37 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxKnown is the maximum number of pairs whose facts a memo stores, and of pairs whose models it stores.
+// maxKnown is the maximum number of pairs whose facts a memo stores. The same limit holds for the pairs whose models it
+// stores.
 const maxKnown = 20_000
 
-// known identifies a pair by its versions.
+// known identifies a pair by its type, name and versions.
 type known struct {
 	t        xds.Type
 	name     string
 	versions [2]string
 }
 
-// memo stores the facts and models of pairs that several views have in common. It does not store pairs without
-// versions.
+// memo caches the facts and models of pairs, because several views may have the same pair. A model is a decoded form of
+// a pair, from which risks are derived. Pairs without versions are not cached.
 type memo struct {
 	facts  map[known][]Fact
 	models map[known]any // *routesChange, *listenerChange or *clusterChange
-	budget *budget       // of the comparisons of rules
+	budget *budget       // limits the comparisons of authorization rules
 }
 
-// newMemo returns an empty memo, whose budget ends with ctx.
+// newMemo returns an empty memo. Its budget ends when ctx ends.
 func newMemo(ctx context.Context) *memo {
 	return &memo{facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
 }
 
-// compare returns the facts of a pair, as the function compare does, and stores the facts. Callers must not change the
-// result.
+// compare is the function compare with a cache. Callers must not change the result.
 func (m *memo) compare(p Pair) []Fact {
 	return remember(m.facts, p, func() []Fact { return compare(p) })
 }
 
-// remember returns the stored value of a pair. Without a stored value it computes one, and stores it if there is room.
+// remember returns the value that is stored for a pair. If no value is stored, remember computes it. It stores the
+// value if the pair has versions and the map has room.
 func remember[V any](in map[known]V, p Pair, compute func() V) V {
 	key := known{p.Type, p.Name, p.Versions}
 	if p.Versions == [2]string{} {
@@ -57,7 +58,7 @@ func remember[V any](in map[known]V, p Pair, compute func() V) V {
 
 // routesChange is the model of a pair of route configurations.
 type routesChange struct {
-	changed []hostPair // virtual hosts that are new or differ; not the removed ones
+	changed []hostPair // the new and the modified virtual hosts, without the removed ones
 	served  map[string]served
 }
 
@@ -84,7 +85,7 @@ type listenerChange struct {
 	before, after []chain
 	old, new      map[string]group
 	inbound       bool
-	replaced      string // the differences for which Envoy replaces the listener; empty: Envoy updates it in place
+	replaced      string // differences that make Envoy replace a listener; empty if Envoy does not replace it
 	served        map[string]served
 }
 
@@ -102,10 +103,10 @@ func (m *memo) listener(p Pair) *listenerChange {
 	}).(*listenerChange)
 }
 
-// clusterChange is the model of a pair of clusters that exist before and after.
+// clusterChange is the model of a pair of clusters. Both clusters exist.
 type clusterChange struct{ old, new cluster }
 
-// cluster returns the model of a pair of clusters.
+// cluster returns the model of a pair of clusters. Neither cluster may be nil.
 func (m *memo) cluster(p Pair) *clusterChange {
 	return remember(m.models, p, func() any {
 		return &clusterChange{clusterOf(as[*clusterv3.Cluster](p.Old)), clusterOf(as[*clusterv3.Cluster](p.New))}

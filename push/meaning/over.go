@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	maxLines    = 1000 // the maximum number of facts that Over keeps, and of risks
-	maxSubjects = 5    // the maximum number of named subjects of a line
+	maxLines    = 1000 // maximum number of facts that Over keeps; the same limit holds for risks
+	maxSubjects = 5    // maximum number of subjects that a FactLine or RiskLine names
 )
 
-// Count counts the views and the proxies that a fact or a risk is about.
+// Count counts the views (groups of proxies with equal configuration) and the proxies that a fact or a risk is about.
 type Count struct {
 	Views, Proxies int
-	// Example is the label of the first of these views. It is empty for the risks of reach.
+	// Example is the label of the first of these views. It is empty for the risks that Reach describes.
 	Example string
 	last    int    // number of the last view that was counted
-	sum     uint64 // hash of the numbers of the views, which identifies sets of views
+	sum     uint64 // hash of the numbers of the counted views; it identifies this set of views
 }
 
-// add counts a view, unless the previous call counted the same view.
+// add counts the view v, which has the given number, unless the previous call counted the same number.
 func (c *Count) add(number int, v View) {
 	if c.last == number {
 		return
@@ -36,7 +36,7 @@ func (c *Count) add(number int, v View) {
 	c.sum = (c.sum ^ uint64(number)) * 1099511628211 // FNV-1a
 }
 
-// Subjects are the subjects of the facts or risks that one line joins.
+// Subjects lists the subjects of the facts or risks that were joined in one line.
 type Subjects struct {
 	Named  []string // the first subjects, at most 5 (maxSubjects)
 	Others int      // number of further subjects
@@ -52,7 +52,7 @@ func (s *Subjects) add(subject string) {
 }
 
 // FactLine is one fact, or several facts that differ only in their subjects and hold for the same views. Fact.Subject
-// is the first subject.
+// is the first of the subjects.
 type FactLine struct {
 	Fact
 	Subjects
@@ -60,7 +60,7 @@ type FactLine struct {
 }
 
 // RiskLine is one risk, or several risks that differ only in their subjects and hold for the same views. Risk.Subject
-// is the first subject. If several views have the risk, Objects joins the objects of these views, at most 5.
+// is the first of the subjects. If several views have the risk, Objects combines their objects, and keeps at most 5.
 type RiskLine struct {
 	Risk
 	Subjects
@@ -71,13 +71,14 @@ type RiskLine struct {
 type Summary struct {
 	Facts []FactLine // sorted by area and subject
 	Risks []RiskLine // sorted by severity, the most severe first, then by code and subject
-	// MoreFacts and MoreRisks count the facts and risks beyond the first 1,000 (maxLines), which are not listed. A fact
-	// or risk of several views counts once for each view.
+	// MoreFacts and MoreRisks count the facts and risks that are not listed, because 1,000 others (maxLines) came
+	// first. A fact or risk of several views counts once for each view.
 	MoreFacts, MoreRisks int
 	Views, Proxies       int // numbers of all compared views, and of their proxies
 }
 
-// Highest returns the level of the most severe risk in Risks, or 0 without risks.
+// Highest returns the level of the most severe risk in Risks, or 0 if Risks is empty. Risks that MoreRisks counts are
+// not considered.
 func (s Summary) Highest() Level {
 	if len(s.Risks) == 0 {
 		return 0
@@ -96,7 +97,7 @@ func (s Summary) Unchanged() (all []Area) {
 	return all
 }
 
-// summing is a Summary while views are added.
+// summing builds a Summary from one view after the other.
 type summing struct {
 	Summary
 	facts map[Fact]*FactLine
@@ -104,10 +105,10 @@ type summing struct {
 	memo  *memo
 }
 
-// Over returns the facts and risks of several views, each once, and the risks of reach. It compares up to 20,000 pairs
-// with different versions once, even if several views have them. It reads one view after the other, so the iterator may
-// make each view on demand, and may stop early. Once ctx has ended, rules are no longer compared, and the result is
-// incomplete. The Objects of risks may share memory with r.
+// Over returns the facts and risks of several views, each once, and the risks of r. It stores the facts of up to 20,000
+// pairs (maxKnown), so that a pair of several views is compared once. Over reads one view after the other, so the
+// iterator may make each view on demand. Once ctx has ended, authorization rules are no longer compared. The result may
+// then contain access risks that do not exist. The Objects of a risk may share memory with r.
 func Over(ctx context.Context, views iter.Seq[View], r Reach) Summary {
 	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo(ctx)}
 	for v := range views {
@@ -141,7 +142,8 @@ func (s *summing) add(v View) {
 	}
 }
 
-// addRisk counts a risk, and returns its line. For a new risk beyond maxLines, the line is not part of s.
+// addRisk counts a risk of the view v, and returns its line. If s already has maxLines risks, the line of a new risk is
+// not added to s.
 func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	line := s.risks[risk.key()]
 	switch {
@@ -159,9 +161,9 @@ func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	return line
 }
 
-// Add inserts a risk, which the caller has found, into Risks. Risks stays sorted. c counts the views and proxies of the
-// risk. A Subject or Text of more than 400 runes is shortened. Add keeps r.Objects. It neither joins equal risks nor
-// changes MoreRisks, Views and Proxies.
+// Add inserts the risk r into Risks, which stays sorted. The parameter c counts the views and proxies that have the
+// risk. A Subject or Text of more than 400 runes is shortened. The Summary shares r.Objects with the caller. Add does
+// not join equal risks, and does not change MoreRisks, Views and Proxies.
 func (s *Summary) Add(r Risk, c Count) {
 	r.Subject, r.Text = clip(r.Subject), clip(r.Text)
 	line := RiskLine{Risk: r, Count: c}
@@ -198,34 +200,36 @@ func (s *summing) result() Summary {
 	return out
 }
 
-// Reach contains the figures of a change as a whole. A zero figure is unknown, and causes no risk.
+// Reach describes a change as a whole. A number that is zero is unknown, and causes no risk.
 type Reach struct {
-	// MeshWide are the objects of the change that apply to the whole mesh, as "Kind namespace/name".
+	// MeshWide lists the objects of the change that apply to the whole mesh, as "Kind namespace/name".
 	MeshWide []string
-	// Edited are the objects of the change, as "Kind namespace/name"; nil: unknown. Risks name these objects as the
-	// cause if there are at most 5.
+	// Edited lists the objects of the change, as "Kind namespace/name". If it is nil, they are unknown. If it has at
+	// most 5 objects, risks name them as the cause.
 	Edited []string
-	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies. More
-	// than 10 % are a risk, and more than 50 % are a high risk.
+	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies. It
+	// is a medium risk if more than 10 % of the proxies change, and a high risk if more than 50 % change.
 	Proxies, All int
-	// Views are the numbers of views before and after the change. More than twice as many views are a risk.
+	// Views are the numbers of views before and after the change. More than twice as many views after the change are a
+	// risk.
 	Views [2]int
-	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view whose
-	// configuration grows most. Growth by more than 20 % is a risk.
+	// Bytes are the sizes of one proxy's configuration before and after the change, in bytes. The proxy belongs to the
+	// view whose configuration grows most. Growth by more than 20 % is a risk.
 	Bytes [2]int64
-	// Found are further risks, which the caller decides.
+	// Found lists further risks, which the caller has found.
 	Found []Risk
 }
 
-// The limits of reach, in percent.
+// The limits in percent beyond which Reach has a risk.
 const (
 	manyProxies = 10
 	mostProxies = 50
 	muchGrowth  = 20
 )
 
-// Risks returns the risks of the figures, then Found. A Subject or Text of more than 400 runes is shortened. The result
-// is not sorted, and nil without risks. The Objects of its risks may share memory with r.
+// Risks returns the risks that follow from the numbers and from MeshWide, then the risks in Found. A Subject or Text of
+// more than 400 runes is shortened. The result is not sorted. Without risks it is nil. The Objects of its risks may
+// share memory with r.
 func (r Reach) Risks() (all []Risk) {
 	var cause []string
 	if len(r.Edited) <= maxSubjects {

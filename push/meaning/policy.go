@@ -14,13 +14,13 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 )
 
-// policies is the model of an RBAC filter.
+// policies is the model of an RBAC filter. A rule is an entry of RBAC.policies, with a name.
 type policies struct {
-	enforced, dryRun *rbacv3.RBAC  // nil: the filter has no such rules
-	rest             proto.Message // the filter without its rules
+	enforced, dryRun *rbacv3.RBAC  // nil if the filter has no such rules
+	rest             proto.Message // the other settings of the filter
 }
 
-// policiesOf returns the model of an RBAC filter; nil for other filters.
+// policiesOf returns the model of an RBAC filter. For other filters it returns nil.
 func policiesOf(config proto.Message) *policies {
 	switch m := config.(type) {
 	case *httprbacv3.RBAC:
@@ -39,7 +39,7 @@ func policiesOf(config proto.Message) *policies {
 	return nil
 }
 
-// rules returns the names of all rules, sorted. It returns nothing for a nil p.
+// rules returns the names of all rules, sorted. For a nil p it returns nil.
 func (p *policies) rules() []string {
 	if p == nil {
 		return nil
@@ -47,7 +47,7 @@ func (p *policies) rules() []string {
 	return bothKeys(p.enforced.GetPolicies(), p.dryRun.GetPolicies())
 }
 
-// purpose returns a name that distinguishes the filter from other RBAC filters of a chain.
+// purpose returns a name for the filter: its action, "CUSTOM", or "dry run of" and its action.
 func (p *policies) purpose() string {
 	switch {
 	case p.enforced != nil:
@@ -58,7 +58,7 @@ func (p *policies) purpose() string {
 	return "dry run of " + p.dryRun.GetAction().String()
 }
 
-// custom reports whether the filter selects requests for an external provider.
+// custom reports whether the filter selects requests that an external authorizer decides (CUSTOM policies).
 func (p *policies) custom() bool {
 	for name := range p.dryRun.GetPolicies() {
 		return strings.HasPrefix(name, "istio-ext-authz-")
@@ -66,11 +66,11 @@ func (p *policies) custom() bool {
 	return false
 }
 
-// unenforceable is the suffix of the names of rules that replace a CUSTOM policy whose provider cannot be used.
+// unenforceable is a suffix of the names of rules. Such a rule replaces a CUSTOM policy whose provider cannot be used.
 const unenforceable = "-deny-due-to-bad-CUSTOM-action"
 
-// closes reports whether the filter refuses traffic because a policy cannot be enforced: an ALLOW filter without any
-// rule, or a CUSTOM policy without a usable provider.
+// closes reports whether the filter refuses traffic because a policy cannot be enforced. Two kinds of filters do so: an
+// ALLOW filter without rules, and a filter with a rule that unenforced returns.
 func (p *policies) closes() bool {
 	if p == nil || p.enforced == nil {
 		return false
@@ -78,7 +78,7 @@ func (p *policies) closes() bool {
 	return len(p.unenforced()) > 0 || p.enforced.GetAction() == rbacv3.RBAC_ALLOW && len(p.enforced.GetPolicies()) == 0
 }
 
-// unenforced returns the rules of CUSTOM policies whose provider cannot be used.
+// unenforced returns the names of the rules that replace a CUSTOM policy whose provider cannot be used.
 func (p *policies) unenforced() (names []string) {
 	for name := range p.enforced.GetPolicies() {
 		if strings.HasSuffix(name, unenforceable) {
@@ -88,15 +88,15 @@ func (p *policies) unenforced() (names []string) {
 	return names
 }
 
-// allows reports whether the filter refuses all requests that no policy allows.
+// allows reports whether the filter is an enforced ALLOW filter, which refuses all requests that no rule allows.
 func (p *policies) allows() bool {
 	return p != nil && p.enforced != nil && p.enforced.GetAction() == rbacv3.RBAC_ALLOW
 }
 
-// ruleName matches the name of a rule, or the end of such a name after a prefix.
+// ruleName finds the namespace, policy and number in the name of a rule.
 var ruleName = regexp.MustCompile(`ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\]`)
 
-// policyObjects returns the AuthorizationPolicies of rules, sorted.
+// policyObjects returns the AuthorizationPolicies to which rules with the given names belong, sorted.
 func policyObjects(rules []string) (objects []string) {
 	for _, name := range rules {
 		if m := ruleName.FindStringSubmatch(name); m != nil {
@@ -107,7 +107,7 @@ func policyObjects(rules []string) (objects []string) {
 	return slices.Compact(objects)
 }
 
-// policyText returns the name of a rule as "namespace/name rule N".
+// policyText returns the name of a rule as "namespace/name rule N". It returns names of another form unchanged.
 func policyText(name string) string {
 	if m := ruleName.FindStringSubmatch(name); m != nil {
 		return fmt.Sprintf("%s/%s rule %s", m[1], m[2], m[3])
@@ -115,8 +115,8 @@ func policyText(name string) string {
 	return name
 }
 
-// policyFacts compares two RBAC filters; nil is a missing filter. The facts have no subjects. tcp states that the
-// filter is for connections.
+// policyFacts compares two RBAC filters. A nil filter is a missing filter. The facts have no Subject. The parameter tcp
+// states that the filters are network filters, which decide about connections.
 func policyFacts(old, new *policies, tcp bool) (all []Fact) {
 	if old == nil {
 		old = &policies{}
@@ -170,14 +170,14 @@ func policyFacts(old, new *policies, tcp bool) (all []Fact) {
 	return all
 }
 
-// withoutPolicies returns rules without their policies.
+// withoutPolicies returns a copy of r without its policies.
 func withoutPolicies(r *rbacv3.RBAC) *rbacv3.RBAC {
 	r = proto.CloneOf(r)
 	r.Policies = nil
 	return r
 }
 
-// grantText describes the requests that a policy matches: their callers and their properties.
+// grantText describes the requests that a policy matches, by their callers and their properties.
 func grantText(p *rbacv3.Policy) string {
 	from, to := make([]string, 0, len(p.GetPrincipals())), make([]string, 0, len(p.GetPermissions()))
 	for _, one := range p.GetPrincipals() {
@@ -195,7 +195,7 @@ func grantText(p *rbacv3.Policy) string {
 	return text
 }
 
-// principalText describes callers.
+// principalText describes the callers that a principal matches.
 func principalText(p *rbacv3.Principal) string {
 	switch p := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_Any:
@@ -221,7 +221,7 @@ func principalText(p *rbacv3.Principal) string {
 	return brief(p)
 }
 
-// permissionText describes requests.
+// permissionText describes the requests that a permission matches.
 func permissionText(p *rbacv3.Permission) string {
 	switch p := p.GetRule().(type) {
 	case *rbacv3.Permission_Any:

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Level is the severity of a risk. A higher level is more severe. 0 means that there is no risk.
+// Level is the severity of a risk. A higher level is more severe. The value 0 stands for no risk.
 type Level uint8
 
 // The levels.
@@ -23,13 +23,13 @@ const (
 	High
 )
 
-// String returns the level in the form of flags and JSON: "medium" or "high". For other values it returns "".
+// String returns "medium" or "high", as in flags and JSON. For other values it returns "".
 func (l Level) String() string { return levels[l] }
 
 // levels maps the levels to their texts.
 var levels = map[Level]string{Medium: "medium", High: "high"}
 
-// ParseLevel returns the level that String writes as text, or 0 for other texts.
+// ParseLevel returns the level whose String is text. For any other text it returns 0.
 func ParseLevel(text string) Level {
 	for level, of := range levels {
 		if of == text {
@@ -42,7 +42,7 @@ func ParseLevel(text string) Level {
 // Code identifies a kind of risk. Titles contains the meaning of each code.
 type Code string
 
-// The codes that this package decides.
+// The codes of the risks that this package finds.
 const (
 	ClusterGone       Code = "NP101"
 	EndpointsFall     Code = "NP102"
@@ -73,7 +73,7 @@ const (
 	BytesGrow         Code = "NP504"
 )
 
-// The codes that callers decide (Reach.Found, Summary.Add).
+// The codes of the risks that callers find, and add by Reach.Found or Summary.Add.
 const (
 	BudgetExceeded    Code = "NP506"
 	PatchWithoutMatch Code = "NP601"
@@ -116,32 +116,32 @@ var Titles = map[Code]string{
 	PatchRelative:     "a relative patch of an EnvoyFilter has no priority",
 }
 
-// Risk is a dangerous difference. Its texts may contain any characters of object names, so printers must escape them.
+// Risk is a dangerous difference. Its texts may contain arbitrary characters, so printers must escape them.
 type Risk struct {
 	Code  Code
 	Level Level
-	// Subject is the object of traffic, as in Fact.
+	// Subject names the thing that the risk is about, as Fact.Subject does.
 	Subject string
 	Text    string // the difference and its effect
-	// Objects are the objects that cause the difference, as "Kind namespace/name"; empty: they are unknown. In the
-	// results of the function Risks they are sorted.
+	// Objects lists the objects that cause the difference, as "Kind namespace/name". It is empty if they are unknown.
+	// In the results of the function Risks it is sorted.
 	Objects []string
 }
 
-// assessment collects the risks of one view.
+// assessment collects the risks of one view (a group of proxies with equal configuration).
 type assessment struct {
 	View
 	*memo
 	risks         []Risk
 	before, after uses                                                            // computed by usesBefore and usesAfter
-	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // see virtualHosts
+	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // cache of virtualHosts
 }
 
-// Risks returns the risks of a view without repetitions, the most severe first, then sorted by code and subject. The
-// result is nil without risks. The caller owns the result. Risks only reads v.
+// Risks returns the risks of the view v, without repetitions. The most severe risks come first. Risks of one level are
+// sorted by code and subject. Without risks the result is nil. The caller owns the result. Risks only reads v.
 func Risks(v View) []Risk { return risks(v, newMemo(context.Background())) }
 
-// risks returns the result of Risks. Several views may share the memo.
+// risks returns the result of Risks. Several views may share the memo, which is a cache.
 func risks(v View, m *memo) []Risk {
 	a := &assessment{View: v, memo: m, serves: map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost{}}
 	for _, p := range v.Pairs {
@@ -177,7 +177,7 @@ func compareRisks(a, b Risk) int {
 	return cmp.Or(-cmp.Compare(a.Level, b.Level), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Text, b.Text))
 }
 
-// riskKey has the fields that equal risks have in common.
+// riskKey identifies a risk. Risks with equal keys count as one risk.
 type riskKey struct {
 	code          Code
 	level         Level
@@ -187,8 +187,8 @@ type riskKey struct {
 // key returns the riskKey of a risk.
 func (r Risk) key() riskKey { return riskKey{r.Code, r.Level, r.Subject, r.Text} }
 
-// add adds a risk of a resource. objects are the objects that the messages name, as "Kind namespace/name". If there are
-// no such objects, add takes the objects from View.Objects, and edited selects those that the change edits.
+// add adds a risk of a resource. The parameter objects lists the causes, as "Kind namespace/name". If it is empty, add
+// selects the causes from the result of View.Objects (see edited).
 func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject string, objects []string, format string, args ...any) {
 	objects = slices.Clone(objects)
 	if len(objects) == 0 && a.Objects != nil {
@@ -199,9 +199,10 @@ func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject s
 		Objects: slices.Compact(objects)})
 }
 
-// edited returns the elements of objects that the change edits, because these cause the difference. If the change
-// edits no element, the cause may be a removed object, or an object with an indirect effect. So edited returns the only
-// object of the change whose name begins with prefix. Without exactly one such object it returns all elements.
+// edited returns the likely causes of a difference. These are the elements of objects that the change edits. If the
+// change edits no element, the cause may be another object of the change, such as a removed object. The change may have
+// exactly one object that begins with prefix, and edited then returns this object. In all other cases it returns a copy
+// of objects.
 func (a *assessment) edited(objects []string, prefix string) (all []string) {
 	for _, object := range objects {
 		if slices.Contains(a.Edited, object) {
@@ -233,19 +234,19 @@ func object(kind, name string) []string {
 // exists reports whether an object exists after the change.
 func (a *assessment) exists(object string) bool { return a.Exists == nil || a.Exists(object) }
 
-// use is one place from which requests or connections go to a cluster.
+// use is one route or filter chain that sends requests or connections to a cluster.
 type use struct {
-	subject string   // virtual host or listener
-	label   string   // rule or chain
-	tcp     bool     // of a TCP chain
+	subject string   // names the virtual host or the listener
+	label   string   // names the route or the chain
+	tcp     bool     // the use is a TCP chain
 	shares  []share  // the clusters that receive its requests or connections
-	objects []string // the VirtualService
+	objects []string // the VirtualService of the route; may be empty
 }
 
-// uses maps clusters to the first maxUses places that use them.
+// uses maps the name of a cluster to the uses of the cluster. Only the first maxUses uses are stored.
 type uses map[string][]use
 
-// maxUses bounds the places that are stored for each cluster.
+// maxUses is the maximum number of uses that are stored for one cluster.
 const maxUses = 16
 
 // usesOf returns the uses of a set. It reads all routes and listeners of the set.
@@ -261,14 +262,15 @@ func usesOf(s Set) uses {
 	return all
 }
 
-// addRoutes adds the uses of a route configuration. The function subject returns the subject of a virtual host.
+// addRoutes adds the uses of a route configuration. The function subject returns the subject of the virtual host with a
+// name.
 func (u uses) addRoutes(rc *routev3.RouteConfiguration, subject func(host string) string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		u.addHost(vh, subject(vh.GetName()))
 	}
 }
 
-// addHost adds the uses of a virtual host.
+// addHost adds a use for each route of a virtual host.
 func (u uses) addHost(vh *routev3.VirtualHost, subject string) {
 	for _, r := range vh.GetRoutes() {
 		shares, _ := sharesOf(r.GetRoute())
@@ -277,7 +279,7 @@ func (u uses) addHost(vh *routev3.VirtualHost, subject string) {
 	}
 }
 
-// add adds a use to each of its clusters that has a weight.
+// add adds a use to each cluster to which it gives a weight above 0.
 func (u uses) add(one use) {
 	for _, s := range one.shares {
 		if s.weight > 0 && len(u[s.cluster]) < maxUses {
@@ -315,7 +317,7 @@ func (a *assessment) usesAfter() uses {
 	return a.after
 }
 
-// special reports whether a cluster is a built-in cluster, such as BlackHoleCluster, or an inbound cluster. It returns
+// special reports whether a cluster is an inbound cluster or a built-in cluster, such as BlackHoleCluster. It returns
 // true for an empty name.
 func special(cluster string) bool {
 	return slices.Contains([]string{xds.BlackHole, xds.Passthrough, xds.InboundPassthrough, xds.AllowAnyDynamic, ""}, cluster) ||

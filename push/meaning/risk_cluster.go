@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A loss of more than someFall percent of the endpoints is a medium risk. A loss of more than deepFall percent is a
-// high risk.
+// If a cluster loses more than someFall percent of its endpoints, it is a medium risk. A loss of more than deepFall
+// percent is a high risk.
 const (
 	someFall = 10
 	deepFall = 50
 )
 
-// assessCluster assesses a cluster that changed or is gone. It finds no risks in a new cluster.
+// assessCluster adds the risks of a modified or removed cluster. For a new cluster it adds no risks.
 func (a *assessment) assessCluster(p Pair) {
 	name := p.Name
 	switch {
@@ -33,11 +33,11 @@ func (a *assessment) assessCluster(p Pair) {
 	}
 	of := a.cluster(p)
 	b, c := of.old, of.new
-	rule := object("DestinationRule", cmp.Or(c.rule, b.rule)) // a rule that is gone decides too
+	rule := object("DestinationRule", cmp.Or(c.rule, b.rule)) // the new rule, or else the removed rule
 	clear := "requests are sent in the clear"
 	if peers := a.editedPeers(name); b.tls.mode != c.tls.mode && len(peers) > 0 && (len(rule) == 0 || !slices.Contains(a.Edited, rule[0])) {
 		rule = peers
-	} else if len(rule) > 0 { // servers do not follow the rule
+	} else if len(rule) > 0 { // a DestinationRule does not change the servers' mTLS modes
 		clear += ", and servers that require mTLS refuse them: 503 (UF or UC)"
 	}
 	risk := func(code Code, level Level, format string, args ...any) {
@@ -74,9 +74,9 @@ func (a *assessment) assessCluster(p Pair) {
 	a.refusedSecrets("cluster "+shortCluster(name), xds.Cluster, name, b.tls.secrets, c.tls.secrets)
 }
 
-// editedPeers returns the PeerAuthentications of the change that may decide whether the endpoints of a cluster accept
-// mTLS. These are the PeerAuthentications in the namespace of the cluster's host, or all if that namespace has no
-// edited PeerAuthentication.
+// editedPeers returns the PeerAuthentications of the change that may affect whether the endpoints of a cluster accept
+// mTLS. It returns those in the namespace of the cluster's host. If the change has no PeerAuthentication there, it
+// returns all PeerAuthentications of the change.
 func (a *assessment) editedPeers(cluster string) []string {
 	var all, own []string
 	_, _, _, host, _ := xds.ParseCluster(cluster)
@@ -96,13 +96,14 @@ func (a *assessment) editedPeers(cluster string) []string {
 	return all
 }
 
-// closedCluster reports whether a cluster is static and has no endpoints. The planner emits such a cluster if
+// closedCluster reports whether a cluster is static and has no usable endpoints. Navarch makes such a cluster if
 // settings cannot be enforced, so that requests fail.
 func closedCluster(c cluster) bool {
 	return c.rest.GetType() == clusterv3.Cluster_STATIC && c.rest.GetClusterType() == nil && usableIn(c.endpoints) == 0
 }
 
-// assessAssignment assesses a changed assignment. It finds no risks in assignments that are new or gone.
+// assessAssignment adds the risks of a modified assignment (ClusterLoadAssignment). For an assignment that is new or
+// gone it adds no risks.
 func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment) {
 	if old == nil || new == nil {
 		return
@@ -111,7 +112,8 @@ func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment
 	a.fall("cluster "+shortCluster(name), xds.Endpoint, name, usableIn(old), usableIn(new))
 }
 
-// fall assesses a decrease of a cluster's usable endpoints.
+// fall adds a risk if a cluster loses many usable endpoints. The parameters before and after are the numbers of these
+// endpoints.
 func (a *assessment) fall(subject string, t xds.Type, resource string, before, after int) {
 	lost := before - after
 	switch {
@@ -122,8 +124,8 @@ func (a *assessment) fall(subject string, t xds.Type, resource string, before, a
 	}
 }
 
-// assessSubsets assesses subsets without endpoints. It examines new and changed subsets, subsets whose endpoints
-// changed, and subsets to which changed routes lead.
+// assessSubsets adds the risks of subsets without usable endpoints. It checks three kinds of subsets: subsets whose
+// cluster is new or modified, subsets whose assignment is new or modified, and destinations of changed virtual hosts.
 func (a *assessment) assessSubsets() {
 	candidates := map[string]bool{}
 	for _, p := range a.Pairs {
@@ -166,13 +168,15 @@ func (a *assessment) assessSubsets() {
 	}
 }
 
-// balanced reports whether a cluster selects among endpoints that it is configured with or discovers.
+// balanced reports whether Envoy selects among known endpoints of a cluster. It returns false for a cluster of original
+// destinations and for a cluster of an extension type.
 func balanced(c *clusterv3.Cluster) bool {
 	return c.GetClusterType() == nil && c.GetType() != clusterv3.Cluster_ORIGINAL_DST
 }
 
-// emptiness returns the level of the risk that a subset has no endpoints. The level is High if a rule leads to the
-// subset but to no cluster with endpoints. In this case, emptiness also returns the use of that rule.
+// emptiness returns the level of the risk that a subset has no endpoints. The level is High if a use (a route or a TCP
+// chain) leads to the subset, but to no cluster with endpoints. In this case, emptiness also returns this use. In all
+// other cases, the level is Medium.
 func (a *assessment) emptiness(s Set, of uses, name string) (Level, use) {
 	for _, u := range of[name] {
 		others := slices.ContainsFunc(u.shares, func(o share) bool {

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// assessListener assesses a listener that is new or changed.
+// assessListener adds the risks of a listener that is new or modified. For a new listener it checks only the Secrets.
 func (a *assessment) assessListener(name string, existed bool, c *listenerChange) {
 	a.refusedSecrets("listener "+short(name), xds.Listener, name, secretsOf(c.before), secretsOf(c.after))
 	if !existed {
@@ -32,7 +32,8 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 	a.closes(name, c.inbound, c.old, c.new)
 }
 
-// chains assesses the chains of one port of an inbound listener, or all chains of any other listener.
+// chains adds the risks of changed filter chains. The groups old and new contain all chains of one port of an inbound
+// listener, or all chains of another listener.
 func (a *assessment) chains(name, subject string, inbound bool, old, new group) {
 	if inbound {
 		if b, c := protocolOf(old), protocolOf(new); b != c {
@@ -54,7 +55,7 @@ func (a *assessment) chains(name, subject string, inbound bool, old, new group) 
 }
 
 // protocolOf returns the protocol of an inbound port: "HTTP", "TCP" or "detected". It ignores chains that forward the
-// TLS of applications.
+// applications' own TLS.
 func protocolOf(g group) string {
 	var http, tcp bool
 	for _, c := range g.chains {
@@ -80,11 +81,12 @@ func onlyIn(a, b map[string]chain) (keys []string) {
 	return keys
 }
 
-// strictness returns the rank of an mTLS mode, 0 to 2. For a port with TLS of its own it returns -1.
+// strictness returns 0 for DISABLE, 1 for PERMISSIVE and 2 for STRICT. For the mode of a port with its own TLS
+// settings, it returns -1.
 func strictness(mode string) int { return slices.Index([]string{disabled, permissive, strict}, mode) }
 
-// modes assesses the mTLS modes of the inbound ports of a listener. A port without chains of its own before the change
-// had the mode of the other ports.
+// modes adds the risks of changed mTLS modes of inbound ports. A port may have no chains of its own before the change.
+// It then had the mode of "inbound, other ports".
 func (a *assessment) modes(name string, old, new map[string]group) {
 	var stricter, wider []string
 	rest, hasRest := old["inbound, other ports"]
@@ -121,8 +123,8 @@ func (a *assessment) modes(name string, old, new map[string]group) {
 	}
 }
 
-// peers returns the PeerAuthentications that decide the mTLS modes of a listener after the change. If they are unknown,
-// the result is nil.
+// peers returns the PeerAuthentications that may have caused a change of a listener's mTLS modes. If View.Objects is
+// nil, the result is nil.
 func (a *assessment) peers(listener string) (all []string) {
 	if a.Objects == nil {
 		return nil
@@ -135,10 +137,10 @@ func (a *assessment) peers(listener string) (all []string) {
 	return a.edited(all, peerAuthentication)
 }
 
-// peerAuthentication is the beginning of the names of PeerAuthentications.
+// peerAuthentication is the prefix of a PeerAuthentication in the form "Kind namespace/name".
 const peerAuthentication = "PeerAuthentication "
 
-// policySubject names the traffic of a listener's policies.
+// policySubject returns the subject of facts and risks about a listener's policies.
 func policySubject(name string, inbound bool) string {
 	if inbound && name == xds.VirtualInbound {
 		return "inbound"
@@ -146,7 +148,8 @@ func policySubject(name string, inbound bool) string {
 	return "listener " + short(name)
 }
 
-// allow assesses an ALLOW filter in a listener that had no such filter.
+// allow adds a risk if a listener gets its first ALLOW filter. ALLOW filters that refuse all traffic do not count (see
+// policies.closes).
 func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	allows := func(all []chain) (rules []string, is bool) {
 		for _, c := range all {
@@ -167,7 +170,8 @@ func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	}
 }
 
-// closes assesses chains that refuse traffic because a policy or a setting cannot be enforced.
+// closes adds at most one risk, for a filter chain that now refuses traffic because a policy or a setting cannot be
+// enforced.
 func (a *assessment) closes(name string, inbound bool, old, new map[string]group) {
 	closed := func(c chain) (rules []string, is bool) {
 		for _, f := range c.filters {
@@ -192,7 +196,7 @@ func (a *assessment) closes(name string, inbound bool, old, new map[string]group
 	}
 }
 
-// secretsOf returns the Secrets of the chains.
+// secretsOf returns the names of the Secrets that filter chains request.
 func secretsOf(all []chain) (names []string) {
 	for _, c := range all {
 		names = append(names, c.tls.secrets...)
@@ -200,12 +204,13 @@ func secretsOf(all []chain) (names []string) {
 	return names
 }
 
-// refusedSecrets assesses the Secrets that a resource names only after the change.
+// refusedSecrets adds a risk for each Secret that a resource requests only after the change, and that View.Refused
+// refuses.
 func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
 	if a.Refused == nil {
 		return
 	}
-	for _, secret := range slices.Compact(slices.Sorted(slices.Values(new))) { // a copy: other views share the model
+	for _, secret := range slices.Compact(slices.Sorted(slices.Values(new))) { // a sorted copy, because other views share the list
 		if slices.Contains(old, secret) {
 			continue
 		}

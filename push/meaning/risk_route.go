@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// manyPoints is the change of a share, in percentage points, above which it is a risk.
+// manyPoints is the largest change of a cluster's share that is no risk, in percentage points.
 const manyPoints = 20
 
 // routesOf returns a message as a route configuration. For any other message it returns nil.
@@ -26,13 +26,13 @@ func routesOf(m proto.Message) *routev3.RouteConfiguration { return as[*routev3.
 // hostPair is a virtual host before and after a change.
 type hostPair struct {
 	configuration string               // name of the route configuration
-	subject       string               // of facts and risks
+	subject       string               // subject of facts and risks
 	old, new      *routev3.VirtualHost // old is nil for a new virtual host
 	a, b          []rule               // models of the routes of old and new
-	pairs         []paired             // of a and b
+	pairs         []paired             // pairs of rules in a and b
 }
 
-// assessHost assesses a virtual host that is new or differs.
+// assessHost adds the risks of a virtual host that is new or modified.
 func (a *assessment) assessHost(p hostPair) {
 	for _, of := range p.pairs {
 		if of.new < 0 {
@@ -50,12 +50,12 @@ func (a *assessment) assessHost(p hostPair) {
 	a.winners(p)
 }
 
-// risk adds a risk of a virtual host.
+// risk adds a risk of a virtual host. It names the VirtualService of the rule r as the cause.
 func (a *assessment) risk(p hostPair, r rule, code Code, level Level, format string, args ...any) {
 	a.add(code, level, xds.Route, p.configuration, p.subject, object("VirtualService", r.object), format, args...)
 }
 
-// rule assesses a changed rule.
+// rule adds the risks of a modified rule (the model of a route).
 func (a *assessment) rule(p hostPair, old, new rule) {
 	if len(old.shares) > 0 && len(new.shares) > 0 && a.moved(old, new) > manyPoints {
 		a.risk(p, new, WeightsMove, Medium, "%s: %s -> %s", new.label(), old.to(), new.to())
@@ -79,7 +79,7 @@ func (a *assessment) rule(p hostPair, old, new rule) {
 	}
 }
 
-// moved returns the greatest change of a cluster's share, in percentage points.
+// moved returns the greatest change of a cluster's share between two rules, in percentage points.
 func (a *assessment) moved(old, new rule) (most float64) {
 	for _, s := range slices.Concat(old.shares, new.shares) {
 		most = max(most, math.Abs(old.points(s.cluster)-new.points(s.cluster)))
@@ -87,7 +87,8 @@ func (a *assessment) moved(old, new rule) (most float64) {
 	return most
 }
 
-// leadsNowhere assesses destinations of a rule that do not exist, unless the rule had them before.
+// leadsNowhere adds a risk for each destination of the new rule that does not exist. It ignores destinations that the
+// old rule has too.
 func (a *assessment) leadsNowhere(p hostPair, old, new rule) {
 	has := func(r rule, cluster string) bool { return r.points(cluster) > 0 }
 	for _, s := range new.shares {
@@ -101,7 +102,7 @@ func (a *assessment) leadsNowhere(p hostPair, old, new rule) {
 	}
 }
 
-// shadows assesses the rules that the change makes unreachable.
+// shadows adds the risks of the rules that the change makes unreachable.
 func (a *assessment) shadows(p hostPair) {
 	shadow := func(all []rule, at int) int {
 		return slices.IndexFunc(all[:at], func(r rule) bool { return implies(all[at].route.GetMatch(), r.route.GetMatch()) })
@@ -129,8 +130,8 @@ func (a *assessment) shadows(p hostPair) {
 	}
 }
 
-// shadowed adds the risk that an earlier rule matches all requests of a rule. existed states that the rule existed
-// before the change.
+// shadowed adds the risk that r is never reached. The earlier rule `by` matches all requests of r. If existed is true,
+// the rule r existed before the change.
 func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	if existed && matchesAll(by.route.GetMatch()) {
 		a.risk(p, by, CatchAllFirst, High, "%s matches everything and now stands before %s", by.label(), strings.TrimPrefix(r.label(), "rule "))
@@ -139,11 +140,11 @@ func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), by.label())
 }
 
-// maxSampled bounds the removed rules of a virtual host for which lost tries requests.
+// maxSampled is the maximum number of removed rules in a virtual host for which lost tries sample requests.
 const maxSampled = 200
 
-// lost assesses the requests that lose their last route. It tries requests for at most maxSampled removed rules, and
-// skips matches that the virtual host still has.
+// lost adds a risk for each removed rule whose sample requests have no route after the change. It tries the first
+// maxSampled removed rules. A rule does not count as removed if the virtual host still has a rule with the same match.
 func (a *assessment) lost(p hostPair) {
 	kept := map[string]bool{}
 	for _, r := range p.b {
@@ -160,7 +161,7 @@ func (a *assessment) lost(p hostPair) {
 	}
 }
 
-// domainOf returns a host that the first domain of a virtual host covers. Without domains it returns "".
+// domainOf returns a host name that the first domain of a virtual host matches. Without domains it returns "".
 func domainOf(vh *routev3.VirtualHost) string {
 	for _, d := range vh.GetDomains() {
 		return strings.ReplaceAll(d, "*", "x")
@@ -168,7 +169,8 @@ func domainOf(vh *routev3.VirtualHost) string {
 	return ""
 }
 
-// winners assesses VirtualServices that replace other existing VirtualServices in a virtual host.
+// winners adds a risk for each pair of VirtualServices of which one replaces the other in a virtual host. The replaced
+// VirtualService must still exist.
 func (a *assessment) winners(p hostPair) {
 	of := func(all []rule) map[string]bool {
 		names := map[string]bool{}
@@ -189,10 +191,10 @@ func (a *assessment) winners(p hostPair) {
 	}
 }
 
-// served reports, for each protocol, whether a change adds or removes a host:port.
+// served states whether a change adds or removes a host:port, separately for HTTP and TCP.
 type served struct{ http, tcp int } // positive: added; negative: removed; 0: neither
 
-// assessHosts assesses the hosts that disappear, and the ports whose protocol changes.
+// assessHosts adds the risks of hosts that disappear, and of ports whose protocol changes.
 func (a *assessment) assessHosts() {
 	all := map[string]served{} // by host:port
 	gone := map[string]bool{}  // by host:port
@@ -233,13 +235,14 @@ func (a *assessment) assessHosts() {
 	}
 }
 
-// splitHost splits host:port.
+// splitHost splits a text of the form host:port. The text must contain a colon.
 func splitHost(at string) (host, port string) {
 	i := strings.LastIndexByte(at, ':')
 	return at[:i], at[i+1:]
 }
 
-// cluster0 returns the cluster of a host's port without a subset. It returns nil if the set lacks this cluster.
+// cluster0 returns the outbound cluster of a host and a port that has no subset. It returns nil if the set lacks this
+// cluster.
 func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -280,15 +283,15 @@ func (a *assessment) virtualHosts(s Set, configuration string) map[string]*route
 	return all
 }
 
-// addServed adds the protocols that one resource adds or removes.
+// addServed adds the numbers in the second map to the numbers in the first map.
 func addServed(all, of map[string]served) {
 	for name, one := range of {
 		all[name] = served{all[name].http + one.http, all[name].tcp + one.tcp}
 	}
 }
 
-// servedHTTP returns the virtual hosts that are new or gone, by name. A removed virtual host does not count as gone if
-// another virtual host serves its first domain.
+// servedHTTP returns the virtual hosts that are new or gone, by name. It considers only names of the form host:port. A
+// removed virtual host does not count as gone if another virtual host now serves its first domain.
 func servedHTTP(old, new *routev3.RouteConfiguration) map[string]served {
 	before, after, all := hostsOf(old), hostsOf(new), map[string]served{}
 	var gone []string
@@ -318,7 +321,7 @@ func servedHTTP(old, new *routev3.RouteConfiguration) map[string]served {
 	return all
 }
 
-// servedTCP returns each host:port to which TCP chains lead either only before or only after the change.
+// servedTCP returns each host:port to which TCP chains lead only before the change, or only after the change.
 func servedTCP(old, new []chain) map[string]served {
 	hosts := func(chains []chain) map[string]bool {
 		names := map[string]bool{}
@@ -340,7 +343,8 @@ func servedTCP(old, new []chain) map[string]served {
 	return all
 }
 
-// protocol assesses whether host:port, which exists before and after, changes its protocol.
+// protocol adds a risk if a host:port changes its protocol. The outbound cluster of the host:port must exist before and
+// after the change.
 func (a *assessment) protocol(at string, of served) {
 	host, port := splitHost(at)
 	if of == (served{}) || a.cluster0(a.Before, host, port) == nil || a.cluster0(a.After, host, port) == nil {

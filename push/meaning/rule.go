@@ -16,21 +16,21 @@ import (
 // noLimit is the text of a timeout that never ends a request.
 const noLimit = "no limit"
 
-// defaultTimeout is Envoy's timeout for a route that states no timeout.
+// defaultTimeout is Envoy's timeout for a route that sets no timeout.
 const defaultTimeout = 15 * time.Second
 
-// share is the part of the requests of a rule that a cluster receives.
+// share is the part of a rule's requests that one cluster receives.
 type share struct {
 	cluster string
 	weight  uint64
 }
 
-// rule is the model of a route.
+// rule is the model of a route. The weights of its shares are relative to their sum, total.
 type rule struct {
 	name, match string
-	key         string         // match, distinct for distinct credentials, which match lacks
-	route       *routev3.Route // unchanged
-	action      string         // answer of the proxy itself (redirect or direct response); empty: requests are forwarded
+	key         string         // like match, but different for different credentials, which match omits
+	route       *routev3.Route // the original route
+	action      string         // answer of the proxy itself (redirect or direct response); empty if requests are forwarded
 	shares      []share        // sorted by cluster
 	total       uint64         // sum of the weights
 	timeout     time.Duration  // 0: no limit
@@ -41,14 +41,14 @@ type rule struct {
 	mirrors     string
 	hash        string
 	headers     string
-	values      string // headers with the credentials that headers lacks, only for comparison
+	values      string // digest of the added headers with their credentials, only for comparison
 	fault       string
 	object      string         // the VirtualService, as "namespace/name"
-	span        string         // name of spans
+	span        string         // name of trace spans
 	rest        *routev3.Route // the fields outside of the model
 }
 
-// ruleOf returns the model of a route.
+// ruleOf returns the model of a route. It does not change the route.
 func ruleOf(m *routev3.Route) rule {
 	rest := proto.Clone(m).(*routev3.Route)
 	r := rule{name: m.GetName(), match: matchText(m.GetMatch()), route: m, rest: rest,
@@ -62,7 +62,7 @@ func ruleOf(m *routev3.Route) rule {
 	switch {
 	case rest.GetRedirect() != nil:
 		r.action, rest.Action = "redirect "+brief(rest.GetRedirect()), nil
-		if len(r.action) > maxValue { // clipped
+		if len(r.action) > maxValue { // the text is shortened, so rest keeps the action
 			rest.Action = m.Action
 		}
 	case rest.GetDirectResponse() != nil:
@@ -156,8 +156,8 @@ func (r *rule) takeShares(a *routev3.RouteAction) {
 	}
 }
 
-// takeMirrors moves the clusters that receive copies of requests to the model. A mirror policy with further settings
-// stays in the action.
+// takeMirrors moves the mirrors of an action (clusters that receive copies of requests) to the model. A mirror policy
+// with further settings stays in the action.
 func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	var texts []string
 	for _, m := range a.GetRequestMirrorPolicies() {
@@ -186,7 +186,7 @@ func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	})
 }
 
-// hashText returns the key of a hash policy as a text.
+// hashText describes the key of a hash policy. For a policy with further settings, the text is a digest.
 func hashText(h *routev3.RouteAction_HashPolicy) string {
 	switch p := h.GetPolicySpecifier().(type) {
 	case *routev3.RouteAction_HashPolicy_Header_:
@@ -205,7 +205,7 @@ func hashText(h *routev3.RouteAction_HashPolicy) string {
 	return digest(h.ProtoReflect(), maxDepth)
 }
 
-// to returns the destinations of a rule as a text.
+// to describes the answer of the proxy itself, or the destinations of a rule.
 func (r rule) to() string {
 	if r.action != "" {
 		return r.action
@@ -221,7 +221,8 @@ func (r rule) to() string {
 	return list(texts)
 }
 
-// percent returns a fraction as a percentage with at most one decimal digit.
+// percent returns the quotient of its arguments as a percentage, with at most one decimal digit. For a zero divisor it
+// returns "0%".
 func percent(part, of uint64) string {
 	if of == 0 {
 		return "0%"
@@ -239,14 +240,14 @@ func (r rule) points(cluster string) float64 {
 	return 0
 }
 
-// sameShares reports whether each cluster receives the same fraction of the requests.
+// sameShares reports whether each cluster receives the same fraction of the requests in both rules.
 func (r rule) sameShares(to rule) bool {
 	return slices.EqualFunc(r.shares, to.shares, func(a, b share) bool {
 		return a.cluster == b.cluster && a.weight*to.total == b.weight*r.total
 	})
 }
 
-// label names a rule in sentences.
+// label returns a name of the rule for use in sentences.
 func (r rule) label() string {
 	if r.name != "" {
 		return fmt.Sprintf("rule %q", r.name)
@@ -254,7 +255,7 @@ func (r rule) label() string {
 	return "rule " + r.match
 }
 
-// compare adds the differences of two rules to a change.
+// compare adds the differences between two rules to c.
 func (r rule) compare(c *change, to rule) {
 	if r.match != to.match {
 		c.compare("match", r.match, to.match)
@@ -290,7 +291,7 @@ func (r rule) compare(c *change, to rule) {
 	}
 }
 
-// weights returns the full names of the clusters with their weights.
+// weights lists the full names of the clusters with their weights.
 func (r rule) weights() string {
 	texts := make([]string, 0, len(r.shares))
 	for _, s := range r.shares {
@@ -299,7 +300,7 @@ func (r rule) weights() string {
 	return strings.Join(texts, ", ")
 }
 
-// timeoutText returns the timeout of a rule that forwards requests; empty for other rules.
+// timeoutText returns the timeout of a rule that forwards requests. For other rules it returns "".
 func timeoutText(r rule) string {
 	switch {
 	case len(r.shares) == 0:
@@ -310,10 +311,10 @@ func timeoutText(r rule) string {
 	return r.timeout.String()
 }
 
-// perFilter is the path of a filter's settings in a route.
+// perFilter is the beginning of the path of an HTTP filter's settings in a route.
 const perFilter = "typed_per_filter_config[envoy.filters.http."
 
-// tidy shortens the path of a filter's settings to the name of the filter.
+// tidy shortens a difference that begins with perFilter. Only the name of the filter remains of the path.
 func tidy(part string) string {
 	if rest, is := strings.CutPrefix(part, perFilter); is {
 		return strings.Replace(rest, "]", "", 1)
@@ -321,11 +322,12 @@ func tidy(part string) string {
 	return part
 }
 
-// paired contains the indices of one rule before and after the change. -1 means that the rule is missing.
+// paired contains the indices of one rule before and after the change. The index -1 stands for a missing rule.
 type paired struct{ old, new int }
 
-// pairRules pairs the rules of two lists: first by name and match, then the remaining rules by match, then by name. The
-// pairs are sorted by their new index, and rules that are gone are last.
+// pairRules pairs the rules of two lists in three passes: by name and match, by match, and by name. Each pass pairs
+// only rules that are not yet paired. New and removed rules form pairs of their own. The pairs are sorted by their new
+// index, and the removed rules come last.
 func pairRules(old, new []rule) []paired {
 	all := make([]paired, 0, len(new))
 	oldLeft, newLeft := indices(len(old)), indices(len(new))
@@ -361,7 +363,7 @@ func pairRules(old, new []rule) []paired {
 	return all
 }
 
-// indices returns 0 to n-1.
+// indices returns the numbers from 0 to n-1.
 func indices(n int) []int {
 	all := make([]int, n)
 	for i := range all {

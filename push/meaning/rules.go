@@ -2,21 +2,22 @@ package meaning
 
 import routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-// Rule describes a route in words. Each text has at most maxText (400) runes. The texts may contain any characters of
-// object names, so printers must escape them.
+// Rule describes a route in words. Each text has at most 400 runes (maxText). The texts may contain arbitrary
+// characters, so printers must escape them.
 type Rule struct {
 	Name  string // name of the route; may be empty
 	Match string // the requests that the route matches, without credentials
-	// To names the answer of the proxy itself, or the destinations. If there are several destinations, their shares
-	// follow in percent. Of more than six destinations, only five are named. Empty: the destination is unknown.
+	// To describes the answer of the proxy itself, or the destinations. If there are several destinations, each is
+	// followed by its share in percent. Of more than six destinations, only five are named. To is empty if the
+	// destination is unknown.
 	To string
-	// Also lists rewrites, mirrors, hash policy, fault, timeout and retries. A timeout without limit is not listed, but
-	// Envoy's default of 15 s is. Empty: the route has no such settings.
+	// Also contains further settings: rewrites, mirrors, hash policy, fault, timeout and retries. It omits a timeout
+	// without limit, but contains Envoy's default of 15 s. It is empty if the route has no such settings.
 	Also string
 }
 
-// Rules describes the routes of a virtual host, in order. Without routes, or for nil, the result is nil. Rules does not
-// change the virtual host.
+// Rules describes the routes of a virtual host, in order. If there are no routes, or for nil, the result is nil. Rules
+// does not change the virtual host.
 func Rules(vh *routev3.VirtualHost) (all []Rule) {
 	for _, r := range rulesOf(vh) {
 		var c change

@@ -13,12 +13,12 @@ import (
 )
 
 // samples returns requests to a host that a match accepts, as maps of headers. The result is empty if no such request
-// was found, for example because the match is on the metadata of a token.
+// was found, for example for a match on dynamic metadata.
 func samples(m *routev3.RouteMatch, host string) (all []map[string]string) {
 	headers := map[string]string{":authority": host, ":method": "GET", ":scheme": "http"}
 	for _, h := range m.GetHeaders() {
 		if h.GetInvertMatch() {
-			continue // a request without the header
+			continue // the request does not get the header
 		}
 		value := "x"
 		if s := h.GetStringMatch(); s != nil {
@@ -46,7 +46,7 @@ func samples(m *routev3.RouteMatch, host string) (all []map[string]string) {
 	return all
 }
 
-// samplePaths returns paths that a match may accept.
+// samplePaths returns paths that a match probably accepts.
 func samplePaths(m *routev3.RouteMatch) []string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -61,7 +61,7 @@ func samplePaths(m *routev3.RouteMatch) []string {
 	return nil
 }
 
-// sampleOf returns a value that a matcher may accept.
+// sampleOf returns a value that a matcher probably accepts.
 func sampleOf(m *matcherv3.StringMatcher) string {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
@@ -78,10 +78,10 @@ func sampleOf(m *matcherv3.StringMatcher) string {
 	return ""
 }
 
-// maxExample is the length after which an example of an expression gets no further parts, in bytes.
+// maxExample is a length in bytes. Once an example of a regular expression is longer, it gets no further parts.
 const maxExample = 1000
 
-// example returns a short text that a regular expression may match.
+// example returns a text that a regular expression probably matches. For an invalid expression it returns "".
 func example(expression string) string {
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -118,12 +118,12 @@ func writeExample(b *strings.Builder, re *syntax.Regexp) {
 		}
 	case syntax.OpAlternate:
 		writeExample(b, re.Sub[0])
-	default: // matches the empty text
+	default: // the example is the empty text
 	}
 }
 
-// preferred returns a letter or digit of a class of characters, or else the first character of the class. A class
-// consists of pairs of bounds.
+// preferred returns x, a, 0 or A if a class of characters contains one of them, in this order of preference. If not, it
+// returns the first character of the class. A class consists of pairs of bounds.
 func preferred(class []rune) rune {
 	for _, want := range "xa0A" {
 		for i := 0; i+1 < len(class); i += 2 {

@@ -10,19 +10,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxDecoded is the total encoded size of stored resources, in bytes, above which a Decoder drops all stored messages.
+// maxDecoded limits the total encoded size of the resources whose messages a Decoder stores, in bytes.
 const maxDecoded = 64 << 20
 
-// Decoder decodes the resources of planned sets. It stores the messages, so that a resource of many views is decoded
-// once. When the total size exceeds maxDecoded (64 MiB), it drops all messages except the newest. The zero Decoder is
-// ready for use. A Decoder and its Sets are not safe for concurrent use.
+// Decoder decodes the resources of planned sets (the configuration of one view each). It stores the messages, so that a
+// resource that several views share is decoded once. When the total encoded size exceeds 64 MiB (maxDecoded), it drops
+// all messages except the newest. The zero Decoder is ready for use. A Decoder and its Sets are not safe for concurrent
+// use.
 type Decoder struct {
 	known map[*xds.Resource]proto.Message
 	bytes int
 }
 
-// decode decodes a resource without its confidential parts. For nil it returns nil. The error means that the body does
-// not decode, or that a credential cannot be removed. Both are faults of the builders.
+// decode decodes a resource without its confidential parts. For nil it returns nil. It fails if the body does not
+// decode, or if a credential cannot be removed. Both are faults of the code that built the resource.
 func (d *Decoder) decode(r *xds.Resource) (proto.Message, error) {
 	if r == nil {
 		return nil, nil
@@ -42,14 +43,14 @@ func (d *Decoder) decode(r *xds.Resource) (proto.Message, error) {
 }
 
 // Message decodes a resource without its confidential parts. It returns nil for nil, and for a resource that cannot be
-// decoded. Such a resource is a fault of the builders. The result may be shared, and is read-only.
+// decoded. The result may be shared, and is read-only.
 func (d *Decoder) Message(r *xds.Resource) proto.Message {
 	m, _ := d.decode(r)
 	return m
 }
 
 // Set returns a Set that decodes the resources of a planned set on demand. A nil argument stands for the empty set.
-// Resources that cannot be decoded are absent. Set.All is sorted by name.
+// Resources that cannot be decoded are absent. The method All of the result sorts by name.
 func (d *Decoder) Set(s *manifest.Set) Set { return planned{d, s} }
 
 // planned implements Set. It decodes the resources of a planned set on demand.
@@ -80,9 +81,10 @@ func (p planned) All(t xds.Type) iter.Seq[proto.Message] {
 	}
 }
 
-// Between returns the View of two planned sets, in which only Pairs, Before and After are set. A nil argument stands
-// for the empty set. Pairs are sorted by type, then by name. Between fails if a resource that differs cannot be
-// decoded, which is a fault of the builders. The error names the resource, and the View is then incomplete.
+// Between returns the View of a change from one planned set to another. It sets only Pairs, Before and After. A nil
+// argument stands for the empty set. Pairs are sorted by type, then by name. Between fails if a resource that differs
+// cannot be decoded, which is a fault of the code that built it. The error names the resource, and the View is then
+// incomplete.
 func (d *Decoder) Between(before, after *manifest.Set) (View, error) {
 	v := View{Before: d.Set(before), After: d.Set(after)}
 	for t := range xds.NumTypes {

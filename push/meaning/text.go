@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	maxText  = 400 // maximum length of a text of a fact or a risk, in runes
+	maxText  = 400 // maximum length of a text in a fact or a risk, in runes
 	maxValue = 80  // maximum length of the text of one value, in runes
-	maxParts = 8   // maximum number of parts of a fact
+	maxParts = 8   // maximum number of differences that one fact states
 )
 
 // clip limits a text to maxText runes.
 func clip(text string) string { return limit(text, maxText) }
 
-// limit shortens a text to a number of runes, which is at least 3. A shortened text ends with "...".
+// limit shortens a text to the given number of runes, which is at least 3. A shortened text ends with "...".
 func limit(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -37,7 +37,7 @@ func limit(text string, most int) string {
 // domain is the end of the host names of Kubernetes services. Facts omit it.
 const domain = ".svc.cluster.local"
 
-// short returns a name without the domain of Kubernetes services.
+// short returns a name without ".svc.cluster.local".
 func short(name string) string { return strings.ReplaceAll(name, domain, "") }
 
 // shortFilter returns the name of a filter without the prefix of its kind, such as "envoy.filters.http.".
@@ -50,8 +50,8 @@ func shortFilter(name string) string {
 	return name
 }
 
-// shortCluster returns the name of an outbound cluster as host:port|subset, and of an inbound cluster as "port N". It
-// returns names of another form unchanged.
+// shortCluster returns the name of an outbound cluster as host:port|subset, and the name of an inbound cluster as "port
+// N". It returns names of another form unchanged.
 func shortCluster(name string) string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	switch {
@@ -67,7 +67,7 @@ func shortCluster(name string) string {
 	return fmt.Sprintf("%s:%d%s", short(host), port, subset)
 }
 
-// plural returns a number with a noun.
+// plural returns a number with its noun, such as "2 hosts".
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -101,7 +101,7 @@ func (c *change) compare(name, old, new string) {
 	*c = append(*c, name+orNone(old)+" -> "+orNone(new))
 }
 
-// others adds the differences of two messages outside of the model.
+// others adds the differences that the generic comparison of two messages finds (see differences).
 func (c *change) others(old, new proto.Message) { *c = append(*c, differences(old, new)...) }
 
 // String joins the first maxParts differences, and counts the others.
@@ -120,14 +120,14 @@ func orNone(text string) string {
 	return text
 }
 
-// brief is Brief with maxValue runes.
+// brief returns the result of Brief with at most maxValue runes of JSON.
 func brief(m proto.Message) string { return Brief(m, maxValue) }
 
-// Brief returns a message, which must not be nil, as a short text. Durations, unsigned integers, booleans and
-// percentages are written as people write them, without a limit. Other messages are JSON on one line, with cut.Cut in
-// place of credentials. If the JSON has more than `most` runes, it is shortened to this number and ends with "...".
-// `most` is at least 3. A message that does not encode, because it contains an Any of an unknown type, becomes the name
-// of its own type. Brief does not change the message.
+// Brief describes a message, which must not be nil, in a short text. Durations, unsigned integers, booleans and
+// percentages become plain values, such as "15s" or "true". Other messages become JSON on one line, with cut.Cut in
+// place of credentials. If the JSON has more than `most` runes, it is shortened to this number and ends with "...". The
+// number `most` is at least 3. A message with an Any of an unknown type becomes the name of its own type. Brief does
+// not change the message.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// TLS modes, in the words of DestinationRules and of Gateways.
+// TLS modes. Names in capitals are modes of DestinationRules and Gateways.
 const (
 	plainText   = "plain text"
 	meshMutual  = "ISTIO_MUTUAL"
@@ -28,7 +28,7 @@ const (
 	proxyPrefix = "PROXY protocol over "
 )
 
-// tls is the model of one side of TLS.
+// tls is the model of the TLS settings of a client or a server.
 type tls struct {
 	mode         string
 	sni          string   // of a client
@@ -48,8 +48,8 @@ func (t tls) encrypted() bool {
 	return mode != plainText && mode != automatic
 }
 
-// compare adds the differences to a change. If the modes differ, it adds only the modes, because other differences
-// follow from the modes.
+// compare adds the differences between two models to c. If the modes differ, it adds only the modes, because other
+// differences follow from the modes.
 func (t tls) compare(c *change, to tls) {
 	if t.mode != to.mode {
 		c.compare("TLS", t.mode, to.mode)
@@ -66,7 +66,7 @@ func (t tls) compare(c *change, to tls) {
 	}
 }
 
-// clusterTLS returns the TLS of a cluster, and clears its transport sockets.
+// clusterTLS returns the TLS settings of a cluster, and clears the transport sockets in the cluster.
 func clusterTLS(c *clusterv3.Cluster) tls {
 	matches := c.GetTransportSocketMatches()
 	t := socketTLS(c.GetTransportSocket())
@@ -87,8 +87,8 @@ func clusterTLS(c *clusterv3.Cluster) tls {
 	return t
 }
 
-// withoutNames returns the transport sockets of a cluster. In the first encrypted socket, it clears the fields that the
-// model has.
+// withoutNames returns a cluster with only the transport sockets of c. In the first encrypted socket among the matches,
+// it keeps only the fields outside of the model.
 func withoutNames(c *clusterv3.Cluster) *clusterv3.Cluster {
 	out, done := &clusterv3.Cluster{TransportSocket: c.GetTransportSocket()}, false
 	for _, m := range c.GetTransportSocketMatches() {
@@ -104,7 +104,7 @@ func withoutNames(c *clusterv3.Cluster) *clusterv3.Cluster {
 	return out
 }
 
-// socketTLS returns the TLS of a transport socket.
+// socketTLS returns the TLS settings of a transport socket. Without a socket, the mode is plainText.
 func socketTLS(socket *corev3.TransportSocket) tls {
 	if socket == nil {
 		return tls{mode: plainText}
@@ -114,7 +114,7 @@ func socketTLS(socket *corev3.TransportSocket) tls {
 	return t
 }
 
-// configTLS returns the TLS in the configuration of a transport socket.
+// configTLS returns the TLS settings in the configuration of a transport socket.
 func configTLS(socket *corev3.TransportSocket) tls {
 	m, err := socket.GetTypedConfig().UnmarshalNew()
 	if err != nil {
@@ -145,7 +145,7 @@ func configTLS(socket *corev3.TransportSocket) tls {
 	return tls{mode: string(m.ProtoReflect().Descriptor().Name()), rest: m}
 }
 
-// orEmpty returns a message, or an empty message in place of nil.
+// orEmpty returns m, or an empty message if m is nil.
 func orEmpty(m proto.Message) proto.Message {
 	if m == nil {
 		return &rawbufferv3.RawBuffer{}
@@ -153,7 +153,8 @@ func orEmpty(m proto.Message) proto.Message {
 	return m
 }
 
-// downstreamTLS returns the TLS of a server, and clears the fields of the context that the model has.
+// downstreamTLS returns the TLS settings of a server. In m it clears the names that the model contains, as commonTLS
+// does.
 func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	t := commonTLS(m.GetCommonTlsContext())
 	if t.mode != meshMutual && m.GetRequireClientCertificate().GetValue() {
@@ -165,8 +166,8 @@ func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	return t
 }
 
-// commonTLS returns the settings that clients and servers have in common. It clears the names of secrets in the
-// context. It also clears the names of peers, unless their text is shortened.
+// commonTLS returns the settings that clients and servers have in common. It clears the names of SDS secrets in c. It
+// also clears the names that the peer's certificate may have, unless there are more than five.
 func commonTLS(c *tlsv3.CommonTlsContext) tls {
 	t := tls{mode: simple}
 	var own []string
@@ -206,7 +207,7 @@ func commonTLS(c *tlsv3.CommonTlsContext) tls {
 		names = append(names, matcherText(n))
 	}
 	slices.Sort(names)
-	if t.names = list(names); len(names) > 5 { // the text is cut, so rest keeps all names
+	if t.names = list(names); len(names) > 5 { // the text may omit names, so rest keeps them
 		return t
 	}
 	if v != nil {
@@ -216,8 +217,7 @@ func commonTLS(c *tlsv3.CommonTlsContext) tls {
 	return t
 }
 
-// matcherText returns a matcher of strings as a text. "*" stands for the rest of a value with a given prefix, suffix or
-// part.
+// matcherText describes a matcher of strings. A "*" stands for any text before or after the given part.
 func matcherText(m *matcherv3.StringMatcher) string {
 	fold := ""
 	if m.GetIgnoreCase() {

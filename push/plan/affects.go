@@ -11,15 +11,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// affected lists the units that have to be planned again because of a change. A unit is a part of the plan: a view, a
-// workload, a host, a Secret. Unless a comment says otherwise, a set contains the marked units themselves.
+// affected lists the units that have to be planned again because of a change. A unit is a part of the plan, such as a
+// host or a Secret. A view is the configuration of equal proxies, a scope is the outbound side of views, and a workload
+// is the inbound side. A comment such as "records: the scopes" names the elements of the set, and then the units that
+// they mark. A set without such a comment contains the units themselves.
 type affected struct {
 	everything bool               // all units
 	views      map[string]bool    // namespaces whose proxies' views may have changed; "*" for all
 	readers    map[model.Key]bool // records: the scopes and workloads whose view names them
 	services   map[model.Key]bool // services: the workloads that they select
-	ports      map[string]bool    // hosts: the workloads whose port numbers come from their endpoints
-	served     map[string]bool    // hosts of services: the workloads whose CUSTOM policies name a provider there
+	ports      map[string]bool    // hosts: the workloads whose port numbers come from the hosts' endpoints
+	served     map[string]bool    // hosts of services: the workloads whose CUSTOM policies name a provider at the host
 	hosts      map[string]input.Types
 	patterns   map[string]input.Types // wildcards: the hosts that they cover
 	members    map[string]input.Types // hosts: only the parts that depend on their endpoints
@@ -32,7 +34,8 @@ type affected struct {
 	allPods    bool                   // the proxies whose credential is bound to any Pod
 	granted    map[string]bool        // namespaces in which the right to list Secrets may have changed; "" for all
 	reporting  map[string]bool        // namespaces whose proxies' telemetry may have changed; "*" for all
-	pulls      []mirror.Edit          // VirtualServices: their destinations, in scopes whose Sidecar imports their hosts
+	// edits of VirtualServices: the destinations, in scopes whose Sidecar imports the hosts
+	pulls []mirror.Edit
 }
 
 // newAffected returns an empty set of affected units.
@@ -44,15 +47,15 @@ func newAffected() *affected {
 		reporting: map[string]bool{}}
 }
 
-// effect is one cell of the table of effects: a function that marks the units that an edit of a record touches.
+// effect is one cell of the table of effects. Its function marks the units that an edit of a record touches.
 type effect struct {
 	name  string      // for tests and messages
 	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
-	slow  []slowReason // cases that the fast path (fast_path.go) cannot plan; nil: it cannot plan the cell at all
+	slow  []slowReason // cases that the fast path (fast_path.go) cannot plan; nil: all cases
 }
 
-// change is the affected units of one step, while they are collected.
+// change collects the affected units of one step, in which one change of the snapshot is planned.
 type change struct {
 	*affected
 	in  *input.Input // of the new snapshot
@@ -94,7 +97,7 @@ var affects = [model.NumKinds][]effect{
 		// Clusters of DNS services and listeners of headless services contain endpoints, too.
 		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers},
 		{"ports", input.CDS | input.LDS, namedPorts, slowPorts}, // target ports with names
-		// Proxies that are endpoints in ServiceEntries serve their ports.
+		// Proxies that are endpoints of a ServiceEntry serve its ports.
 		{"served", input.CDS | input.LDS, servedViews, slowServed},
 		// Selectors read the labels to decide which workloads use a Secret.
 		{"labels", input.SDS, labelledWorkloads, slowLabels},
@@ -153,14 +156,15 @@ var affects = [model.NumKinds][]effect{
 		{"rights", input.SDS, grantedRights, nil}, // the authoriser is queried again
 	},
 	model.KindWorkload: {
-		// The label cell of Endpoints exists here too. push/resolve adds Endpoints for services that select the
+		// The cell is the same as for Endpoints, because push/resolve makes Endpoints for services that select the
 		// workload.
 		{"labels", input.SDS, labelledWorkloads, slowLabels},
 		// Selectors read the labels, for the proxy's rules and Secrets.
 		{"its proxy", input.All, boundProxies, slowProxy},
 	},
 	model.KindNetworkGateways: {
-		// With a host's clusters, its variations plan the assignments that read the network (host.Variation).
+		// When a host's clusters are planned, its assignments that depend on the network are planned too
+		// (host.Variation).
 		{"hosts", input.CDS, everyHost, nil},
 		{"views", input.All, labelKeys, nil}, // networks of proxies are read only if there are gateways
 	},
@@ -187,7 +191,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindWorkloadGroup:  {}, // push/identities reads from it which service accounts belong to machines
 }
 
-// collect adds the units that the edits touch by a table of effects.
+// collect adds the units that the edits touch according to a table of effects.
 func (c *change) collect(table *[model.NumKinds][]effect, edits []mirror.Edit) {
 	for _, e := range edits {
 		row := table[e.Key().Kind]
@@ -294,7 +298,7 @@ func (c *change) reach(e mirror.Edit) string {
 }
 
 // selects reports whether an edit may change the set of proxies that a record selects, or their views. Most edits of
-// services and policies change only other fields, which no view depends on.
+// services and policies change only fields that no view depends on.
 func selects(e mirror.Edit) bool {
 	if old, is := e.Old.(*model.Policy); is {
 		now, still := e.New.(*model.Policy)

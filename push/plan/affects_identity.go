@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// peered marks the hosts of services to whose endpoints the PeerAuthentication may apply.
+// peered marks hosts to be planned again: the hosts of services whose endpoints the PeerAuthentication may select.
 func peered(c *change, t input.Types, e mirror.Edit) {
 	mark := func(r model.Record) {
 		for _, h := range model.HostsOf(r) {

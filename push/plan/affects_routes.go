@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// routedHosts marks the hosts of VirtualServices that route to the record's hosts, or to aliases of the record's hosts.
+// routedHosts marks hosts to be planned again: the hosts of VirtualServices that route to the record's hosts, or to
+// their aliases.
 func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range c.withAliases(model.HostsOf(r)) {

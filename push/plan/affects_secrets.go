@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// namedSecret marks the resources of the Secret.
+// namedSecret marks the resources of the Secret, so that they are planned again.
 func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[secret.Anywhere(e.Key())] = true }
 
 // referredSecrets marks the resources of the Secrets that the record refers to before or after the edit.
@@ -22,5 +22,6 @@ func referredSecrets(c *change, _ input.Types, e mirror.Edit) {
 // labelledWorkloads marks the resources of all Secrets that workloads of the record's namespace use.
 func labelledWorkloads(c *change, _ input.Types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
 
-// grantedRights marks the rights of identities of the namespace, or of all namespaces for a ClusterRoleBinding.
+// grantedRights marks the rights of identities to list Secrets. The identities are those of the record's namespace, or
+// of all namespaces for a ClusterRoleBinding.
 func grantedRights(c *change, _ input.Types, e mirror.Edit) { c.granted[e.Key().Namespace] = true }

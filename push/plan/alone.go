@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// standsAlone reports whether edits may be planned at once, without waiting some milliseconds for further edits. This
-// is the case if all edits put VirtualServices and no host that is already served gets a new destination. Other edits
-// wait, because the objects of one `kubectl apply` arrive one after the other. A route that is planned before its
+// standsAlone reports whether edits may be planned at once, without waiting some milliseconds for further edits. They
+// may if all edits create or change VirtualServices, and no host that is already served gets a new destination. Other
+// edits wait, because the objects of one `kubectl apply` arrive one after the other. A route that is planned before its
 // destination would answer 503 meanwhile.
 func standsAlone(edits []mirror.Edit, s *mirror.Snapshot) bool {
 	return !slices.ContainsFunc(edits, func(e mirror.Edit) bool {
@@ -25,8 +25,8 @@ func standsAlone(edits []mirror.Edit, s *mirror.Snapshot) bool {
 	})
 }
 
-// leadsAlike reports whether two versions of a VirtualService have the same hosts, gateways and exports, and whether
-// the newer version has no further destination.
+// leadsAlike compares two versions of a VirtualService. It reports whether both have the same hosts, gateways and
+// exports, and the newer version has no additional destination.
 func leadsAlike(was, now *model.VirtualService) bool {
 	if !slices.Equal(was.Spec.GetHosts(), now.Spec.GetHosts()) || !slices.Equal(was.Spec.GetGateways(), now.Spec.GetGateways()) ||
 		!slices.Equal(was.Spec.GetExportTo(), now.Spec.GetExportTo()) {

@@ -19,8 +19,8 @@ const (
 // errNoAuthoriser is the reason why no private keys are sent without an Authoriser.
 var errNoAuthoriser = errors.New("this process has no authoriser")
 
-// authorise plans with the known rights of identities to private keys, and opens the private keys that are then needed.
-// For rights that are unknown or outdated it queries the authoriser, outside of the loop's goroutine.
+// authorise plans with the known rights of identities to receive private keys. It then decrypts the private keys that
+// the plan needs. For unknown or outdated rights it queries the authoriser, in other goroutines.
 func (l *Loop) authorise(now time.Time) {
 	if l.planner == nil { // after restore has failed
 		return

@@ -25,8 +25,8 @@ var errUnresolved = errors.New("the newest snapshot cannot be resolved; the serv
 // Base returns a copy of the plan at the newest snapshot. Edits that still wait to be planned are planned in the copy.
 // The loop's goroutine copies the parts that change in place, and the caller's goroutine completes the copy. The error
 // is ErrNotReady while there is no plan, the context's error, or an error because the loop has ended. A panic while
-// resolving, copying or planning is also returned as an error. After an error the Base, which may not be nil, must not
-// be used.
+// resolving, copying or planning is also returned as an error. After an error the result must not be used, even if it
+// is not nil.
 func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	var f *frozen
 	var waiting mirror.Change
@@ -50,10 +50,10 @@ func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	return b, b.plan(ctx, waiting, nil)
 }
 
-// Afford returns nil if this process has memory for a change in a copy of the plan. This is the case if the planned
-// configuration with the change fits Config.Room, if Config.Room is 0, or if the change adds little. Otherwise the
-// error wraps ErrNoRoom, and names the record that grows most. Other errors are the context's error, an error
-// after a panic, and an error because the loop has ended.
+// Afford returns nil if this process has enough memory to plan a change in a copy of the plan. It has if the planned
+// configuration with the change fits Config.Room, if Config.Room is 0, or if the change adds little. Without enough
+// memory, the error wraps ErrNoRoom, and names the record that grows most. Other errors are the context's error, an
+// error after a panic, and an error because the loop has ended.
 func (l *Loop) Afford(ctx context.Context, c mirror.Change) error {
 	return l.run(ctx, func() (err error) {
 		l.unchanged = true
@@ -86,7 +86,7 @@ func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err e
 	if err != nil {
 		return nil, err
 	}
-	if have := b.Planner.latest; have != c.Old { // the plan is without some records of the source
+	if have := b.Planner.latest; have != c.Old { // the plan lacks some records of the source
 		c = with(have, c.New.Revision(), c.Edits)
 	}
 	err = b.plan(ctx, c, &moved)

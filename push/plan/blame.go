@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A record with which the plan panics is found by bisection. The search begins at a snapshot that could be planned. It
-// sorts the edits since then by key, and finds the first edit after which one proxy's view cannot be planned from
-// scratch. The record of that edit is the culprit. The last good version of the record stays in effect, and the search
-// continues with the remaining edits.
+// If planning panics because of a record, bisection finds the record. The search begins at a snapshot that could be
+// planned. It sorts the later edits by key, and finds the first edit after which the configuration (view) of one proxy
+// cannot be planned from scratch. The record of that edit is the culprit. The last good version of the record stays in
+// effect, and the search continues with the remaining edits.
 //
 // If strange metadata of one proxy cause the panic, the record must not be blamed, because other proxies would lose the
-// record. A record is blamed if it belongs to the proxy's own namespace. A record of another namespace is blamed only
-// if the plan of a plain proxy in the proxy's namespace panics with the edit, but not without it. The plain proxy has
-// only the labels that the record selects.
+// record. A record of the proxy's own namespace is always blamed. A record of another namespace is blamed only if it
+// also causes a panic for a plain proxy in the proxy's namespace. The plain proxy has only the labels that the record
+// selects.
 
 // blame is one result of the search: an edit that is not planned, with the version of the record that is planned in its
 // place.
@@ -133,7 +133,7 @@ func fallbackFor(e mirror.Edit) blame {
 	if p, is := e.New.(*model.Policy); is && e.Old == nil {
 		closed, err := model.New(p.Key, p.Created,
 			&model.PolicySpec{Selector: p.Spec.GetSelector(), Gateways: p.Spec.GetGateways(), MeshWide: p.Spec.GetMeshWide(), Closed: true})
-		if err == nil { // always: the key and the kind of body are those of a record
+		if err == nil { // always nil, because the key and the kind of body are those of a record
 			b.stands = closed
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Loop) applyNewest(box *loop.Box[mirror.Change]) bool {
 	return true
 }
 
-// follow queues the edits of an accepted change for the path (fast or slow) of each edit.
+// follow queues each edit of an accepted change for its path (fast or slow).
 func (l *Loop) follow(c mirror.Change) {
 	l.newest = c.New
 	l.latest.Store(c.New)
@@ -41,9 +41,9 @@ func (l *Loop) follow(c mirror.Change) {
 	l.safely(func() { l.classify(c) })
 }
 
-// accepted resolves a change of the source and leaves out the excluded records. If the resolver panics, it is in an
-// undefined state, so a new resolver resolves the whole snapshot. If the new resolver panics too, the result is false.
-// The previous plan then stays in effect, and the source's next snapshot is resolved as a whole.
+// accepted resolves a change of the source (push/resolve) and leaves out the excluded records. If the resolver panics,
+// it is in an undefined state, so a new resolver resolves the whole snapshot. If the new resolver panics too, the
+// result is false. The previous plan then stays in effect, and the source's next snapshot is resolved as a whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	if l.resolve != nil && l.guarded(func() { out = l.accept(l.intake.step(l.resolve.Step(c), time.Now())) }) == nil {
 		return out, true

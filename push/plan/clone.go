@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Two scopes whose views differ only in the namespace have few differences. They differ in the hosts of records that
-// belong to one of the two namespaces, or name one of them (exportTo, sourceNamespace). They also differ in the short
-// names of hosts. So a new scope is cloned from an existing scope, its template. In the clone the records of both
-// groups count as edited, and the table of effects lists the units to plan again. Clone and template share everything
-// else.
+// A scope is the outbound configuration of a group of proxies. Two scopes whose keys differ only in the namespace have
+// few differences. They differ in the hosts of records that belong to one of the two namespaces, or name one of them
+// (exportTo, sourceNamespace). They also differ in the short names of hosts. So a new scope is cloned from an existing
+// scope, its template. In the clone all these records count as edited. The table of effects lists the parts of the
+// clone (units) to plan again. Clone and template share everything else.
 
 // scopeFor plans a scope, including the steps that the fast path has planned since the planner's input was read.
 func (p *Planner) scopeFor(key view.Scope) *scope {
@@ -37,7 +37,7 @@ func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 }
 
 // scopeLike plans a scope as a clone of the template. Without a template, or if everything differs, it plans from
-// scratch. It calls pause, which may be nil, between two pieces.
+// scratch. It calls pause, which may be nil, between two pieces of work.
 func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pause func()) *scope {
 	if template != nil {
 		if d := p.between(in, template.key, key); !d.everything {
@@ -55,8 +55,9 @@ func (s *scope) isTemplateFor(key view.Scope) bool {
 	return other == s.key && s.hosts.ImportsEverything()
 }
 
-// between returns the units that may differ between a scope a and its clone b. It collects the effects of an edit of
-// every service, VirtualService and DestinationRule of the two namespaces, and of every record that names one of them.
+// between returns the units that may differ between the scope with the key a and its clone with the key b. It collects
+// the effects of an edit of every service, VirtualService and DestinationRule of the two namespaces, and of every
+// record that names one of them.
 func (p *Planner) between(in *input.Input, a, b view.Scope) *affected {
 	c := &change{affected: newAffected(), in: in, was: in.Root()}
 	defaults := in.Mesh.Spec

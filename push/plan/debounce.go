@@ -6,9 +6,9 @@ import "time"
 //
 // Edits are due after a quiet time without further edits. The first edit begins with a quiet time of a quarter of
 // `after`. Each further edit doubles the quiet time, up to `after`. If the last plan was less than `after` ago, the
-// first edit begins with a quiet time of `after`. Otherwise, a first edit that stands alone (standsAlone) is due at
-// once. So a single edit is planned quickly, and fifty edits at once cause one plan. The edits are due at the latest
-// when the first of them has waited for `most`.
+// first edit begins with a quiet time of `after`. If the last plan was earlier, a first edit that stands alone
+// (standsAlone) is due at once. So a single edit is planned quickly, and fifty edits at once cause one plan. The edits
+// are due at the latest when the first of them has waited for `most`.
 //
 // If planning all waiting edits is estimated to last longer than `longPlan`, they are due when a pause has passed
 // since the last plan. A longer pause would harm other namespaces, because one loop plans for all namespaces. One large
@@ -37,7 +37,8 @@ const (
 	longPause = 2 * time.Second
 )
 
-// note records a new edit. waiting is the number of edits that wait now.
+// note records a new edit. The parameter waiting is the number of edits that wait now. The parameter alone states that
+// the edit stands alone.
 func (d *debounce) note(now time.Time, waiting int, alone bool) {
 	d.edits = waiting
 	switch {

@@ -14,42 +14,44 @@
 //
 // # One change
 //
-// Loop receives a change from the mirror, resolves it (push/resolve), and passes edits that only touch assignments to
-// PlanEndpoints (the fast path, fast_path.go). The other edits wait a moment for further edits (debounce) and go
-// through Begin, Step and End. The table of effects (affects.go) maps edits to affected units, such as hosts, views and
-// workloads. Scopes plan their affected units again (scope.run). A large change is planned in pieces and on shadows,
-// which are unpublished copies of scopes (stepwise.go, replan.go). The pool returns the same resource for an equal
-// Spec, and equal resources leave their manifest unchanged. Only views with a different manifest are published.
+// Loop receives a change from the mirror, resolves it (push/resolve), and passes edits that only touch endpoint
+// assignments to PlanEndpoints (the fast path, fast_path.go). The other edits wait a moment for further edits
+// (debounce) and go through Begin, Step and End. The table of effects (affects.go) maps edits to affected units, such
+// as hosts, views and workloads. Scopes plan their affected units again (scope.run). A large change is planned in
+// pieces and on shadows, which are unpublished copies of scopes (stepwise.go, replan.go). The pool (push/pool) returns
+// the same resource for an equal Spec, and equal resources leave a manifest (push/manifest) unchanged. Only views with
+// a different manifest are published.
 //
 // # One join
 //
-// A proxy whose view is planned joins at once. Otherwise the missing layers are planned in pieces, while the loop
-// serves all other proxies (stepwise.go, joining.go). joins.go has the queues of the joining proxies, by namespace.
+// A proxy whose view is planned joins at once. For other proxies the missing layers are planned in pieces, while the
+// loop serves all other proxies (stepwise.go, joining.go). joins.go has the queues of the joining proxies, by
+// namespace.
 //
 // # Reasons
 //
-// One goroutine plans for all scopes. Planning one edit takes tenths of a millisecond, so more goroutines would gain
-// nothing.
+// One goroutine plans for all scopes. Planning one edit takes some tenths of a millisecond, so more goroutines would
+// not help.
 //
 // Long work is planned in pieces, cluster by cluster and host by host, on shadows of the scopes (stepwise.go). Such
 // work is a large change of configuration (replan.go), or a missing layer of a joining proxy's view (joining.go). The
-// work pauses after some 5 ms, and the fast path may run, on the scopes and on the shadows. At the end of a change its
-// shadows replace the scopes all at once, and joining proxies wait for that end. During a join the loop continues to
-// apply changes and to plan joins of other proxies. The joins of different namespaces alternate. The metric
-// navarch_plan_piece_seconds has the durations of the pieces.
+// work pauses after some 5 ms. The fast path may run in the pause, on the scopes and on the shadows. At the end of a
+// change its shadows replace the scopes all at once, and joining proxies wait for that end. During a join the loop
+// continues to apply changes and to plan joins of other proxies. The joins of different namespaces alternate. The
+// metric navarch_plan_piece_seconds has the durations of the pieces.
 //
 // Scopes that only differ in the namespace are cloned from one another (clone.go). The clone treats two groups of
 // records as edited: the records of both namespaces, and the records that name one of them. The table of effects then
 // lists the units to plan again. A clone shares everything else with its template. Hosts and virtual hosts are replaced
-// and never changed. A further clone occupies some 75 KB, for any number of services.
+// and never changed. Each further clone occupies some 75 KB, however many services there are.
 //
 // By default, a view is retained for ten seconds after its last proxy has left (Config.Linger). The private keys that
 // the view uses are retained too.
 //
-// If a policy cannot be enforced, the traffic is refused. A policy with a condition by an unknown key refuses all
-// traffic of the workloads that it selects. A CUSTOM policy whose provider cannot be called refuses the requests that
-// it matches. A RequestAuthentication rule without keys refuses tokens. If a proxy has no certificate of the mesh,
-// STRICT closes its ports.
+// If a policy cannot be enforced, the traffic is refused. A policy with an unknown condition key refuses all traffic of
+// the workloads that it selects. A CUSTOM policy whose provider cannot be called refuses the requests that it matches.
+// A RequestAuthentication rule without keys refuses tokens. If a proxy has no certificate of the mesh, STRICT closes
+// its ports.
 //
 // # Panics
 //
@@ -65,7 +67,7 @@
 // planner, as scopes share them among each other. A shared value is copied before it is changed. The only shared values
 // that change in place are the versions of a host in variations (host.versions), which have a mutex. Loop.Base copies
 // the parts that change in place between two plans, in one piece of some 2 ms for 20,000 proxies in 50 scopes. The rest
-// runs in the caller's goroutine.
+// of the copying runs in the caller's goroutine.
 //
 // # Memory of a replica
 //
@@ -87,6 +89,6 @@
 // byte. An edit of a kind without a row in the table of effects plans everything again, so the result is still correct.
 // Published values never change. After a panic, proxies keep their resources (rescue.go).
 //
-// Owns: scopes, variants, workloads, overlays and their manifests (Planner: one goroutine; Loop is that goroutine).
-// Reads: snapshots, views.  Never: protobuf of Envoy; a clock or a socket outside Loop.
+// Owns: scopes, variants, workloads, overlays and their manifests, in the goroutine of Loop. Reads: snapshots, views.
+// Never: builds Envoy's protobufs; uses a clock or a socket outside Loop.
 package plan

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unrunnable returns a problem for each WasmPlugin and TrafficExtension that some proxies cannot run, and for each kind
-// of such proxies. The message contains the number of workloads of these proxies.
+// unrunnable returns a problem for each pair of an extension (WasmPlugin or TrafficExtension) and a kind of proxies
+// that cannot run the extension. The message contains the number of workloads of these proxies.
 func unrunnable(workloads []*workload) (found []Problem) {
 	counts := map[inbound.Unrun]int{}
 	for _, wl := range workloads {

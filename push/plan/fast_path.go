@@ -11,16 +11,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// slowReason is one reason why the fast path cannot plan an edit completely. The edit touches more than assignments, so
-// it has to be planned with Begin.
+// slowReason is one reason why the fast path cannot plan an edit completely. The edit touches more than endpoint
+// assignments, so it has to be planned with Begin.
 type slowReason struct {
 	name  string
 	holds func(p *Planner, in *input.Input, e mirror.Edit) bool
 	ahead bool // the assignments may be sent before the other resources
 }
 
-// These are the slow reasons, by cell of the table of effects. The fast path plans an edit in one of these cells
-// completely, unless a reason of the cell holds.
+// These are the slow reasons for cells of the table of effects (affects.go). The fast path plans an edit in one of
+// these cells completely, unless a reason of the cell holds.
 var (
 	slowMembers = []slowReason{
 		{"ports of the service", renumbered, false},
@@ -40,8 +40,9 @@ var (
 // relabels reports whether an edit changes labels that decide about Secrets.
 func relabels(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }
 
-// fastPathFor decides the way in which an edit is planned. fast is true if the fast path plans the assignments. again
-// is true if the edit has to be planned with Begin, possibly in addition to the fast path.
+// fastPathFor decides the way in which an edit is planned. The result fast is true if the fast path plans the
+// assignments. The result again is true if the edit has to be planned with Begin, possibly in addition to the fast
+// path.
 func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool) {
 	row := p.table[e.Key().Kind]
 	for _, cell := range row {
@@ -65,10 +66,10 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 // services and rules of the last plan, and plans no other resources. It may be called while a change is being planned.
 // c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
 //
-// moved lists the proxies whose sets changed, each with the path Fast. rest lists the edits of c that the caller has to
-// pass to Begin. The fast path may have planned their assignments already. Both lists may be nil. pending states that
-// edits outside of c still wait. The plan is complete at the revision of c.New under three conditions: pending is
-// false, rest is empty, and no change is being planned.
+// The result moved lists the proxies whose sets changed, each with the path Fast. The result rest lists the edits of c
+// that the caller has to pass to Begin. The fast path may have planned the assignments of these edits already. Both
+// lists may be nil. The parameter pending states that edits outside of c still wait. The plan is complete at the
+// revision of c.New under three conditions: pending is false, rest is empty, and no change is being planned.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	p.must("PlanEndpoints", !p.forked, "of a fork")
 	p.latest = c.New
@@ -134,8 +135,8 @@ func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host str
 }
 
 // renumbered reports whether a service of the endpoints was removed, or its ports were changed, since it was planned.
-// Endpoints are found by the names of ports. So the endpoints have to change together with the service. Otherwise the
-// routes to the planned service would have no endpoints for a moment.
+// Endpoints are found by the names of ports. So the endpoints have to change together with the service. If they changed
+// first, the routes to the planned service would have no endpoints for a moment.
 func renumbered(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -225,8 +226,8 @@ func sameAddresses(e mirror.Edit) bool {
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
 // beyondAssignments reports whether an edit of Endpoints changes more than assignments. For services that are resolved
-// by DNS it changes clusters. For headless services it changes clusters, listeners and name tables. If only the health
-// of endpoints changes, it changes name tables alone.
+// by DNS it changes clusters. For headless services it changes clusters, listeners and name tables. An edit that
+// changes only the health of a headless service's endpoints changes only name tables.
 func beyondAssignments(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return anyService(now.Snapshot, e, func(svc *model.Service) bool {
 		return host.InDNS(svc) || svc.Spec.GetHeadless() && (p.namesRequested() || !healthAlone(e))

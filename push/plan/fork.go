@@ -12,11 +12,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A fork is a planner with the plan of another planner, for another goroutine. Both share all planned values: hosts,
-// entries, units, resources and manifests. These values never change, except the versions of a host in variations,
-// which have a mutex (doc.go, Forks). Tables and scopes are copied. A fork is made in two parts. The first part
-// (freeze) runs in the goroutine of the planner, and copies all values that change in place. The second part (fork)
-// runs in any goroutine. It makes the proxies and views, which is most of the work.
+// A fork is a planner with the plan of another planner, for another goroutine. Both planners share all planned values:
+// hosts, entries, units, resources and manifests. These values never change, except the versions of a host in
+// variations, which have a mutex (doc.go, Forks). Tables and scopes are copied. A fork is made in two parts. The first
+// part (freeze) runs in the goroutine of the planner, and copies all values that change in place. The second part
+// (fork) runs in any goroutine. It makes the proxies and views, which is most of the work.
 
 // frozen contains the plan of a planner at one moment. Its values are immutable, or no other planner uses them.
 type frozen struct {
@@ -35,7 +35,8 @@ type frozen struct {
 	known     map[any][]finding // see reports
 }
 
-// frozenView is one view with its proxies. Only the immutable fields of `of` may be read.
+// frozenView is one view with its proxies. The field `of` is the original view, of which only immutable fields may be
+// read.
 type frozenView struct {
 	of      *planned
 	set     *manifest.Set
@@ -43,7 +44,7 @@ type frozenView struct {
 	handles []frozenHandle
 }
 
-// frozenHandle is one proxy. Of the fields of `of`, only Node may be read.
+// frozenHandle is one proxy. The field `of` is the original handle, of which only Node may be read.
 type frozenHandle struct {
 	of      *Handle
 	names   bool
@@ -55,7 +56,8 @@ type frozenHandle struct {
 // plans a change, and after Drop.
 func (p *Planner) Fork() *Planner { return p.freeze().fork() }
 
-// freeze copies what the planner changes in place. Its cost grows with the numbers of scopes, views and proxies.
+// freeze copies the values that the planner changes in place. Its cost grows with the numbers of scopes, views and
+// proxies.
 func (p *Planner) freeze() *frozen {
 	p.idle("Fork")
 	inputs := map[*input.Input]*input.Input{}

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from scratch and returns its set. The snapshot must be resolved (push/resolve). cluster is the
-// name of the config cluster. The set has no Secrets that proxies subscribe to, and no name table. Safe for concurrent
-// use.
+// Fresh plans a view from scratch and returns its set of resources. The snapshot must be resolved (push/resolve). The
+// parameter cluster is the name of the config cluster. The set has no Secrets that proxies subscribe to, and no name
+// table. Fresh is safe for concurrent use.
 func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
@@ -53,7 +53,7 @@ func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
 			if (t == xds.Secret || t == xds.Extension) && want.Types[t].Pending(d.Name) {
-				continue // its private key is being opened; the previous version of the Secret stays in effect
+				continue // its private data is being decrypted; the previous version stays in effect
 			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
 				out = append(out, t.Noun()+" "+d.Name)

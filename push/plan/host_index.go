@@ -1,10 +1,10 @@
 package plan
 
-// hostIndex maps each host to the scopes that contain the host. So a change of endpoints only visits these scopes. The
-// nil index stores nothing.
+// hostIndex maps each host to the scopes (outbound sides that proxies share) that contain the host. A change of
+// endpoints visits only these scopes. A nil index stores nothing.
 type hostIndex map[string]map[*scope]struct{}
 
-// adopt adds a scope and all its hosts. The scope updates the index from now on.
+// adopt adds a scope and all its hosts. From then on the scope updates the index.
 func (x hostIndex) adopt(s *scope) {
 	s.index, s.step = x, newStep()
 	if x == nil {

@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// joinIdentity connects a view with the subscriptions of its identity. A view that may have no Secrets is left as it
-// is. leaveIdentity undoes joinIdentity, even after a panic in joinIdentity.
+// joinIdentity connects a view (the configuration that equal proxies share) with the Secret subscriptions of its
+// identity (service account). It does not change a view that may have no Secrets. leaveIdentity undoes joinIdentity,
+// even after a panic in joinIdentity.
 func (p *Planner) joinIdentity(pl *planned) {
 	who := pl.view.Secrets
 	if who == (view.Identity{}) {
@@ -48,7 +49,8 @@ func (p *Planner) leaveIdentity(pl *planned) {
 	}
 }
 
-// composeSecrets publishes the Secrets of an identity that were planned again.
+// composeSecrets publishes the Secrets of an identity after they were planned again. It returns the proxies whose sets
+// of resources changed.
 func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 	for pl := range p.identities[subs.Identity()].views {
 		if pl.compose(p) {
@@ -61,9 +63,9 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 }
 
 // SubscribeSecrets adds and drops names of Secrets that a joined proxy subscribes to. It returns the proxies whose sets
-// changed. A name that the proxy may not have is treated as a missing Secret. For a handle that has not joined, or that
-// may have no Secrets, it returns nil and changes nothing. Afterwards Sealed returns the records whose private keys the
-// added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
+// of resources changed. A name that the proxy may not have is treated as a missing Secret. For a handle that has not
+// joined, or that may have no Secrets, it returns nil and changes nothing. Afterwards Sealed returns the records whose
+// private keys the added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
@@ -76,8 +78,8 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 }
 
 // Authorised sets the right of a service account to private keys, and plans the Secrets of its proxies with this right.
-// It returns the proxies whose sets changed. If the right is unknown (Known is false), unchanged or not needed, nothing
-// changes. Authorised panics while a change is being planned, and after Drop.
+// It returns the proxies whose sets of resources changed. If the right is unknown (Known is false), unchanged or not
+// needed, nothing changes. Authorised panics while a change is being planned, and after Drop.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
 	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
@@ -90,9 +92,9 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 // caller opens the keys and passes them to Opened. Sealed does not return a record again while its key is being opened.
 func (p *Planner) Sealed() []*model.Secret { return p.secrets.Sealed() }
 
-// Opened plans the Secrets of a record with its opened private key, and returns the proxies whose sets changed. A key
-// that is not needed any more, or whose record has changed meanwhile, is dropped. Opened panics while a change is being
-// planned, and after Drop.
+// Opened plans the Secrets of a record with its opened private key, and returns the proxies whose sets of resources
+// changed. A key that is not needed any more, or whose record has changed meanwhile, is dropped. Opened panics while a
+// change is being planned, and after Drop.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
 	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {

@@ -62,10 +62,10 @@ func (l *Loop) release(now time.Time) time.Duration {
 	return i.pace.due(now)
 }
 
-// Any change of a host with very many endpoints takes as long to plan as hundreds of other hosts, and all its endpoints
-// are sent to proxies. So the edits of a host with largeHost endpoints or more are planned at most once in pacePerHost.
-// Large hosts are planned one at a time, with pacePause in between. Namespaces alternate, and so do the hosts of a
-// namespace. These edits are planned on the configuration path.
+// Each change of a host with very many endpoints takes as long to plan as changes of hundreds of other hosts. All
+// endpoints of the host are then sent to proxies. So the edits of a host with largeHost endpoints or more are planned
+// at most once in pacePerHost. Large hosts are planned one at a time, with pacePause in between. Namespaces alternate,
+// and so do the hosts of a namespace. The edits of large hosts are planned like edits of configuration.
 const (
 	largeHost   = 2000 // endpoints
 	pacePerHost = time.Second
@@ -86,8 +86,8 @@ type hostQueue struct {
 	hosts     []string // in the order of turns
 }
 
-// large reports whether an edit is of Endpoints whose host has very many endpoints in a snapshot. Endpoints in other
-// namespaces do not count, so that no namespace can make a host of another one large.
+// large reports whether an edit changes Endpoints of a host that has largeHost or more endpoints in a snapshot.
+// Endpoints in other namespaces do not count, so no namespace can make a host of another namespace large.
 func large(e mirror.Edit, s *mirror.Snapshot) bool {
 	if e.Key().Kind != model.KindEndpoints || s == nil {
 		return false
@@ -118,7 +118,8 @@ func firstHost(e mirror.Edit) string {
 	return ""
 }
 
-// admit queues the edits that have to wait. It returns the other edits, and the queued edits of the next host in turn.
+// admit queues the edits that have to wait. It returns the other edits, and the queued edits of the host whose turn is
+// next, if it is due.
 func (p *pace) admit(edits []mirror.Edit, last, now *mirror.Snapshot, at time.Time) []mirror.Edit {
 	waits := func(e mirror.Edit) bool {
 		return e.Key().Kind == model.KindEndpoints && (p.waiting(e.Key()) || large(e, last) && large(e, now))
@@ -165,7 +166,7 @@ func (p *pace) hold(e mirror.Edit) {
 	}
 }
 
-// next removes and returns the edits of the next host in turn. The result is empty if no host is due.
+// next removes and returns the edits of the host whose turn is next. The result is empty if no host is due.
 func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	if len(p.spaces) == 0 || now.Sub(p.at) < pacePause {
 		return nil

@@ -29,10 +29,10 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step plans layers until the join is complete, or until over returns true. over is called after every piece. The
-// result is false if no work is left. The caller then calls End before the planner plans anything else. If another join
-// plans a scope from which the scope of this join can be cloned, Step returns true without any work. Step panics while
-// a change is being planned, after Planner.Drop, and if planning a layer panics.
+// Step plans layers until the join is complete, or until the function over returns true. Step calls over after each
+// piece of work. The result is false if no work is left. The caller then calls End before the planner plans anything
+// else. If another join plans a scope from which the scope of this join can be cloned, Step returns true without any
+// work. Step panics while a change is being planned, after Planner.Drop, and if planning a layer panics.
 func (j *Joining) Step(over func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
@@ -77,7 +77,8 @@ func (j *Joining) drop() {
 	}
 }
 
-// Lacks reports whether the view lacks a layer that takes long to plan. If it is false, End may be called without Step.
+// Lacks reports whether the view lacks a layer that takes long to plan. If the result is false, End may be called
+// without Step.
 func (j *Joining) Lacks() bool { return j.p.lacks(j.p.viewOf(j.node)) }
 
 // fewHosts is the number of hosts below which a variant of a scope is planned at once.
@@ -92,7 +93,8 @@ func (p *Planner) lacksOutbound(v view.View) bool {
 	return s == nil || v.Inputs != (view.Inputs{}) && s.variants[v.Inputs] == nil && s.hosts.Len() >= p.fewHosts
 }
 
-// lacksInbound is lacks for the workload. Its cost grows with ports times policies, since each port has all policies.
+// lacksInbound is lacks for the workload. A workload takes long to plan if the product of its ports and policies is
+// large, since each port has all policies.
 func (p *Planner) lacksInbound(v view.View) bool {
 	if p.workloads[v.Workload] != nil {
 		return false
@@ -119,7 +121,7 @@ func (j *Joining) plan() {
 	}
 }
 
-// planOutbound plans the scope and the variant on a shadow.
+// planOutbound plans the scope and the variant on a shadow (an unpublished copy).
 func (j *Joining) planOutbound() {
 	key := j.view.Scope
 	var d *shadow
@@ -188,8 +190,8 @@ func (j *Joining) Drop() {
 	j.drop()
 }
 
-// graft moves a shadow into the plan. If the scope exists, graft adds the shadow's variants to it. Otherwise the shadow
-// becomes the scope.
+// graft moves a shadow into the plan. If the scope exists, graft adds the shadow's variants to it. If there is no such
+// scope, the shadow becomes the scope.
 func (p *Planner) graft(key view.Scope, d *shadow) {
 	d.pauses(nil)
 	s := p.scopes[key]

@@ -73,9 +73,9 @@ func (l *Loop) settle(ctx context.Context) error {
 // moved after each change of the proxy's set, and after a panic also without a change. The function must not block
 // (store/watchdog), may be nil, and may be called before Join returns.
 //
-// The error is ErrNotReady without a complete snapshot, and if the snapshot cannot be planned even without proxies. It
-// is ErrUnplannable if planning the view panics, unless the view can be planned without the records that cause the
-// panic. Otherwise it is the context's error, an error after another panic, or an error because the loop has ended.
+// The error is ErrNotReady if there is no complete snapshot, or if the snapshot cannot be planned even without proxies.
+// It is ErrUnplannable if planning the view panics, unless the view can be planned without the records that cause the
+// panic. Other errors are the context's error, an error after another panic, and an error because the loop has ended.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
 	e := &joinRequest{node: n, moved: moved, done: make(chan struct{})}
 	enter := func() {
@@ -114,8 +114,8 @@ func (e *joinRequest) end(p *Proxy, err error) {
 // answered reports whether the request has been answered.
 func (e *joinRequest) answered() bool { return e.proxy != nil || e.err != nil }
 
-// startJoin completes a join at once if the view lacks no layer that takes long to plan. Otherwise it queues the
-// request.
+// startJoin queues the request if the view lacks a layer that takes long to plan. In all other cases it completes the
+// join at once.
 func (l *Loop) startJoin(e *joinRequest) {
 	if l.planner == nil && !e.answered() { // restore has failed
 		e.end(nil, ErrNotReady)

@@ -13,8 +13,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// kind contains the functions that plan for one kind of proxies. Other code of the plan depends on the kind only in
-// details.
+// kind contains the functions that plan the configuration of one kind of proxies. A front plans the listeners and route
+// configurations of a scope, which is the outbound side of a group of proxies. Other code of the plan depends on the
+// kind only in details.
 type kind struct {
 	// front returns the front of a scope and its host table, without hosts. The Sidecar is nil if no Sidecar applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)

@@ -24,8 +24,8 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// ErrNotReady is the error of Join and Base while there is no plan. Either no complete snapshot was received yet, or
-// the snapshot cannot be planned.
+// ErrNotReady is the error of Join and Base while there is no plan. Either the loop has received no complete snapshot
+// yet, or the snapshot cannot be planned.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
 // errEnded is the error of calls to a loop that has ended.
@@ -36,35 +36,36 @@ type Source interface {
 	// Current returns the newest complete snapshot, or nil before the first one.
 	Current() *mirror.Snapshot
 	// Subscribe returns a box that receives every later change. Changes that wait in the box are merged. If a snapshot
-	// is published already, the first change is from the empty snapshot to that snapshot. stop ends the subscription.
+	// is already published, the first change leads from the empty snapshot to that snapshot. The function stop ends the
+	// subscription.
 	Subscribe() (box *loop.Box[mirror.Change], stop func())
 }
 
-// Loop owns a Planner, and runs it in one goroutine (Run). It receives changes and proxies, and notifies streams of
-// changed sets. Its methods may be called by any goroutine. They wait for the loop's goroutine unless their comments
-// say otherwise.
+// Loop owns a Planner, and runs it in one goroutine (Run). It receives changes and proxies, and notifies the streams of
+// proxies whose sets (planned resources) changed. Its methods may be called by any goroutine. They wait for the loop's
+// goroutine unless their comments say otherwise.
 type Loop struct {
 	cfg          Config
 	log          *slog.Logger
 	clients      *obs.Sampled       // for log lines that proxies cause
-	watchMoved   *watchdog.Watchdog // of the calls that notify streams
-	watchPlanned *watchdog.Watchdog // of Config.Planned
+	watchMoved   *watchdog.Watchdog // watches the calls that notify streams
+	watchPlanned *watchdog.Watchdog // watches Config.Planned and Config.Publishing
 	calls        chan func()
 	ended        chan struct{}
 	resolve      resolver // resolves the source's snapshots; nil after it has panicked
 	intake       *intake  // selects the edits that are planned now
-	planner      *Planner // nil until there is a snapshot
+	planner      *Planner // nil without a snapshot that can be planned
 	proxies      map[*Handle]*Proxy
 	newest       *mirror.Snapshot // resolved, without the excluded records
-	good         *mirror.Snapshot // the newest that is completely planned; nil before the first
+	good         *mirror.Snapshot // the newest completely planned snapshot; nil before the first one
 
 	config        debounce
-	pending       Pending // for the configuration path
+	pending       Pending // edits for the configuration path
 	endpoints     edge
-	endpointEdits Pending // for the fast path
+	endpointEdits Pending // edits for the fast path
 	noisy         noisy
-	spans         [2]span       // of the edits that wait, by path
-	inProgress    *inProgress   // the plan of configuration that is not finished; nil between plans
+	spans         [2]span       // revisions of the waiting edits, by path
+	inProgress    *inProgress   // the unfinished plan of configuration; nil between plans
 	turn          time.Duration // see maxTurn
 
 	opening map[model.Key]chan struct{} // Secrets being opened; closed after success or failure
@@ -72,18 +73,18 @@ type Loop struct {
 
 	access        *access.Memory
 	nextAuthorise time.Time                       // when authorise has to be called again
-	rightQueries  chan struct{}                   // semaphore of concurrent queries
+	rightQueries  chan struct{}                   // limits concurrent queries to the Authoriser
 	deciding      map[view.Identity]chan struct{} // closed when the right of the identity is known
 
 	left []departed // oldest first
 
 	waiting    []waiter     // oldest first
-	joinQueues []*joinQueue // of joining proxies, in the order of turns
+	joinQueues []*joinQueue // joining proxies by namespace, in the order of turns
 
 	excluded map[model.Key]blame
-	excludes bool                            // records are or were excluded: newest is not the source's snapshot
-	searched time.Time                       // when a joining proxy last caused a search
-	faulty   map[view.Identity]time.Time     // when a call of an identity made the planner panic; see callFor
+	excludes bool                            // records are or were excluded, so newest is not the source's snapshot
+	searched time.Time                       // time of the last search for faulty records that a join caused
+	faulty   map[view.Identity]time.Time     // times at which calls of identities made the planner panic; see callFor
 	setAside atomic.Pointer[[]Problem]       // the problems of the excluded records
 	latest   atomic.Pointer[mirror.Snapshot] // a copy of newest for other goroutines
 	fault    func(*input.Input, view.Scope)  // lets tests inject panics, see input.Input.Fault
@@ -219,8 +220,8 @@ func (l *Loop) piece(f func()) {
 	obs.PlanPiece.Observe(time.Since(began).Seconds())
 }
 
-// callWaits handles one more call. The result is false if no call waits. While joins are planned, the loop always has
-// other work. Without callWaits it would handle only one call in each turn.
+// callWaits handles one more call. The result is false if no call waits. Run uses callWaits while joins are planned.
+// Without it, Run would handle only one call between two pieces of that planning.
 func (l *Loop) callWaits(handle func(call func())) bool {
 	select {
 	case call := <-l.calls:
@@ -231,7 +232,8 @@ func (l *Loop) callWaits(handle func(call func())) bool {
 	}
 }
 
-// forget releases the views of proxies that left longer than Linger ago. It returns the time until the next release.
+// forget releases the views of proxies that left longer than Linger ago. It returns the time until the next release, or
+// an hour if no view waits for its release.
 func (l *Loop) forget(now time.Time) time.Duration {
 	n := 0
 	for n < len(l.left) && !now.Before(l.left[n].until) {
@@ -245,7 +247,7 @@ func (l *Loop) forget(now time.Time) time.Duration {
 	return l.left[0].until.Sub(now)
 }
 
-// notify publishes the revision and calls moved of the proxies whose sets changed.
+// notify publishes the revision, and calls Proxy.moved for each proxy in the list.
 func (l *Loop) notify(moved []Moved) {
 	l.revision.Store(l.planner.Revision())
 	l.watchMoved.Call(func() {
@@ -268,7 +270,8 @@ func (l *Loop) updateGauges() {
 	l.revision.Store(l.planner.Revision())
 }
 
-// check plans one view from scratch, in another goroutine, and compares it with the kept plan.
+// check plans one view from scratch, in another goroutine, and compares it with the maintained plan. It does nothing
+// while edits wait or another check runs.
 func (l *Loop) check() {
 	if l.planner == nil || l.inProgress != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
 		return
@@ -292,12 +295,12 @@ func (l *Loop) check() {
 	}
 }
 
-// Refresh waits until all changes are planned that the source had published before the call. Then Set is up to date.
-// The error is the context's, an error after a panic, or an error because the loop has ended.
+// Refresh waits until the plan includes all changes that the source had published before the call. Set is up to date
+// after it. The error is the context's, an error after a panic, or an error because the loop has ended.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.settle(ctx) }
 
-// Leave removes the proxy from the loop, which then stops calling moved. The view is retained for Config.Linger.
-// Further calls have no effect.
+// Leave removes the proxy from the loop, which then stops calling the function moved of Join. The view is retained for
+// Config.Linger. Further calls have no effect.
 func (p *Proxy) Leave() {
 	_ = p.loop.call(context.Background(), func() { // fails only after the loop's end
 		delete(p.loop.proxies, p.Handle)
@@ -342,7 +345,7 @@ func (l *Loop) Problems() []Problem {
 				}
 			}
 		})
-		all, _ := l.reports.answer(context.Background(), q) // which does not end
+		all, _ := l.reports.answer(context.Background(), q) // this context does not end
 		return all, edition
 	})
 }
@@ -358,8 +361,8 @@ func (l *Loop) Stats() (st Stats) {
 	return st
 }
 
-// Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. specs is nil
-// if the proxy has no such resource. Both results are nil after a panic and after the loop's end.
+// Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. The result
+// specs is nil if the proxy has no such resource. Both results are nil after a panic and after the loop's end.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
 	l.inspect(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs

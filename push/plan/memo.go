@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// restFactor is the pause before an answer is computed again, as a multiple of the duration of the last computation. It
-// bounds the use to a quarter of a processor, for any number of callers and changes of the plan.
+// restFactor limits how often an answer is computed again. The pause after a computation is restFactor times as long as
+// the computation. So computations use at most a quarter of one processor.
 const restFactor = 3
 
 // memo caches an answer about the whole plan until the plan changes. The cost of such an answer grows with the
@@ -14,12 +14,12 @@ const restFactor = 3
 type memo[T any] struct {
 	mu        sync.Mutex
 	answer    T
-	edition   int64     // of the plan that the answer is about; 0 without an answer
+	edition   int64     // edition of the plan that the answer is about; 0 without an answer
 	notBefore time.Time // earliest time of the next computation
 }
 
-// get returns the cached answer if it is about the given edition of the plan or a newer one. Otherwise it waits for the
-// pause, and calls find, which computes an answer and returns the answer's edition. Concurrent callers wait for one
+// get returns the cached answer if it is about the given edition of the plan or a newer edition. If not, get waits
+// until the pause is over, and calls find, which returns a new answer and its edition. Concurrent callers wait for one
 // computation.
 func (m *memo[T]) get(edition int64, find func() (T, int64)) T {
 	m.mu.Lock()

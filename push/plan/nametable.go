@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/push/plan/nametable"
 )
 
-// planNames plans the names of the hosts of the step, in the name tables of all networks that proxies have requested.
+// planNames plans the names of the hosts that the step (one change of the scope) touches, in all name tables of the
+// scope. A scope has one name table for each network whose proxies have requested one.
 func (s *scope) planNames() {
 	for _, table := range s.names {
 		for name := range s.step.hosts {
@@ -24,9 +25,9 @@ func (s *scope) planNames() {
 }
 
 // AskNames records that a joined proxy requests the name table of its agent (for DNS). From then on the scope of the
-// proxy (its hosts) has a name table for the proxy's network. The result lists the proxies of the view, each with the
-// path Slow, if their set changed. It is nil for an unknown handle, for a repeated call, and if the view has the table
-// already. AskNames panics while a change is being planned, and after Drop.
+// proxy (its hosts) has a name table for the proxy's network. If the set of the proxy's view changed, the result lists
+// all proxies of the view, each with the path Slow. It is nil for an unknown handle, for a repeated call, and if the
+// view has the table already. AskNames panics while a change is being planned, and after Drop.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
@@ -43,12 +44,12 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	return moved
 }
 
-// addNames adds the name table of the scope and network to a view, and publishes it. It reports whether the view's set
-// changed.
+// addNames adds the name table for the view's network to a view, and publishes the view's set. It reports whether the
+// set changed.
 func (p *Planner) addNames(pl *planned) bool { return p.planNamesFor(pl) && pl.compose(p) }
 
-// planNamesFor plans the name table of the scope and network for a view. compose publishes the table. The result is
-// false if the view had a name table before.
+// planNamesFor plans the name table for the view's network, unless the scope has this table. The method compose
+// publishes the table. The result is false if the view had a name table before.
 func (p *Planner) planNamesFor(pl *planned) bool {
 	if pl.names {
 		return false
@@ -73,7 +74,8 @@ func (p *Proxy) Names() *manifest.Manifest {
 	}
 	if p.asked.CompareAndSwap(false, true) {
 		go func() {
-			// An error means that the loop has ended, or that it panicked: then the next planner plans the names.
+			// An error means that the loop has ended or that the planner has panicked. After a panic, the next planner
+			// plans the names.
 			_ = p.loop.call(context.Background(), func() {
 				if _, here := p.loop.proxies[p.Handle]; here && p.loop.planner != nil {
 					p.loop.notify(p.loop.planner.AskNames(p.Handle))

@@ -9,21 +9,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A namespace is noisy if its endpoints change more often than noisyRate times a second, after a burst of noisyBurst.
-// The edits of its endpoints then wait like edits of configuration. Otherwise a namespace with endless changes would
-// cause most of the traffic to proxies, and would delay endpoints of other namespaces.
+// A namespace is noisy if its endpoints change more often than noisyRate times a second, after a burst of noisyBurst
+// changes. The edits of its endpoints wait like edits of configuration. On the fast path, endless changes would cause
+// most of the traffic to proxies, and would delay endpoints of other namespaces.
 const (
 	noisyRate  = 50
 	noisyBurst = 50
 )
 
-// pathOf returns the path on which an edit is planned, and counts it.
+// pathOf returns the path on which an edit is planned: Fast or Slow. It counts edits of endpoints by namespace.
 func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 	key := e.Key()
 	switch {
 	case !key.Kind.FollowsWorkloads() || l.cfg.DebounceEndpoints:
 		return Slow
-	case key.Kind == model.KindWorkload: // only its endpoints are counted
+	case key.Kind == model.KindWorkload: // only edits of Endpoints are counted
 		return Fast
 	case l.noisy.edit(key.Namespace, now), large(e, l.newest):
 		l.planner.fastHosts.drop(e)
@@ -35,10 +35,9 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 // noisy counts edits of endpoints by namespace. It has no clock, so callers pass the time.
 type noisy struct{ spaces map[string]*bucket }
 
-// bucket counts the edits that a namespace may still make. With less than 0 left, the namespace is noisy until it has
-// been quiet for a while. A rate.Limiter of golang.org/x/time does not count refused events, so an endless series of
-// edits would still have noisyRate edits a second on the fast path. A bucket counts refused edits too, up to
-// noisyBurst.
+// bucket counts the edits that a namespace may still make. While the count is below 0, the namespace is noisy. Unlike
+// rate.Limiter of golang.org/x/time, a bucket also counts refused edits, up to noisyBurst. So a namespace with endless
+// edits stays noisy until it has been quiet for a while.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -62,7 +61,7 @@ func (l *noisy) edit(namespace string, now time.Time) bool {
 	return b.left < 0
 }
 
-// fill adds the edits that the time since the last call allows.
+// fill adds the edits that are allowed for the time since the last call.
 func (b *bucket) fill(now time.Time) {
 	b.left = min(noisyBurst, b.left+now.Sub(b.at).Seconds()*noisyRate)
 	b.at = now
@@ -77,8 +76,8 @@ func (l *noisy) forget(now time.Time) {
 	}
 }
 
-// maxFastHosts is the maximum length of fastHosts. Endpoints of a host that is not in the list wait until pending
-// configuration has been sent.
+// maxFastHosts is the maximum number of hosts in fastHosts. Endpoints of a host that is not in the list wait until
+// pending configuration has been sent.
 const maxFastHosts = 256
 
 // fastHosts lists the hosts whose endpoints the fast path has planned most recently.
@@ -100,7 +99,7 @@ func (f *fastHosts) add(hosts map[string]input.Types) {
 	f.sorted = slices.Sorted(slices.Values(f.hosts))
 }
 
-// drop removes the hosts of an edit that waits for configuration.
+// drop removes the hosts of an edit that is planned on the configuration path.
 func (f *fastHosts) drop(e mirror.Edit) {
 	of := func(h string) bool {
 		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(model.HostsOf(r), h) })

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// call runs f in the loop's goroutine. If f panics, the planner is replaced and call returns an error. Otherwise the
-// error is the context's, or errEnded.
+// call runs f in the loop's goroutine. If f panics, the planner is replaced and call returns an error. Other errors are
+// the context's error and errEnded.
 func (l *Loop) call(ctx context.Context, f func()) error {
 	return l.run(ctx, func() (err error) {
 		if err = l.guarded(f); err != nil {
@@ -20,8 +20,9 @@ func (l *Loop) call(ctx context.Context, f func()) error {
 	})
 }
 
-// callFor is call for a request of a client with an identity. After a panic in f, further requests of the identity fail
-// with errFaulty for searchEvery, because each replacement of the planner plans all proxies again.
+// callFor runs f in the loop's goroutine, as call does, for a request of the identity who. If f panics, further
+// requests of this identity fail with errFaulty for the duration searchEvery. Without this limit, repeated requests
+// would replace the planner again and again, and each replacement plans all proxies.
 func (l *Loop) callFor(ctx context.Context, who view.Identity, f func()) error {
 	return l.run(ctx, func() error {
 		now := time.Now()
@@ -41,9 +42,9 @@ func (l *Loop) callFor(ctx context.Context, who view.Identity, f func()) error {
 // errFaulty is the error of requests by an identity that recently made the planner panic.
 var errFaulty = errors.New("the plan has panicked with what this identity asks for")
 
-// inspect is call for a function that only reads. After a panic in f the planner is kept.
+// inspect runs f, which only reads, in the loop's goroutine. After a panic in f the planner is kept.
 func (l *Loop) inspect(f func()) {
-	_ = l.run(context.Background(), func() error { // guarded logs a panic, and the caller then has zero results
+	_ = l.run(context.Background(), func() error { // guarded logs a panic, and the caller's results stay zero
 		l.unchanged = true
 		return l.guarded(f)
 	})

@@ -13,20 +13,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Seen is a view with some of its proxies, as they were at the call of Planner.Seen.
+// Seen is a view (a group of proxies with equal configuration) with some of its proxies, at the time of a call of
+// Planner.Seen.
 type Seen struct {
 	View    view.View
 	Set     *manifest.Set // the planned resources of the proxies; immutable
 	Nodes   []view.Node   // sorted by their ids
-	handles []*Handle     // of Nodes
+	handles []*Handle     // handles of Nodes, in the same order
 }
 
-// Origins names the objects that decided the resources of the proxies of a view, except those of hosts (HostOrigins).
-// The objects are shared and must not be changed.
+// Origins contains the objects that decided the resources of a view's proxies. For the resources of a host, see
+// HostOrigins. The objects are shared and must not be changed.
 type Origins struct {
 	Snapshot *mirror.Snapshot // the snapshot at which the resources are planned
-	// Listeners maps names of listeners to their Specs (the inputs of the build), as Explain returns them. It has the
-	// listeners for inbound connections, and those of a gateway.
+	// Listeners maps names of listeners to their Specs (the inputs of the build), as Explain returns them. It contains
+	// inbound listeners and the listeners of a gateway.
 	Listeners   map[string][]any
 	Telemetries []*model.Telemetry // in ascending precedence
 }
@@ -34,27 +35,27 @@ type Origins struct {
 // HostName is the name of a host of a scope.
 type HostName struct {
 	Name string
-	// Ruled: a DestinationRule applies to the host, or a VirtualService names it.
+	// Ruled is true if a DestinationRule applies to the host, or a VirtualService names it.
 	Ruled bool
 }
 
-// HostOrigins names the objects that decided how the proxies of a view reach a host. The objects are shared and must
+// HostOrigins contains the objects that decided how the proxies of a view reach a host. The objects are shared and must
 // not be changed.
 type HostOrigins struct {
 	Name       string
-	Service    *model.Service           // nil: no service that the proxies see has the host
+	Service    *model.Service           // nil if the proxies see no service with this host
 	Joined     []*model.Service         // further ServiceEntries that add their ports to the host
-	Alias      *model.Service           // the ExternalName Service that makes the host an alias; nil: it is not an alias
-	Clusters   []any                    // the Specs of its clusters
-	Routed     []host.Routed            // its virtual hosts
-	Claims     []host.Claim             // the VirtualServices that may decide its routes
-	Connecting []*model.VirtualService  // the VirtualServices with tcp or tls rules for it, which are merged
-	Passed     []*model.DestinationRule // the rules for the host that are not merged into its policy
-	Rules      []*model.DestinationRule // the merged rules
+	Alias      *model.Service           // the ExternalName Service that makes the host an alias; nil for other hosts
+	Clusters   []any                    // the Specs of the host's clusters
+	Routed     []host.Routed            // the host's virtual hosts
+	Claims     []host.Claim             // the VirtualServices that may decide the host's routes
+	Connecting []*model.VirtualService  // the merged VirtualServices with tcp or tls rules for the host
+	Passed     []*model.DestinationRule // the DestinationRules for the host that are not merged into its policy
+	Rules      []*model.DestinationRule // the merged DestinationRules
 }
 
-// Seen returns the views of the selected proxies, sorted by the id of their first node. Views without a selected proxy
-// are left out.
+// Seen returns the views of the proxies for which the function selects returns true. They are sorted by the id of their
+// first node. Views without a selected proxy are left out.
 func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	for _, pl := range p.views {
 		s := Seen{View: pl.view, Set: pl.set.Load()}
@@ -76,8 +77,8 @@ func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	return all
 }
 
-// Seen is Planner.Seen for the proxies of this loop. It returns nil without a plan and after the loop's end. selects
-// runs in the loop's goroutine.
+// Seen returns the result of Planner.Seen for the proxies of this loop. It returns nil without a plan and after the
+// loop's end. The function selects runs in the loop's goroutine.
 func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -87,7 +88,7 @@ func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	return all
 }
 
-// plannedOf returns a proxy of s that is still joined, with its view; nil: all of them have left.
+// plannedOf returns a proxy of s that is still joined, with its view. If all of them have left, both results are nil.
 func (p *Planner) plannedOf(s Seen) (*Handle, *planned) {
 	for _, h := range s.handles {
 		if _, is := p.handles[h]; is {
@@ -97,7 +98,7 @@ func (p *Planner) plannedOf(s Seen) (*Handle, *planned) {
 	return nil, nil
 }
 
-// variation returns the view's variation of the scope's hosts; nil: the view has no variant.
+// variation returns the differences of the view's variant from the scope's hosts. It is nil if the view has no variant.
 func (pl *planned) variation() *host.Variation {
 	if pl.variant == nil {
 		return nil
@@ -105,8 +106,8 @@ func (pl *planned) variation() *host.Variation {
 	return pl.variant.Variation
 }
 
-// Origins returns the objects that decided the resources of the proxies of a view. ok is false if all of the view's
-// proxies in s have left.
+// Origins returns the objects that decided the resources of a view's proxies. The result ok is false if all proxies in
+// s have left.
 func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -125,7 +126,8 @@ func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	return o, true
 }
 
-// Origins is Planner.Origins for proxies of this loop. ok is also false without a plan and after the loop's end.
+// Origins returns the result of Planner.Origins for proxies of this loop. The result ok is also false without a plan
+// and after the loop's end.
 func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -135,9 +137,9 @@ func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	return o, ok
 }
 
-// ScopeHosts returns the hosts of a view's scope, sorted by name; nil if all of the view's proxies in s have left.
-// Hosts with neither a service, nor an alias, nor rules are left out. The cost grows with the number of hosts in the
-// scope.
+// ScopeHosts returns the hosts that the proxies of a view see (their scope), sorted by name. It returns nil if all
+// proxies in s have left. Hosts with neither a service, nor an alias, nor rules are left out. The cost grows with the
+// number of hosts in the scope.
 func (p *Planner) ScopeHosts(s Seen) (all []HostName) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -154,7 +156,8 @@ func (p *Planner) ScopeHosts(s Seen) (all []HostName) {
 	return all
 }
 
-// ScopeHosts is Planner.ScopeHosts for proxies of this loop. It returns nil without a plan and after the loop's end.
+// ScopeHosts returns the result of Planner.ScopeHosts for proxies of this loop. It returns nil without a plan and after
+// the loop's end.
 func (l *Loop) ScopeHosts(s Seen) (all []HostName) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -164,8 +167,8 @@ func (l *Loop) ScopeHosts(s Seen) (all []HostName) {
 	return all
 }
 
-// HostOrigins returns the objects that decided how the proxies of a view reach some hosts, in the order of names. Hosts
-// that the view's scope does not have are left out. The result is nil if all of the view's proxies in s have left.
+// HostOrigins returns the objects that decided how the proxies of a view reach the hosts with the given names, in the
+// order of names. Hosts that these proxies do not see are left out. The result is nil if all proxies in s have left.
 func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -195,11 +198,12 @@ func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	return all
 }
 
-// manyHosts is the number of hosts that HostOrigins of a loop reads at once, so that planning waits for a moment only.
+// manyHosts is the number of hosts that Loop.HostOrigins reads at once. Planning waits meanwhile, so the number is
+// small.
 const manyHosts = 64
 
-// HostOrigins is Planner.HostOrigins for proxies of this loop. It reads 64 names at a time, and the plan may change in
-// between. It returns nil without a plan and after the loop's end.
+// HostOrigins returns the result of Planner.HostOrigins for proxies of this loop. It reads 64 names at a time, and the
+// plan may change in between. It returns nil without a plan and after the loop's end.
 func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	for some := range slices.Chunk(names, manyHosts) {
 		l.inspect(func() {
@@ -211,8 +215,8 @@ func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	return all
 }
 
-// ServedHosts returns the hosts of all virtual hosts of a view, sorted, each once; nil if all of the view's proxies in
-// s have left.
+// ServedHosts returns the hosts of all virtual hosts of a view, sorted, each once. It returns nil if all proxies in s
+// have left.
 func (p *Planner) ServedHosts(s Seen) (names []string) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -225,7 +229,8 @@ func (p *Planner) ServedHosts(s Seen) (names []string) {
 	return slices.Compact(names)
 }
 
-// ServedHosts is Planner.ServedHosts for proxies of this loop. It returns nil without a plan and after the loop's end.
+// ServedHosts returns the result of Planner.ServedHosts for proxies of this loop. It returns nil without a plan and
+// after the loop's end.
 func (l *Loop) ServedHosts(s Seen) (names []string) {
 	l.inspect(func() {
 		if l.planner != nil {

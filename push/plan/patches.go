@@ -18,14 +18,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PatchCount contains the number of resources that one patch of an EnvoyFilter changes. Clusters, listeners, heads of
-// route configurations, virtual hosts and extension configurations count. Each counts once for all proxies together.
+// PatchCount contains the number of resources that one patch of an EnvoyFilter changes. It counts clusters, listeners,
+// route configurations without their virtual hosts, virtual hosts, and extension configurations. A resource that
+// several proxies share counts once.
 type PatchCount struct {
 	Patch   model.Patch
 	Changed int // includes clusters and listeners that the patch removes as a whole
 }
 
-// patchable is a Spec that can list the patches which change its resource.
+// patchable is a Spec (all inputs of a resource's build) that can list the patches that change its resource.
 type patchable interface{ Effective() []model.Patch }
 
 // patchedResources is an immutable snapshot of the planned resources that patches may change.
@@ -33,11 +34,11 @@ type patchedResources struct {
 	snapshot  *mirror.Snapshot // nil without a plan
 	pool      *pool.Pool
 	manifests map[*manifest.Manifest]struct{}
-	removed   map[model.Patch]map[any]struct{} // by name, the resources that patches remove as a whole
+	removed   map[model.Patch]map[any]struct{} // resources that patches remove as a whole, by xds.Ref
 }
 
-// patchedResources returns a snapshot of the plan. Its cost grows with the number of scopes, variants and workloads. If
-// a patch removes clusters or listeners, the cost also grows with the number of hosts.
+// patchedResources returns a snapshot of the planned resources. Its cost grows with the number of scopes, variants and
+// workloads. If a patch removes clusters or listeners, the cost also grows with the number of hosts.
 func (p *Planner) patchedResources() patchedResources {
 	s := patchedResources{snapshot: p.input.Snapshot, pool: p.input.Pool,
 		manifests: map[*manifest.Manifest]struct{}{}, removed: map[model.Patch]map[any]struct{}{}}
@@ -69,8 +70,8 @@ func (p *Planner) patchedResources() patchedResources {
 	return s
 }
 
-// each calls f with each built resource or fragment, and with the Specs that the pool has for it, until f returns
-// false.
+// each calls f with each built resource or fragment (an encoded part of a resource), until f returns false. It also
+// passes the Specs that the pool has for the resource or fragment.
 func (s patchedResources) each(f func(built any, specs []any) bool) {
 	resources := s.pool.Resources()
 	chunks := map[*xds.Fragment]struct{}{}
@@ -95,23 +96,23 @@ func (s patchedResources) each(f func(built any, specs []any) bool) {
 			b = b[n:]
 		}
 	}
-	for piece, specs := range s.pool.Pieces() { // the pool also has unused pieces that are not collected yet
+	for piece, specs := range s.pool.Pieces() { // the pool may also contain unused pieces
 		_, is := held[maphash.Bytes(seed, piece.Bytes)]
-		if used := is || len(piece.Bytes) == 0; used && !f(piece, specs) { // empty: a patch has removed the virtual host
+		if used := is || len(piece.Bytes) == 0; used && !f(piece, specs) { // a piece is empty if a patch has removed its virtual host
 			return
 		}
 	}
 }
 
-// patchCounts caches the effective patches of each Spec, so that only new Specs are built again. Safe for concurrent
-// use.
+// patchCounts caches the effective patches of each Spec, so that only new Specs are built again. It is safe for
+// concurrent use.
 type patchCounts struct {
 	mu        sync.Mutex
 	effective map[any][]model.Patch // by Spec
 }
 
-// answer returns a count for every patch of every EnvoyFilter, by key. Specs that are not planned any more are dropped.
-// The error is that of ctx, which is checked before each Spec.
+// answer returns a count for every patch of every EnvoyFilter, sorted by key and index. It drops the cached patches of
+// Specs that are not planned any more. The error is that of ctx, which is checked before each Spec.
 func (c *patchCounts) answer(ctx context.Context, s patchedResources) ([]PatchCount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,22 +162,22 @@ func (c *patchCounts) answer(ctx context.Context, s patchedResources) ([]PatchCo
 }
 
 // Patches returns a PatchCount for each patch of each EnvoyFilter, ordered by the key of the EnvoyFilter and the index
-// of the patch. The first call builds each resource that patches may change. Later calls build only new Specs.
+// of the patch. The first call builds each resource that patches may change. Later calls build only resources with new
+// Specs (inputs of the build).
 func (p *Planner) Patches() []PatchCount {
-	all, _ := p.PatchesUntil(context.Background()) // which does not end
+	all, _ := p.PatchesUntil(context.Background()) // this context does not end
 	return all
 }
 
-// PatchesUntil returns the result of Patches, unless ctx ends first. Then the result is nil, and the error is that of
-// ctx.
+// PatchesUntil returns the result of Patches. If ctx ends first, the result is nil, and the error is that of ctx.
 func (p *Planner) PatchesUntil(ctx context.Context) ([]PatchCount, error) {
 	return p.counts.answer(ctx, p.patchedResources())
 }
 
-// Patches returns the result of Planner.Patches; nil without a plan. Resources are built in the caller's goroutine, so
-// the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it. If the
-// plan has changed, a caller may wait for three times the duration of the last computation. After the loop's end the
-// result may be nil.
+// Patches returns the result of Planner.Patches, or nil without a plan. Resources are built in the caller's goroutine,
+// so the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it. If
+// the plan has changed, a caller may wait for three times the duration of the last computation. After the loop's end
+// the result may be nil.
 func (l *Loop) Patches() []PatchCount {
 	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
 		var s patchedResources
@@ -187,7 +188,7 @@ func (l *Loop) Patches() []PatchCount {
 				s = l.planner.patchedResources()
 			}
 		})
-		all, _ := l.counts.answer(context.Background(), s) // which does not end
+		all, _ := l.counts.answer(context.Background(), s) // this context does not end
 		return all, edition
 	})
 }

@@ -8,16 +8,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Pending merges edits that wait for the configuration path. Several edits of one record become one edit, from the
-// first old version to the last new version. If the last version is the first old one again, the edit is dropped. For
-// Endpoints, Pending also retains the versions in between, because the fast path may have planned their hosts. The zero
-// Pending is empty. It is for one goroutine.
+// Pending merges edits that wait to be planned. Several edits of one record become one edit, from the first old version
+// to the last new version. If these two versions are the same, the edit is dropped. For Endpoints, Pending also retains
+// the versions in between, because the fast path may have planned their hosts. The zero Pending is empty. It is for one
+// goroutine.
 type Pending struct {
 	edits  map[model.Key]mirror.Edit
-	passed map[model.Key][]mirror.Edit // of Endpoints: edits from versions in between, one edit for each list of hosts
+	passed map[model.Key][]mirror.Edit // edits of Endpoints from versions in between, one for each list of hosts
 }
 
-// Len returns the number of records that wait.
+// Len returns the number of records whose edits wait.
 func (p *Pending) Len() int {
 	n := len(p.edits)
 	for key := range p.passed {
@@ -53,7 +53,8 @@ func (p *Pending) Add(edits []mirror.Edit) {
 	}
 }
 
-// pass records a version of Endpoints in between, unless a version with the same hosts is recorded already.
+// pass records a version of Endpoints between the first and the last one. It records only one version with the same
+// hosts.
 func (p *Pending) pass(key model.Key, r model.Record) {
 	if r == nil {
 		return

@@ -2,5 +2,5 @@ package plan
 
 import "navarch.io/navarch/push/plan/input"
 
-// Problem describes an error or a warning about one object of the configuration, which planning has found.
+// Problem is an error or a warning about one object of the configuration, found by planning.
 type Problem = input.Problem

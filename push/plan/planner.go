@@ -15,28 +15,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Path is the way on which an edit is planned and pushed. It decides the urgency of the push.
+// Path is the way in which an edit is planned and pushed. It decides the urgency of the push.
 type Path uint8
 
 // The paths of edits.
 const (
-	Slow Path = iota // the configuration path: debounced, then Begin, Step and End
-	Fast             // the fast path: PlanEndpoints, for endpoint assignments alone
+	Slow Path = iota // the configuration path: edits are debounced, then planned by Begin, Step and End
+	Fast             // the fast path: edits of endpoint assignments are planned by PlanEndpoints
 )
 
 // Settings contains the arguments of New.
 type Settings struct {
-	Pool     *pool.Pool       // nil for a new one
-	Snapshot *mirror.Snapshot // the resolved snapshot to start from; nil for an empty one
-	// Cluster is the name of the config cluster. Endpoints of that cluster have it as the value of the label
+	Pool     *pool.Pool       // if nil, New makes a pool
+	Snapshot *mirror.Snapshot // the resolved snapshot to start from; if nil, the empty snapshot
+	// Cluster is the name of the config cluster. Endpoints of this cluster have the name as the value of the label
 	// topology.istio.io/cluster, which failoverPriority may read.
 	Cluster string
 
 	fault func(*input.Input, view.Scope) // see input.Input.Fault
 }
 
-// Planner plans the views of all proxies that joined, and keeps the plan up to date as snapshots change. It has no
-// clock and no socket. Only one goroutine may use it.
+// Planner plans the views of all joined proxies, and keeps the plan up to date as snapshots change. A view is the group
+// of all proxies with equal configuration. The Planner has no clock and no socket. Only one goroutine may use it.
 type Planner struct {
 	input          *input.Input
 	table          *[model.NumKinds][]effect
@@ -47,18 +47,18 @@ type Planner struct {
 	overlays       int // number of views with an overlay that is not empty
 	handles        map[*Handle]struct{}
 	pods           podIndex
-	latest         *mirror.Snapshot // the newest snapshot that a caller passed; input may be older while edits wait
+	latest         *mirror.Snapshot // the newest snapshot that a caller passed; input may be older
 	index          hostIndex
 	secrets        *secret.Table
 	identities     map[view.Identity]*identity
-	revision       int64 // the store's revision at which the plan is complete
+	revision       int64 // revision of the store at which the plan is complete
 	plans          int64 // number of plans of configuration so far
 	fastHosts      fastHosts
 	replan         *replan       // a change that is being planned; nil between changes
 	dropped        bool          // Drop was called
 	forked         bool          // the planner is a fork, which has no index of hosts
 	backgroundFrom int           // the constant, unless a test changes it
-	fastSteps      []plannedStep // steps of the fast path since input
+	fastSteps      []plannedStep // steps of the fast path since input was set
 	joining        map[*Joining]struct{}
 	firsts         map[view.Scope]*Joining // by templateKey, joins that plan a scope from which others may be cloned
 	fewHosts       int                     // the constant, unless a test changes it
@@ -66,7 +66,7 @@ type Planner struct {
 	counts         patchCounts
 }
 
-// planned is one view with its layers.
+// planned is one view with its layers (groups of resources that views share).
 type planned struct {
 	view     view.View
 	scope    *scope
@@ -82,7 +82,7 @@ type planned struct {
 	id       atomic.Pointer[string] // cache of Handle.ID
 }
 
-// workload is an inbound side that views share.
+// workload is an inbound configuration that several views may share.
 type workload struct {
 	*inbound.Workload
 	refs int
@@ -98,8 +98,8 @@ type identity struct {
 type Handle struct {
 	Node    view.Node // as passed to Join; immutable
 	planned atomic.Pointer[planned]
-	secrets secret.Names // the names that the proxy subscribes to; for the planner's goroutine
-	names   bool         // the proxy has requested the name table; for the planner's goroutine
+	secrets secret.Names // the Secrets that the proxy subscribes to; only for the planner's goroutine
+	names   bool         // the proxy has requested the name table; only for the planner's goroutine
 }
 
 // Set returns the planned resources of the proxy. The set is immutable, and a plan that changes the resources stores a
@@ -109,7 +109,7 @@ func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 // View returns the present view of the proxy. It is safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
-// ID returns the text of the proxy's scope, which is equal for all proxies with the same scope. It is safe for any
+// ID returns a text that is equal for all proxies with the same scope (outbound configuration). It is safe for any
 // goroutine.
 func (h *Handle) ID() string {
 	pl := h.planned.Load()
@@ -183,7 +183,7 @@ func (p *Planner) Leave(h *Handle) {
 	p.unbind(h, h.planned.Load())
 }
 
-// bind adds a proxy to a view. A view without other proxies is planned first.
+// bind adds a proxy to a view. If the view is not planned yet, bind plans it first.
 func (p *Planner) bind(h *Handle, v view.View) {
 	pl := p.views[v]
 	if pl == nil {
@@ -229,7 +229,7 @@ func (p *Planner) release(pl *planned) {
 	}
 }
 
-// plan finds or plans the layers of a view, and composes its set.
+// plan finds or plans the layers of a view, and composes its set (the list of its resources).
 func (p *Planner) plan(v view.View) *planned {
 	pl := &planned{view: v, modules: modulesOf(v), handles: map[*Handle]struct{}{}}
 	done := false
@@ -303,21 +303,21 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 
-// Apply plans a change at once, with Begin and End. c.New must be resolved. c.Edits must lead from the snapshot of the
-// last change to c.New. Apply returns the result of End, which lists each proxy whose set changed or that got another
-// view. It panics while another change is being planned, and after Drop.
+// Apply plans a change at once, with Begin and End. c.New must be resolved (push/resolve). c.Edits must lead from the
+// snapshot of the last change to c.New. Apply returns the result of End, a list of the proxies whose set or view
+// changed. It panics while another change is being planned, and after Drop.
 func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.Begin(c)
 	return p.End()
 }
 
-// overlay sets the overlay of a view, and counts the overlays that are not empty.
+// overlay sets the overlay of a view (its resources that are not shared), and counts the overlays that are not empty.
 func (p *Planner) overlay(pl *planned, now *manifest.Manifest) {
 	p.overlays += min(now.Len(), 1) - min(pl.overlay.Len(), 1)
 	pl.overlay = now
 }
 
-// relink makes a view use layers that were planned from scratch.
+// relink makes a view use the given scope and workload, which may have been planned again.
 func (p *Planner) relink(pl *planned, s *scope, wl *workload) {
 	if pl.scope = s; pl.variant != nil {
 		pl.variant = s.variants[pl.view.Inputs]
@@ -328,7 +328,7 @@ func (p *Planner) relink(pl *planned, s *scope, wl *workload) {
 	}
 }
 
-// succeed returns the old overlay if it hides the same resources as the new one, else the new one.
+// succeed returns the old overlay if both overlays have resources with the same names. If not, it returns the new one.
 func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 	if old.Len() != now.Len() {
 		return now
@@ -350,8 +350,8 @@ func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 // Stats contains the numbers of planned layers (scopes, variants, workloads and overlays), of views, and of proxies.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
-// Stats returns the numbers of layers, views and proxies. Overlays without resources do not count. Its cost grows with
-// the number of scopes alone, since the gauges need it at each join.
+// Stats returns the numbers of layers, views and proxies. Overlays without resources do not count. Its cost grows only
+// with the number of scopes, since the gauges need it at each join.
 func (p *Planner) Stats() Stats {
 	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Overlays: p.overlays, Proxies: len(p.handles)}
 	for _, s := range p.scopes {
@@ -364,13 +364,13 @@ func (p *Planner) Stats() Stats {
 // once, and the list is sorted by object. The first call builds all resources. Later calls inspect only new Specs (the
 // inputs of builds).
 func (p *Planner) Problems() []Problem {
-	all, _ := p.ProblemsUntil(context.Background(), nil) // which does not end
+	all, _ := p.ProblemsUntil(context.Background(), nil) // this context does not end
 	return all
 }
 
-// ProblemsUntil returns the result of Problems, without the problems of planning proxies in namespaces for which the
-// function of returns false. Such problems may name objects that are private to these namespaces. A nil function
-// selects all namespaces. If ctx ends first, the result is nil and the error is that of ctx.
+// ProblemsUntil returns the result of Problems for the namespaces that the predicate `of` selects; nil selects all
+// namespaces. Problems of planning proxies in other namespaces are left out, because they may name objects that are
+// private there. If ctx ends first, the result is nil and the error is that of ctx.
 func (p *Planner) ProblemsUntil(ctx context.Context, of func(namespace string) bool) ([]Problem, error) {
 	return p.reports.answer(ctx, p.problemSources(of))
 }

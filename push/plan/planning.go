@@ -8,10 +8,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// maxTurn is the maximum time of planning configuration before the fast path, which plans endpoints, gets a turn.
+// maxTurn is the duration after which the planning of configuration pauses. In the pause, the fast path can plan
+// endpoints.
 const maxTurn = 5 * time.Millisecond
 
-// inProgress is a plan of configuration that takes more than one turn.
+// inProgress is an unfinished plan of configuration. The loop continues it in turns of at most maxTurn.
 type inProgress struct {
 	began    time.Time
 	revision int64
@@ -79,8 +80,8 @@ func (l *Loop) planEndpoints(now time.Time) {
 	l.planned(Fast, l.newest.Revision(), now, len(edits)-len(rest), len(moved))
 }
 
-// planned reports a finished plan to Config.Planned. The caller has already notified the streams of all proxies whose
-// sets of resources changed.
+// planned reports a finished plan to Config.Planned. The caller has already notified the streams of all affected
+// proxies.
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {

@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A proxy's credential may be bound to a Pod. Then the labels of the Pod in the configuration decide which selectors
-// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). A view contains all facts that
-// decide a proxy's configuration. The proxy gets another view when the labels of its Pod change, or when selectors
-// begin to read other labels.
+// A proxy's credential may be bound to a Pod. The labels that the configuration has for this Pod then decide which
+// selectors select the proxy (withPod). They also decide which Secrets the proxy may have (secret.Table.Bind). A view
+// is the set of facts that decide a proxy's configuration. The proxy gets another view when the labels of its Pod
+// change, or when selectors begin to read other labels.
 
 // pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
@@ -23,7 +23,7 @@ type pod struct{ namespace, name string }
 // podIndex maps each Pod to the proxies whose credential is bound to the Pod.
 type podIndex map[pod]map[*Handle]struct{}
 
-// podOf returns the Pod that a node's credential is bound to.
+// podOf returns the Pod to which a node's credential is bound.
 func podOf(n view.Node) pod { return pod{n.Verified.Namespace, n.Pod} }
 
 // add adds a proxy, if its credential is bound to a Pod.
@@ -46,12 +46,12 @@ func (x podIndex) remove(h *Handle) {
 	}
 }
 
-// withPod returns the node with the labels and the workload name that the configuration has for the Pod of the node's
-// credential. A node without a network also gets the network of the Pod. Without a verified Pod of the node's
-// namespace, or without that Pod in the configuration of the node's cluster, the result equals the node.
+// withPod returns n with the labels and the workload name of the Pod to which n's credential is bound. If n has no
+// network, it also gets the Pod's network. The labels and names are those in the snapshot s. The result equals n if the
+// credential is not bound to a Pod of n's namespace, or if s does not have that Pod in n's cluster.
 //
-// istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels
-// that the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These labels are an
+// istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels that
+// the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These labels are an
 // unverified claim, so withPod drops them.
 func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	who := n.Verified
@@ -64,8 +64,8 @@ func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	return n
 }
 
-// withWorkload returns the node with the labels and the workload name of a Workload. A node without a network also gets
-// the network of the Workload.
+// withWorkload returns n with the labels and the workload name of a Workload. If n has no network, it also gets the
+// network of the Workload.
 func withWorkload(w *model.Workload, n view.Node) view.Node {
 	n.Labels, n.Workload = w.Spec.GetEndpoint().GetLabels(), w.Spec.GetEndpoint().GetWorkload()
 	n.Network = cmp.Or(n.Network, w.Spec.GetEndpoint().GetNetwork())
@@ -111,13 +111,13 @@ func withRecord(r model.Record, n view.Node) view.Node {
 	return n
 }
 
-// boundProxies marks the proxies whose credential is bound to the Pod.
+// boundProxies marks the proxies whose credential is bound to the Pod of an edited Workload.
 func boundProxies(c *change, _ input.Types, e mirror.Edit) {
 	c.pods[pod{e.Key().Namespace, e.Key().Name}] = true
 }
 
-// selectedPods marks all proxies that are bound to a Pod, if the old or the new version of the record refers to
-// Secrets.
+// selectedPods marks all proxies whose credential is bound to a Pod, if the old or the new version of the record refers
+// to Secrets.
 func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for range access.AllReferences(r) {
@@ -126,8 +126,8 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// rebindOne moves a proxy to its present view. If the view has changed, its subscriptions move too, and the proxy is
-// added to rebound.
+// rebindOne moves a proxy to its present view. If this is another view than before, the proxy's subscriptions to
+// Secrets move too, and the proxy is added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(h.Node)

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is implemented by Specs that can list the settings left out of their resource. A Spec has all inputs of
-// one resource.
+// incomplete is a Spec that can list the settings that are left out of its resource. A Spec contains all inputs of one
+// resource.
 type incomplete interface{ Problems() []error }
 
 // problemSources is an immutable snapshot of the Specs and records that are inspected for problems. Any goroutine may
@@ -42,8 +42,8 @@ type query struct {
 }
 
 // problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
-// hosts. The snapshot has only scopes and workloads of the namespaces that the function of permits. nil permits all
-// namespaces.
+// hosts. It contains only the scopes and workloads of the namespaces that the predicate `of` selects. If the predicate
+// is nil, it contains all scopes and workloads.
 func (p *Planner) problemSources(of func(namespace string) bool) problemSources {
 	q := problemSources{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for key, s := range p.scopes {
@@ -110,7 +110,7 @@ type reports struct {
 	known map[any][]finding
 }
 
-// finding is a problem, with the name of the resource if a patch is left out of that resource.
+// finding is a problem. If a patch is left out of a resource, the finding also has the name of the resource.
 type finding struct {
 	Problem
 	resource string
@@ -154,7 +154,7 @@ func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, erro
 	return input.Sorted(append(sets, input.Problems{"": left.problems()})...), nil
 }
 
-// omissions maps each problem of a left-out patch to the resources that lack the patch. Such a patch may be left out of
+// omissions maps the problem of each left-out patch to the resources that lack the patch. A patch may be left out of
 // thousands of virtual hosts for one reason, so only the first name is stored.
 type omissions map[Problem]struct {
 	first  string // the name of the first resource in alphabetical order
@@ -173,7 +173,7 @@ func (l omissions) add(one finding) {
 	l[one.Problem] = of
 }
 
-// problems lists the problems, each once. The message contains the first name of the resources.
+// problems lists the problems, each once. Each message names the first resource that lacks the patch.
 func (l omissions) problems() (all []Problem) {
 	for one, of := range l {
 		name := of.first

@@ -14,9 +14,10 @@ type Publication struct {
 	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
 	// for a plan that only publishes a newer revision.
 	First, Last int64
-	// Since is the time when the leader wrote the earliest of these changes, by the leader's clock; zero: unknown.
+	// Since is the time when the leader wrote the earliest of these changes, by the leader's clock. It is zero if this
+	// time is unknown.
 	Since time.Time
-	// Edits are the planned edits of records. An edit that both paths plan is in a Publication of each path.
+	// Edits are the planned edits of records. If both paths plan an edit, it is in a Publication of each path.
 	Edits []mirror.Edit
 	// Moved lists the proxies whose sets of resources changed, or that got another view. A view groups the proxies with
 	// equal configuration. Proxies of one view are adjacent, except for proxies that got another view. After a panic of
@@ -33,8 +34,8 @@ func (p Publication) Objects() []model.Key {
 	return keys
 }
 
-// Views maps each namespace of proxies in Moved to the number of these proxies' views. The map is never nil, and the
-// caller owns it. Views must be called during Config.Publishing.
+// Views returns the number of views (groups of proxies with equal configuration) in Moved, by namespace. The map is
+// never nil, and the caller owns it. Views must be called during Config.Publishing.
 func (p Publication) Views() map[string]int {
 	counts := map[string]int{}
 	var last *planned
@@ -59,8 +60,8 @@ func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved
 	}
 }
 
-// span is the range of the store's revisions to which waiting edits belong. The zero span means that no edits wait.
-// since is the time when the leader wrote the earliest change; zero: unknown.
+// span is the range of the store's revisions to which waiting edits belong. The zero span means that no edits wait. The
+// field since is the time when the leader wrote the earliest change, or zero if it is unknown.
 type span struct {
 	first, last int64
 	since       time.Time

@@ -14,12 +14,12 @@ import (
 
 // backgroundFrom is the minimum size of a change that is planned on shadows, which are unpublished copies of scopes. A
 // scope is the outbound configuration of a group of proxies. The size of a change is the number of touched hosts, times
-// the number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller changes are planned in
-// place, by End.
+// the number of scopes that may see them. Planning one host in one scope takes some 20 to 50 us. Smaller changes are
+// planned in place, by End.
 const backgroundFrom = 500
 
-// replan is a change that is being planned. Until End the scopes themselves contain the published plan, and the fast
-// path (PlanEndpoints) plans on the scopes. End replaces the scopes with their shadows, all at once.
+// replan is a change that is being planned. Until End, the scopes themselves contain the published plan, and the fast
+// path (PlanEndpoints) changes them. End replaces the scopes with their shadows, all at once.
 type replan struct {
 	stepwise
 	*change
@@ -53,8 +53,8 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
-// must panics unless inOrder is true and Drop was not called, since the views of proxies would be undefined after a
-// method is called out of order. The last parameter is part of the message.
+// must panics if inOrder is false or if Drop was called. A method that is called out of order would leave the views of
+// proxies undefined. The parameter otherwise is the part of the message that describes the wrong order.
 func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	if p.dropped {
 		inOrder, otherwise = false, "after Drop"
@@ -116,15 +116,15 @@ func (rp *replan) fromScratch(key view.Scope) bool {
 	return rp.everything || readsAny(key, rp.readers) || rp.reopens(rp.p.scopes[key])
 }
 
-// reopens reports whether a change touches the front of a scope as a whole. It ignores records that the scope's key
-// names, because readsAny checks these records.
+// reopens reports whether a change touches the front of a scope (its listeners and routes) as a whole. It ignores
+// records that the scope's key names, because readsAny checks these records.
 func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
 // Step continues to plan a change until no work remains, or until the function over returns true. Step calls this
-// function after every piece of work. The result is false if no work remains for Step, and the caller then calls End.
-// Step panics without a Begin and after Drop.
+// function after every piece of work. The result is false if no work remains, and the caller then calls End. Step
+// panics without a Begin and after Drop.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
 	return p.replan.advance(over)
@@ -181,7 +181,8 @@ func (rp *replan) layersFor(v view.View) {
 	}
 }
 
-// template returns a template for a scope with this key, or nil. The template is planned with the change.
+// template returns a scope from which a scope with the given key can be cloned, or nil. The returned scope already
+// contains the change.
 func (rp *replan) template(key view.Scope) *scope {
 	for _, d := range rp.shadows {
 		if !d.busy && d.isTemplateFor(key) {
@@ -207,7 +208,7 @@ func (rp *replan) shadowOf(s *scope) *shadow {
 	return d
 }
 
-// copyOf returns the shadow of a scope, planned with the change.
+// copyOf returns the shadow of a scope, on which the change is planned.
 func (rp *replan) copyOf(s *scope) *shadow {
 	d := rp.shadowOf(s)
 	if d.busy {
@@ -233,7 +234,8 @@ func (rp *replan) again(s *scope) {
 	}
 }
 
-// replay makes shadows follow a step of the fast path. Shadows that are planned completely follow the step at once.
+// replay makes shadows follow a step of the fast path (a plan of endpoints). Shadows that are planned completely follow
+// it at once, and the other shadows follow it later.
 func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	for s := range touched {
 		if rp.heavy && !rp.fromScratch(s.key) {
@@ -288,7 +290,7 @@ func (p *Planner) End() []Moved {
 	return p.publish(rebound)
 }
 
-// install plans the small parts of the change, and stores the shadows and workloads in the planner.
+// install plans the change on the scopes that have no shadow, and stores the shadows and workloads in the planner.
 func (rp *replan) install() {
 	p := rp.p
 	for key, s := range p.scopes {

@@ -17,13 +17,13 @@ import (
 )
 
 // A panic while configuration is planned leaves the planner in an undefined state, but the published sets are
-// immutable. So another planner plans the same proxies from scratch, at the newest snapshot without the records that
-// cause the panic (blame.go). If no such record is found, only the proxies whose configuration cannot be planned lose
-// their streams.
+// immutable. So another planner plans the same proxies from scratch. It plans the newest snapshot without the records
+// that cause the panic (blame.go). If no such record is found, only the proxies whose configuration cannot be planned
+// lose their streams.
 
-// ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose configuration cannot be planned, because
-// planning panics and leaving out records does not help. Loop.Join also returns it if a join has searched for such
-// records less than 10 s before.
+// ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose configuration cannot be planned. Planning
+// panics, and leaving out records does not help. Loop.Join also returns it without a search for such records, if a join
+// has caused a search less than 10 s before.
 var ErrUnplannable = errors.New("the view of this proxy cannot be planned; the server's log says why")
 
 // guarded runs f. A panic in f is counted and logged, and returned as the error.
@@ -112,7 +112,7 @@ func (b blame) problem() Problem {
 	return Problem{Key: b.key, Code: problem.Internal, Severity: problem.Error, Message: message}
 }
 
-// publishExcluded updates SetAside and its metric.
+// publishExcluded updates the result of SetAside and its metric.
 func (l *Loop) publishExcluded() {
 	all := make([]Problem, 0, len(l.excluded))
 	for _, b := range l.excluded {
@@ -142,7 +142,7 @@ func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 // concurrent use.
 func (l *Loop) Newest() *mirror.Snapshot { return l.latest.Load() }
 
-// restore replaces the planner after a panic, and plans the proxies that joined again.
+// restore replaces the planner after a panic, and plans all joined proxies again.
 func (l *Loop) restore() {
 	if l.newest == nil {
 		return
@@ -181,9 +181,9 @@ func (l *Loop) restore() {
 	l.planned(Slow, l.planner.Revision(), now, len(edits), len(moved))
 }
 
-// giveUp excludes the records that are to blame for the first failed proxy for which such records are found. If no
-// record is to blame for any failed proxy, the failed proxies lose their streams, and the result is true. A nil list
-// means that the snapshot itself cannot be read.
+// giveUp searches for records that make the planning of the failed proxies panic. If it finds such records for a proxy,
+// it excludes them and returns false. If it finds no records for any proxy, it ends the streams of all failed proxies
+// and returns true. A nil list means that the snapshot itself cannot be read.
 func (l *Loop) giveUp(failed []*Handle) bool {
 	if failed == nil {
 		failed = []*Handle{{}}
@@ -255,9 +255,10 @@ func (p *Planner) rejoin(h *Handle) {
 	p.SubscribeSecrets(h, names, nil)
 }
 
-// join completes a join whose layers are planned. made is false if planning the layers has panicked. If the view cannot
-// be planned, the planner is unchanged, so only this proxy is refused. If a record is to blame, the record is excluded
-// and the proxy joins again. join searches for such a record at most once in searchEvery. The error is ErrUnplannable.
+// join completes a join whose layers are planned. The parameter made is false if planning the layers has panicked. If
+// the view cannot be planned, join searches for a record to blame, at most once in searchEvery. It excludes such a
+// record, and the proxy joins again. If that fails or no record is found, join refuses only this proxy, with
+// ErrUnplannable.
 func (l *Loop) join(e *joinRequest, made bool) (h *Handle, err error) {
 	if made && l.guarded(func() { h = e.join.End() }) == nil {
 		return h, nil

@@ -15,12 +15,12 @@ import (
 
 // room leaves records out of the planned snapshots if this process has no memory for them. The weight of a record is
 // its estimated memory (store/weight). The leader limits tenants by the same weights, but an older version or a leader
-// with other limits may have stored heavier records. Records that are planned and do not grow stay. Growing records are
+// with other limits may have stored heavier records. Planned records that do not grow are kept. Growing records are
 // left out, the largest record of the heaviest namespace first. At a start all records count as growing.
 //
-// Only heavy records are left out, whose weight is at least the limit divided by heavyPart. An honest mesh of any size
-// has no such records, so an overestimate of memory does not affect such a mesh. Policies and records in the root
-// namespace are never left out.
+// Only heavy records are left out. A record is heavy if its weight is at least the limit divided by heavyPart. An
+// honest mesh of any size has no heavy records, so an overestimate of memory does not affect it. Policies and records
+// in the root namespace are never left out.
 type room struct {
 	limit   int // KiB; 0 means no limit
 	sum     int // KiB, of all planned records
@@ -30,17 +30,18 @@ type room struct {
 	out     map[model.Key]model.Record
 }
 
-// heavyPart is the divisor of the limit for heavy records. A record of at least limit/heavyPart may be left out.
+// heavyPart is the divisor that defines heavy records. A record with a weight of at least limit/heavyPart may be left
+// out.
 const heavyPart = 16
 
-// newRoom returns a room without records. limit is in KiB; 0 means no limit.
+// newRoom returns a room without records. The limit is in KiB, and 0 means no limit.
 func newRoom(limit int) *room {
 	return &room{limit: limit, index: weight.NewTogether(), weights: map[model.Key]int{}, spaces: map[string]int{},
 		out: map[model.Key]model.Record{}}
 }
 
-// admit returns the edits without the records for which there is no room. It adds edits of records that were left out
-// and for which there is room again. last is the planned snapshot, and now is the snapshot of the source.
+// admit returns the edits of the records for which there is room. It adds edits of records that were left out earlier
+// and for which there is room again. The parameter last is the planned snapshot, and now is the snapshot of the source.
 func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.Edit {
 	if r.limit == 0 {
 		return edits
@@ -76,8 +77,8 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	return slices.DeleteFunc(slices.Clone(edits), func(e mirror.Edit) bool { _, out := r.out[e.Key()]; return out })
 }
 
-// apply counts the weights of edits. It counts records before the records that multiply their weight (weight.Order). It
-// returns the edits whose records grow, with the planned versions as Old.
+// apply counts the weights of edited records. A record is counted before the records that multiply its weight
+// (weight.Order). The result lists the edits whose records grow, with the planned versions as Old.
 func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirror.Edit) {
 	for order := range weight.Ignored + 1 {
 		for _, e := range edits {
@@ -123,12 +124,12 @@ func (r *room) count(key model.Key, kib int) {
 	}
 }
 
-// ErrNoRoom is the error that Loop.Afford wraps (errors.Is) for a change for which this process has no memory.
+// ErrNoRoom is the error that Loop.Afford wraps (errors.Is) if this process has no memory for a change.
 var ErrNoRoom = errors.New("this replica has no memory for the change")
 
-// afford returns an error that wraps ErrNoRoom if two conditions hold. The sum with the edits exceeds the limit, and
-// the edits together add more than limit/heavyPart. The error names the record that grows most. Unlike admit, afford
-// weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
+// afford returns an error that wraps ErrNoRoom if two conditions hold. The total weight with the edits exceeds the
+// limit, and the edits together add more than limit/heavyPart. The error names the record that grows most. Unlike
+// admit, afford weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
 func (r *room) afford(edits []mirror.Edit, last *mirror.Snapshot) error {
 	if r.limit == 0 {
 		return nil
@@ -172,7 +173,7 @@ func (r *room) heaviest(growing []mirror.Edit) int {
 	return best
 }
 
-// exempt reports whether a record is planned regardless of its weight.
+// exempt reports whether a record is planned whatever its weight is.
 func exempt(r model.Record, root string) bool {
 	_, policy := r.(*model.Policy)
 	return policy || r.Meta().Key.Namespace == root

@@ -16,7 +16,7 @@ import (
 
 // scope is the outbound side of all proxies with the same view.Scope. It contains a host table (the hosts that the
 // proxies may reach, with clusters and endpoints), and a front that derives listeners and route configurations from the
-// host table. If rules read inputs of proxies, such as labels, it contains variants of both.
+// host table. If rules read inputs of proxies, such as labels, the scope contains variants of both.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer // contains the resources of the host table and the front
@@ -28,8 +28,8 @@ type scope struct {
 	names    map[string]*nametable.Table // by network; only tables that proxies have requested
 	problems []input.Problem             // of the scope itself
 	step     step
-	index    hostIndex // nil while the scope is planned from scratch, and for shadows
-	refs     int       // number of views that use the scope
+	index    hostIndex // nil while the scope is planned from scratch, and for unpublished copies (shadows)
+	refs     int       // number of views (groups of proxies with equal configuration) that use the scope
 	pause    func()    // called between two pieces of a step; may be nil
 }
 
@@ -45,7 +45,7 @@ func newStep() step {
 	return step{hosts: map[string]input.Types{}, members: map[string]input.Types{}, renewed: map[string]bool{}}
 }
 
-// variant contains the resources that differ from the scope's resources for proxies with certain inputs.
+// variant contains the resources for proxies with certain inputs, if these resources differ from those of the scope.
 type variant struct {
 	*host.Variation
 	refs int
@@ -148,8 +148,8 @@ func (s *scope) track(renewed []string) {
 	}
 }
 
-// securesOtherwise reports whether the endpoints of a host in another input switch the mTLS of a cluster on or off.
-// Only a cluster whose endpoints either all use mTLS or all use plain text can switch.
+// securesOtherwise reports whether the endpoints of a host in another input may switch the mTLS of a cluster on or off.
+// This is possible only for gRPC clients, which use mTLS for all endpoints of a cluster or for none.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	if !s.hosts.Form().Whole {
 		return false
@@ -175,13 +175,13 @@ func (s *scope) pauses(f func()) {
 	s.hosts.Pauses(f)
 }
 
-// readsAny reports whether a scope names one of the records.
+// readsAny reports whether the key of a scope names one of the records.
 func readsAny(of view.Scope, keys map[model.Key]bool) bool {
 	return keys[of.Sidecar] || slices.ContainsFunc(of.Gateways.All(), func(key model.Key) bool { return keys[key] }) ||
 		slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
 }
 
-// apply plans the affected units of a change in this scope.
+// apply plans the hosts of this scope that a change affects.
 func (s *scope) apply(in *input.Input, d *affected) {
 	s.read(in)
 	s.followDestinations(d.pulls)
@@ -239,13 +239,14 @@ func (s *scope) followDestinations(edits []mirror.Edit) {
 	}
 }
 
-// cover adds the hosts that a wildcard covers to the step.
+// cover adds to the step the hosts that a wildcard covers.
 func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it. It plans first
-// with in, the input of the last plan of configuration. Then it follows since, the later steps of the fast path.
+// variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it. It first plans
+// with the argument in, the input of the last plan of configuration. After that it repeats the steps in since, which
+// the fast path (changes of endpoints) has planned later.
 func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []plannedStep) *variant {
 	v := s.variants[inputs]
 	if v != nil {

@@ -18,7 +18,7 @@ type Opener interface {
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
-// errNoOpener is the reason why private keys are not opened without an Opener.
+// errNoOpener is the error of opening (decrypting) a private key if there is no Opener.
 var errNoOpener = errors.New("this process has no key encryption key (--kek)")
 
 // The times of opening private keys.
@@ -38,9 +38,9 @@ type failure struct {
 // SubscribeSecrets changes the names of Secrets that the proxy subscribes to. It drops the names of the second list,
 // and adds the names of the first list. It waits for the loop's goroutine. It also waits until the proxy's set contains
 // the available Secrets, but at most until one second after the call. It returns early when ctx ends, which may leave
-// the names unchanged. At the return it may be unknown whether the proxy has a right to a Secret, or the private key
-// may not be decrypted yet. Such a Secret is added to the set later. Then the function moved is called that was passed
-// to Join. If planning for this identity has panicked within the last ten seconds, the names stay unchanged, and
+// the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be unknown, and a private
+// key may not be decrypted yet. Such a Secret is added to the set later. The function moved that was passed to Join is
+// called for it. If planning for this identity has panicked within the last ten seconds, the names stay unchanged, and
 // Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
@@ -89,8 +89,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// openingFor returns a channel for each pending key of a proxy. Each channel is closed after the next attempt to open
-// the key.
+// openingFor returns a channel for each private key that a proxy waits for. Each channel is closed after the next
+// attempt to open the key.
 func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 	if _, here := l.proxies[p.Handle]; !here {
 		return nil
@@ -123,7 +123,7 @@ func (l *Loop) reportMissing(p *Proxy, names []string) {
 	}
 }
 
-// open opens the private keys that are needed, each in a goroutine of its own.
+// open opens the private keys that resources need, each in a goroutine of its own.
 func (l *Loop) open() {
 	for _, record := range l.planner.secrets.Sealed() {
 		go func() {
@@ -140,8 +140,8 @@ func (l *Loop) open() {
 	}
 }
 
-// opened stores an opened private key. After an error the previous version stays in effect, and another attempt
-// follows.
+// opened stores an opened private key. If err is not nil, the previous version of the Secret stays in effect, and
+// another attempt follows.
 func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 	if done := l.opening[record.Key]; done != nil {
 		defer close(done) // after the set has been published

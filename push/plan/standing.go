@@ -22,8 +22,8 @@ type Standing struct {
 
 // Standing returns the state of a Secret for a joined proxy. name is the resource name of the Secret. If the proxy can
 // never have a Secret of this name (secret.Refused), only Asked and Why are set. If the proxy does not subscribe to the
-// Secret, only Object and Wanted are set. If the proxy only lacks the right to the Secret, Why is set beside Object,
-// Asked and Wanted. Failed is always 0.
+// Secret, only Object and Wanted are set. If the proxy subscribes to the Secret but does not get it, for example
+// because it lacks the right, Why has the reason. Failed is always 0.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)
@@ -49,7 +49,7 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 
 // Standing returns the result of Planner.Standing for a proxy of this loop. If Opening is true and an attempt to
 // decrypt the private key has failed, it also sets Failed, and replaces Why by the last error. It waits for the loop's
-// goroutine. The result is zero without a plan and after the loop's end.
+// goroutine. The result is zero before the first plan and after the loop's end.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 	l.inspect(func() {
 		s = l.planner.Standing(p.Handle, name)

@@ -20,20 +20,21 @@ type stepwise struct {
 	shadows map[view.Scope]*shadow
 	since   []plannedStep // steps planned on the published scopes since base, in order
 
-	// next resumes the coroutine, which plans until a turn is over. It reports whether work is left. It is nil before
-	// start.
+	// next resumes the coroutine, which plans until its turn (the time for which it may plan) is over. The second
+	// result of next reports whether work is left. The field is nil before start.
 	next  func() (struct{}, bool)
 	stop  func()      // ends the coroutine
 	over  func() bool // reports whether the turn is over
 	yield func() bool // ends the turn; the result is false if the coroutine has to end
 }
 
-// newStepwise returns a plan without shadows, with the steps that were planned after the input.
+// newStepwise returns a plan without shadows. since has the steps that were planned after the input in.
 func newStepwise(in *input.Input, since []plannedStep) stepwise {
 	return stepwise{base: in, shadows: map[view.Scope]*shadow{}, since: since[:len(since):len(since)]}
 }
 
-// plannedStep is a change with its affected units. If affected is nil, it is a step of the fast path with its hosts.
+// plannedStep is a change of configuration or a step of the fast path. For a change, affected is not nil. For a step of
+// the fast path, affected is nil, and hosts has the hosts whose endpoints the step plans.
 type plannedStep struct {
 	in       *input.Input
 	affected *affected
@@ -86,7 +87,7 @@ func (m *stepwise) pause() {
 	}
 }
 
-// work runs f, which plans a shadow, and then follows the steps that were planned meanwhile.
+// work runs f, which plans a shadow. After that, the shadow follows the steps that were planned meanwhile.
 func (m *stepwise) work(d *shadow, f func()) {
 	d.busy = true
 	f()
@@ -94,7 +95,8 @@ func (m *stepwise) work(d *shadow, f func()) {
 	d.busy = false
 }
 
-// follow plans the missing steps on a shadow. Steps of the fast path are planned in one piece, as on published scopes.
+// follow plans on a shadow the steps that it has not followed yet. Steps of the fast path are planned in one piece, as
+// on published scopes.
 func (m *stepwise) follow(d *shadow) {
 	for d.done < len(m.since) {
 		u := m.since[d.done]
@@ -151,8 +153,9 @@ func (s *scope) follow(u plannedStep) {
 	}
 }
 
-// replay adds a step of the fast path to the change and the joins that are being planned in pieces. It has to be called
-// before the touched scopes change. A step that touches no scope is added too, since a shadow may contain its hosts.
+// replay adds a step of the fast path to the work that is being planned in pieces: a change or joins. It has to be
+// called before the touched scopes change. A step that touches no scope is added too, because a shadow may contain its
+// hosts.
 func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string]input.Types, touched map[*scope]bool) {
 	if len(hosts) == 0 {
 		return
@@ -170,7 +173,8 @@ func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string
 	}
 }
 
-// sweep drops the planned scopes and variants that no view uses. It considers only scopes with a shadow in m.
+// sweep drops the planned scopes and variants that no view (group of proxies with equal configuration) uses. It
+// considers only scopes with a shadow in m.
 func (p *Planner) sweep(m *stepwise) {
 	for key, d := range m.shadows {
 		s := p.scopes[key]
@@ -189,7 +193,7 @@ func (p *Planner) sweep(m *stepwise) {
 	}
 }
 
-// sweepInbound drops a planned workload that no view uses.
+// sweepInbound drops the plan of a workload that no view uses.
 func (p *Planner) sweepInbound(key view.Workload) {
 	if wl := p.workloads[key]; wl != nil && wl.refs == 0 {
 		delete(p.workloads, key)

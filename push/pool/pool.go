@@ -1,11 +1,11 @@
-// Package pool caches the resources and fragments that builders make of Specs. A Spec is the complete input of one
-// build. Equal Specs have the same result, and results with equal bytes are the same pointer.
+// Package pool caches the resources and fragments (encoded parts of resources) that builders make from Specs. A Spec is
+// the complete input of one build. Equal Specs have the same result, and results with equal bytes are the same pointer.
 //
-// Owns: tables with weak references to the results. Reads: push/xds. Never: calls a builder again for a Spec whose
-// result is cached.
+// Owns: tables with weak references to the results. Reads: Specs, and the results of their builds. Never: calls a
+// builder again for a Spec whose result is cached.
 //
-// A result is cached as long as the caller or another holder refers to the result. The tables refer to results weakly,
-// so the garbage collector frees a result without other references. Only the newest 64 Specs of a result are cached.
+// A result is cached as long as anything outside of the Pool refers to it. The tables refer to results weakly, so the
+// garbage collector frees a result without other references. Only the newest 64 Specs of a result are cached.
 package pool
 
 import (
@@ -135,16 +135,17 @@ func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 // Size returns the numbers of cached resources and of cached fragments. It may count results that were freed just now.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources maps each cached resource to its cached Specs, the oldest Spec first. The caller owns the result. Other
-// calls for resources wait meanwhile.
+// Resources maps each cached resource to its cached Specs, the oldest Spec first. The caller owns the result. Meanwhile
+// other calls for resources wait.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
 // Pieces maps each cached fragment to its cached Specs or keys (FragmentOf), the oldest first. The caller owns the
-// result. Other calls for fragments wait meanwhile.
+// result. Meanwhile other calls for fragments wait.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
-// specsPerBody is the maximum number of Specs that are cached for one body. Each edit that does not change the bytes
-// adds a Spec. The oldest Spec is evicted. If an evicted Spec is used again, its body is built again.
+// specsPerBody is the maximum number of cached Specs of one body (a result with certain bytes). Each edit that does not
+// change the bytes adds a Spec. Beyond the maximum, the oldest Spec is evicted. An evicted Spec is built again when it
+// is used again.
 const specsPerBody = 64
 
 // table has two weak maps: by Spec, and by content.
@@ -204,7 +205,7 @@ func (t *table[V, C]) find(spec any) *V {
 	return t.bySpec[spec].Value()
 }
 
-// forget removes the Specs of a collected body. The caller holds the lock.
+// forget removes the Specs of a body whose value was freed. It ignores nil. The caller holds the lock.
 func (t *table[V, C]) forget(dead *body[V]) {
 	if dead == nil {
 		return
@@ -214,7 +215,7 @@ func (t *table[V, C]) forget(dead *body[V]) {
 	}
 }
 
-// drop removes a collected value. The garbage collector calls drop.
+// drop removes the body of a value that was freed. The runtime calls drop after garbage collection.
 func (t *table[V, C]) drop(key C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,8 +25,8 @@ func ActOf(was, is []model.Record) Act {
 }
 
 // Refuses reports whether the severity and the code of a problem make the validation webhook refuse the object. The
-// severity must be Error, and the code must be neither NotSupported, for which the field is valid, nor Internal. The
-// webhook also refuses objects with problems in normal.Result.Refused, which Refuses does not consider.
+// result is true for severity Error, except with the code NotSupported (the field is valid) or Internal. The webhook
+// also refuses objects with problems in normal.Result.Refused, which Refuses does not consider.
 func Refuses(p object.Problem) bool {
 	return p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal
 }

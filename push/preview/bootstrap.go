@@ -24,9 +24,9 @@ const maxBootstrap = 4 << 20
 // agentCluster is the name of the cluster through which Envoy reaches its agent.
 const agentCluster = "xds-grpc"
 
-// bootstrapOf returns an encoded bootstrap that contains a configuration as static resources, so that Envoy can
-// validate the configuration (envoy --mode validate). Confidential parts are left out, because secrets and discovered
-// extensions stay references. bootstrapOf fails if a resource cannot be decoded, or if the bootstrap is too large.
+// bootstrapOf returns an encoded bootstrap that contains a configuration as static resources. Envoy can validate it
+// (envoy --mode validate). It has no confidential parts, because secrets and discovered extensions stay references.
+// bootstrapOf fails if a resource cannot be decoded, or if the bootstrap is too large.
 func bootstrapOf(set *manifest.Set) ([]byte, error) {
 	static := &bootstrapv3.Bootstrap_StaticResources{}
 	for _, r := range set.Types[xds.Cluster].Sorted() {
@@ -80,8 +80,8 @@ func message[M proto.Message](r *xds.Resource) (none M, err error) {
 	return typed, nil
 }
 
-// inlineRoutes replaces references to route configurations in a listener by the content of the route configurations. It
-// disables the validation of clusters, because routes may name clusters that do not exist, as with discovery.
+// inlineRoutes replaces each reference of a listener to a route configuration by the route configuration itself. It
+// disables the validation of clusters, because routes that are discovered may name clusters that do not exist.
 func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 	chains := l.GetFilterChains()
 	if l.GetDefaultFilterChain() != nil {
@@ -120,9 +120,9 @@ func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 
 // Bootstrap contains a view's configuration as static bootstraps of Envoy, encoded envoy.config.bootstrap.v3.Bootstrap.
 type Bootstrap struct {
-	Before []byte `json:"before,omitempty"` // before the change; nil: it cannot be encoded, is too large, or After is nil
-	After  []byte `json:"after,omitempty"`  // after the change; nil: see Lacking
-	// Lacking is the reason why Before and After are nil. Empty: After is set.
+	Before []byte `json:"before,omitempty"` // before the change; nil if it cannot be encoded, is too large, or After is nil
+	After  []byte `json:"after,omitempty"`  // after the change; nil if Lacking is set
+	// Lacking is the reason why Before and After are nil. It is empty if After is set.
 	Lacking string `json:"lacking,omitempty"`
 }
 

@@ -14,16 +14,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Sees reports whether the caller may see a namespace. The nil Sees permits all namespaces.
+// Sees reports whether the caller may see a namespace. A nil Sees permits all namespaces.
 type Sees func(namespace string) bool
 
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of applies a change to a copy of the plan and returns the differences for visible proxies. A proxy is visible if sees
-// permits its namespace. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which must not
-// be used again. Plan.Objects is empty. Of fails if ctx ends, or if resolving or planning panics. After an error the
-// Plan is nil or incomplete.
+// Of applies a change to base, a copy of the plan, and returns the differences for visible proxies. A proxy is visible
+// if sees permits its namespace. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which
+// must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if resolving or planning panics. After
+// an error the Plan is nil or incomplete.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	found, err := problemsOf(ctx, base, sees)
 	if err != nil {
@@ -65,7 +65,7 @@ type outcome struct {
 	bootstrap [2]*xds.Resource
 }
 
-// viewsOf groups the proxies whose sets changed, and lists the resources that differ for each group.
+// viewsOf groups the visible proxies whose configuration changed. For each group it lists the resources that differ.
 func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 	groups := map[outcome]*View{}
 	for _, m := range moved {
@@ -109,10 +109,10 @@ func (v *View) add(n *view.Node) {
 	}
 }
 
-// comparison caches the differences of manifests, because views share layers.
+// comparison caches the differences of manifests (sets of resources), because many views share a manifest.
 type comparison map[[2]*manifest.Manifest][]manifest.Delta
 
-// layer returns the differences of two manifests of one layer. The result is shared and read-only.
+// layer returns the differences of two manifests. The result is shared and read-only.
 func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
 	key := [2]*manifest.Manifest{old, now}
 	deltas, known := c[key]
@@ -123,7 +123,7 @@ func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
 	return deltas
 }
 
-// fill sets the resources of a view that differ, and their size.
+// fill sets the fields Changed, Agent and Bytes of a view.
 func (c comparison) fill(v *View) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Join(v.Before.Types[t], v.After.Types[t], c.layer) {
@@ -134,7 +134,8 @@ func (c comparison) fill(v *View) {
 	v.Agent = v.differ(v.Agent, Pair{xds.Unknown, "bootstrap", v.Before.Bootstrap, v.After.Bootstrap})
 }
 
-// differ appends a pair whose versions differ, and counts the bytes of its new version.
+// differ appends p to pairs if the versions of the resource differ. It also adds the size of the new version to
+// v.Bytes.
 func (v *View) differ(pairs []Pair, p Pair) []Pair {
 	if p.Old == p.New || p.Old != nil && p.New != nil && p.Old.Version == p.New.Version {
 		return pairs

@@ -40,8 +40,8 @@ type judge struct {
 	apart   map[Pair][2]proto.Message // cache of decodePair
 }
 
-// judged returns the facts and risks of p. base is the planned copy, c the change, and views the number of visible
-// views after the change.
+// judged returns the facts and risks of the change c, whose differences are in p. The parameter base is the copy of the
+// plan with the change. The parameter views is the number of visible views after the change.
 func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
 	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees),
 		edited: editedObjects(c, sees)}
@@ -58,8 +58,8 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 	return meaning.Over(ctx, all, reach)
 }
 
-// growth returns the sizes in bytes of the configuration of one proxy before and after a change. The proxy is of the
-// view whose configuration grows most in proportion. Without growth, both sizes are 0.
+// growth returns the sizes in bytes of one proxy's configuration, before and after a change. It chooses a proxy of the
+// view that grows most in proportion to its size before. Without growth, both sizes are 0.
 func growth(views []View) (most [2]int64) {
 	sizes := map[*manifest.Manifest]int64{}
 	size := func(m *manifest.Manifest) int64 {
@@ -163,7 +163,8 @@ func exists(s *mirror.Snapshot, name string) bool {
 	return false
 }
 
-// group represents several views by one of them. These views differ only in parts that the change does not affect.
+// group represents several views by one of them, and counts the proxies of all. The views of a group differ only in
+// parts that the change does not affect.
 type group struct {
 	*View
 	proxies int
@@ -195,7 +196,8 @@ func alike(views []View) (groups []*group) {
 
 var pairs intern.Table[Pair]
 
-// view returns a view for package meaning.
+// view converts a view for package meaning. The parameter proxies is the number of proxies of all views that v
+// represents.
 func (j *judge) view(v *View, proxies int) meaning.View {
 	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain, Edited: j.edited,
 		Before: j.decoder.Set(v.Before), After: j.decoder.Set(v.After),
@@ -215,8 +217,8 @@ func (j *judge) view(v *View, proxies int) meaning.View {
 	return out
 }
 
-// decodePair decodes both versions of a resource. For a missing version it returns nil. Of a route configuration, which
-// may have thousands of virtual hosts, it decodes only the virtual hosts that differ and some neighbours.
+// decodePair decodes both versions of a resource. For a missing version it returns nil. A route configuration may have
+// thousands of virtual hosts. Of these, decodePair decodes only those that differ and some neighbours.
 func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	if p.Type != xds.Route || p.Old == nil || p.New == nil {
 		return j.decoder.Message(p.Old), j.decoder.Message(p.New)

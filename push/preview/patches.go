@@ -14,8 +14,8 @@ import (
 )
 
 // patchRisks returns the risks of the visible EnvoyFilters in a change. A risk is a patch that changes no resource of
-// any proxy, or a patch whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap are never reported
-// as patches without effect, because agents apply them. The result is nil without risks, or if ctx ends.
+// any proxy, or a patch whose outcome depends on the order of EnvoyFilters. A patch of the bootstrap is never reported
+// as a patch that changes no resource, because agents apply it. The result is nil without risks, or if ctx ends.
 func patchRisks(ctx context.Context, planned *plan.Planner, c mirror.Change, sees Sees) (all []meaning.Risk) {
 	filters := map[model.Key]bool{}
 	for _, e := range c.Edits {

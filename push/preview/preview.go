@@ -5,24 +5,25 @@
 // # Computation
 //
 // A preview begins with a copy of the plan (plan.Base). The copy shares all planned resources with the live planner.
-// The change is applied to the copy with the code of the live planner. The results are compared with the live views
-// layer by layer, where equal pointers cost nothing, and dropped.
+// The change is applied to the copy with the code of the live planner. The views of the copy are compared with the live
+// views layer by layer. Equal pointers cost nothing. Afterwards the copy is dropped.
 //
-// Only the copy is made on the planner's loop. All other work runs in the caller's goroutine. So the loop serves
-// changes, joins and endpoints meanwhile, as without a preview. Planning the preview on the loop would delay endpoints
-// by 5 ms for each piece of work. A planner from scratch would build every view again, which takes seconds.
+// The live planner's goroutine only copies the parts that change in place. All other work runs in the caller's
+// goroutine. The live planner can therefore serve changes, new proxies and endpoints during a preview. If the live
+// planner planned the preview itself, each piece of work would delay endpoints by 5 ms. A new planner without a copy
+// would have to build every view again, which takes seconds.
 //
 // # Meaning of the difference
 //
 // push/meaning derives facts and risks from the views that differ (judge.go). Views with the same outbound
-// configuration and the same differences are examined once. Of a route configuration only the virtual hosts that differ
-// are decoded.
+// configuration and the same differences are examined once. In a route configuration, only the virtual hosts that
+// differ, and some neighbours, are decoded.
 //
-// Private keys are decrypted on demand, after the plan. So a new version of a Secret is a part of the preview only if
-// its key has been decrypted before.
+// Private keys are decrypted on demand, after planning. A preview therefore contains a new version of a Secret only if
+// its private key was decrypted before.
 //
-// Owns: nothing. Reads: push/plan, push/resolve, push/meaning, snapshots. Never: changes the live plan; decrypts a
-// private key; checks a caller's permissions (Sees does that).
+// Owns: nothing. Reads: a copy of the plan, and snapshots of records. Never: changes the live plan; decrypts a private
+// key; checks a caller's permissions (Sees does that).
 package preview
 
 import (
@@ -39,7 +40,7 @@ import (
 type Plan struct {
 	Revision int64           // revision of the snapshot that the change is applied to
 	Objects  []Object        // the objects of the change; Of leaves the list empty, and its caller sets it
-	Views    []View          // affected views; the view with the most proxies is the first
+	Views    []View          // affected views; those with the most proxies come first
 	Proxies  int             // number of all visible proxies, affected or not
 	AllViews int             // number of views of all visible proxies before the change, affected or not
 	Problems Problems        // differences of the problems that resolving and planning find

@@ -20,7 +20,7 @@ const Schema = "navarch.io/plan/v1"
 // of risks and facts are limited as in meaning.Summary.
 type Report struct {
 	Schema   string     `json:"schema"`   // the constant Schema
-	Revision int64      `json:"revision"` // revision of the snapshot that the change is applied to; merged: the lowest
+	Revision int64      `json:"revision"` // revision of the snapshot that the change is applied to; after Merge, the lowest
 	Objects  []Reported `json:"objects"`  // the objects of the change
 	Proxies  int        `json:"proxies"`  // number of all visible proxies, affected or not
 	Views    int        `json:"views"`    // number of views of these proxies before the change, affected or not
@@ -57,9 +57,8 @@ type Found struct {
 	Message  string           `json:"message"`
 }
 
-// Group is a View, a set of proxies that are affected equally. The last group of a Report may also be the merged rest
-// of the views beyond Bounds.Groups. Names, Resources, More and Bootstrap of a merged group are those of its first
-// view.
+// Group is a View, a set of proxies that are affected equally. Plan.Report merges the views beyond Bounds.Groups into
+// the last group. Names, Resources, More and Bootstrap of a merged group are those of its first view.
 type Group struct {
 	Label     string    `json:"label"`                    // see View.Label; "others" for merged views
 	Namespace string    `json:"namespace"`                // namespace of the proxies; empty for merged views
@@ -221,11 +220,11 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 }
 
 // Merge returns the merged report of several replicas, each of which has other proxies. all must not be empty. Objects
-// are those of the first report, and Revision is the lowest. Counts of equal risks, facts and groups are added.
-// Problems and Partial contain the elements of all reports. A risk that a patch matches nothing remains only if all
-// reports have this risk. Risks and facts have the order of meaning.Summary, and groups are sorted by number of
-// proxies, the largest first. Merge applies no Bounds, except Usual.Names. It does not change the reports, and shares
-// slices with them.
+// are those of the first report, and Revision is the lowest. Proxies, Views, MoreRisks and MoreFacts are sums. Counts
+// of equal risks, facts and groups are added. Problems and Partial contain the elements of all reports. The risk that a
+// patch changes no resource remains only if all reports have it. Risks and facts have the order of meaning.Summary, and
+// groups are sorted by number of proxies, the largest first. Merge applies no Bounds, except Usual.Names. It does not
+// change the reports, and shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial, sum.Facts = nil, nil, slices.Clone(sum.Facts)
@@ -281,8 +280,8 @@ func (r *Report) sort() {
 	})
 }
 
-// elsewhere reports whether a risk "patch without match" of one report is missing in another report. The patch then
-// changes resources of another replica's proxies, so the risk does not exist.
+// elsewhere reports whether r states that a patch changes no resource, and another report lacks this risk. The patch
+// then changes resources of another replica's proxies, so the risk does not exist.
 func elsewhere(r Risk, all []*Report) bool {
 	return r.Code == meaning.PatchWithoutMatch && slices.ContainsFunc(all, func(of *Report) bool {
 		return !slices.ContainsFunc(of.Risks, func(other Risk) bool { return other.Code == r.Code && slices.Equal(other.Subjects, r.Subjects) })

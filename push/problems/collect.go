@@ -52,9 +52,9 @@ func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: log}
 }
 
-// All returns the problems that replicas found, each once, sorted by object. more is the number of problems that are
-// missing, because of the replicas' limits or because this build cannot decode them. The slice is shared and read-only.
-// Before the first read, and while Run does not run, the results are nil and 0.
+// All returns the problems that replicas found, each once, sorted by object. The result more is the number of problems
+// that are missing, because of the replicas' limits or because this build cannot decode them. The slice is shared and
+// read-only. Before the first read, and while Run does not run, the results are nil and 0.
 func (c *Collector) All() (all []Found, more int) {
 	if now := c.now.Load(); now != nil {
 		return now.all, now.more
@@ -67,7 +67,7 @@ func (c *Collector) All() (all []Found, more int) {
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
 // Run reads the lists in store, and reads them again when they change, until ctx ends. Then it drops the lists and
-// returns nil. The caller runs it while this process is the leader. The error means that store cannot watch the lists'
+// returns nil. The caller runs it while this process is the leader. An error means that store cannot watch the lists'
 // folder, which is a fault of this build. Lists that cannot be decoded are logged and count as empty.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)

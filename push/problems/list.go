@@ -38,9 +38,9 @@ type entryJSON struct {
 	Whole    string           `json:"whole,omitempty"`
 }
 
-// listOf returns a list within the limits. The list has each problem once, and errors before warnings of the same
-// namespace. Namespaces alternate, so that a namespace with many invalid objects leaves room for other namespaces.
-// Equal sets of problems make equal lists.
+// listOf returns a list within the limits. The list has each problem once. Errors precede warnings of the same
+// namespace. Namespaces take turns, so that a namespace with many invalid objects leaves room for others. Equal sets of
+// problems make equal lists.
 func listOf(found []model.Problem) list {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b model.Problem) int {
@@ -90,9 +90,9 @@ func (l list) encode() ([]byte, error) {
 	}
 }
 
-// decode decodes another replica's list, within the limits of this build. more counts the problems that the replica
-// left out, and the problems that are invalid, above the limits, or of a kind of record that this build does not know.
-// It fails if the encoded list is too long or does not decode.
+// decode decodes another replica's list, within the limits of this build. The result more counts the problems that the
+// replica left out, and the problems that are invalid, above the limits, or of a kind of record that this build does
+// not know. It fails if the encoded list is too long or does not decode.
 func decode(raw []byte) (found []model.Problem, more int, err error) {
 	if len(raw) > maxEncoded {
 		return nil, 0, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)

@@ -1,8 +1,8 @@
 // Package problems sends the problems with objects that replicas find during planning and building to the leader. Each
 // replica writes a leased, bounded list to etcd. The leader reads all lists, and reports each problem once.
 //
-// Owns: this replica's list in replica-problems/; at the leader the content of all lists.  Reads: the lists there, etcd
-// through store/kv.  Never: searches for problems itself; reports on proxies.
+// Owns: this replica's list in etcd (replica-problems/); on the leader, the merged content of all lists.  Reads: all
+// replicas' lists.  Never: searches for problems itself; reports on proxies.
 package problems
 
 import (
@@ -22,10 +22,10 @@ import (
 // "problems/" (kv.Families).
 const folder = "replica-problems/"
 
-// These are times of writes.
+// These constants limit the writes of a list.
 const (
 	lease     = time.Minute     // life of a list after its replica has ended
-	writeTime = 5 * time.Second // limit of one write
+	writeTime = 5 * time.Second // maximum duration of one write
 )
 
 // Config contains the settings of a replica's Loop.
@@ -48,7 +48,7 @@ type Loop struct {
 	cfg   Config
 	path  string // path of this process's list
 	blobs *kv.Leased
-	wrote []byte // the list in etcd; nil: none
+	wrote []byte // the list in etcd; nil: no list
 	at    int64  // result of Revision before the last call of Find; -1: Find must be called
 }
 

@@ -1,13 +1,13 @@
 package quarantine
 
-// admits reports whether a refusal may be added to one more group of an entry, within the bounds of the reporter and
-// its credential.
+// admits reports whether the bounds of a reporter and of its credential permit a refusal in one more group of an entry.
+// An entry is the state of one version of a resource. A group is the part of an entry for one version of Envoy.
 func (s *State) admits(e *entry, r Report) bool {
 	has := e.groupsOf(r.Reporter)
 	return has < maxOfEnvoys && (has > 0 || s.room(r))
 }
 
-// room reports whether a report may be added to one more entry, within the bounds of the reporter and its credential.
+// room reports whether the bounds of a reporter and of its credential permit a report in one more entry.
 func (s *State) room(r Report) bool {
 	if r.Key.Identity != "" { // the reporter is a credential
 		return s.refused[r.Reporter] < maxOfShare
@@ -15,7 +15,7 @@ func (s *State) room(r Report) bool {
 	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
 }
 
-// charge counts the reporter of a refusal, and the reporter's credential if it is known, in one more entry.
+// charge counts the entry for the reporter of a refusal, and for the reporter's credential if it is known.
 func (s *State) charge(e *entry, r Report) {
 	s.refused[r.Reporter]++
 	if r.Credential == (Credential{}) {

@@ -8,14 +8,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// entry is the state of one version.
+// entry is the state of one version of a resource, which a Key identifies.
 type entry struct {
 	key       Key
 	namespace string
 	text      string
 	objects   []model.Place
 	groups    []*group // one for each version of Envoy
-	reported  bool     // the withholding was reported
+	reported  bool     // State.Decided has reported the withholding
 	ended     Decision // reason for the end of the last withholding from a version of Envoy
 	last      Withheld // description of the entry before that end
 
@@ -100,7 +100,7 @@ func (e *entry) listing() Withheld {
 type group struct {
 	envoy       string
 	reporters   []Reporter // reporters that refused the version since its last release
-	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, if one alone does not suffice
+	accepted    []Reporter // reporters that acknowledged a retry since the last refusal; used if one does not suffice
 	first, last time.Time  // times of the first and last refusal
 	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool

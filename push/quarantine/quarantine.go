@@ -9,8 +9,8 @@
 // On each replica, a withheld version is retried on one proxy at a time for each version of Envoy. The first retry is
 // due after Settings.Pause, and the pause doubles after each failed retry. A retry that ends without an answer, perhaps
 // because the proxy crashed, only delays the next retry. While a version is withheld, the first refusal of each
-// identity and its refused retries prolong the withholding. Other refusals of the identity have no effect then. A
-// version without a refusal for Settings.Keep is released and forgotten.
+// identity and its refused retries prolong the withholding. Other refusals of the identity have no effect. A version
+// without a refusal for Settings.Keep is released and forgotten.
 //
 // In general, one acknowledgement of a retry releases the version. A quorum of acknowledgements is needed in two cases,
 // because one identity must not decide alone against others that refuse. In the first case, the identity has refused
@@ -26,15 +26,15 @@
 // Replicas exchange Reports, and each decides by the same rules. For a withholding from the proxies of one identity,
 // however, each replica uses only the answers of its own proxies.
 //
-// Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds, store/model. Never: a stream,
-// etcd.
+// Owns: the refusals, the withheld versions, the retries in progress. Reads: the proxies' answers, as Reports. Never:
+// sends on a stream; uses etcd.
 //
 // # Replicas
 //
-// State has no clock and no input or output: it gets reports with their times, and returns decisions. Each replica
-// keeps a leased list of its proxies' reports in refusals/ in etcd (push/quarantine/share), and reads the lists of the
-// other replicas. Identities in these lists are hashed. A report has the time at which it was made, so a list that is
-// read again changes nothing. Without etcd, a replica decides from its own proxies' reports.
+// State has no clock, and does no input or output. It gets reports with their times, and returns decisions. Each
+// replica keeps a leased list of its proxies' reports in refusals/ in etcd (push/quarantine/share), and reads the lists
+// of the other replicas. Identities in these lists are hashed. A report has the time at which it was made, so a list
+// that is read again changes nothing. Without etcd, a replica decides from its own proxies' reports.
 //
 // Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends a released version
 // first to eight of the streams that lack the version, and then to twice as many each second. Because of withheld
@@ -74,7 +74,8 @@ func (k Key) Of(identity string) Key {
 	return k
 }
 
-// Reporter identifies the author of an answer. It is a hash of an identity, or for a Key with Identity the Credential.
+// Reporter identifies the author of an answer. It is a hash of an identity. For a Key with an Identity, it is the
+// Credential instead.
 type Reporter [16]byte
 
 // ReporterOf returns the Reporter of an identity (a SPIFFE ID). If identity is empty, as on plain text, it returns the
@@ -108,14 +109,15 @@ type Report struct {
 	Envoy      string        // version of the proxy's Envoy; empty: not stated
 	At         time.Time     // time of the answer; zero: now, for Quarantine.Report alone
 	Accepted   bool          // the version was acknowledged; false: refused
-	Retry      bool          // the answer is to a retry; Quarantine.Report sets the field, always if Accepted is set
+	Retry      bool          // the answer is to a retry; Quarantine.Report sets it, and always to true if Accepted is true
 	Namespace  string        // namespace of the proxy
 	Text       string        // the proxy's message, shortened
 	Objects    []model.Place // the objects from which the resource was made, the likeliest cause first
 }
 
-// ofIdentity returns the answer as a report for the proxies of the reporter's identity, whose Key has that identity. It
-// returns false if the credentials of the identity are not distinguished.
+// ofIdentity returns the answer as a report about the proxies of the reporter's identity alone. The Key of the result
+// has this identity, and its Reporter is the credential. It returns false if the credentials of the identity are not
+// distinguished.
 func (r Report) ofIdentity() (Report, bool) {
 	if r.By == "" || r.Credential == (Credential{}) {
 		return r, false
@@ -129,8 +131,8 @@ type Withheld struct {
 	Key
 	Namespace string   // namespace of the proxies that refused it
 	Envoys    []string // versions of Envoy with a quorum of refusals, sorted
-	// RefusedBy counts the distinct identities (with Key.Identity: credentials) that refused it, at most 16 for each of
-	// Envoys.
+	// RefusedBy counts the distinct identities that refused it (credentials, if Key.Identity is set), at most 16 for
+	// each of Envoys.
 	RefusedBy   int
 	First, Last time.Time     // times of the first and last refusal
 	Next        time.Time     // earliest time of the next retry on this replica
@@ -196,10 +198,10 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 // Active reports whether any version is withheld. It costs nothing.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. The
-// answer counts for the identity r.By alone, if r.By and r.Credential are set. If r.Key has no Identity, the answer
-// also counts for all proxies of the view, and Config.Share is called. If r.Key has an Identity, it must be r.By. A
-// zero or future r.At is replaced by the present time.
+// Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. If r.Key
+// has no Identity, the answer counts for all proxies of the view, and Config.Share is called. If r.By and r.Credential
+// are set, the answer also counts for the proxies of the identity r.By alone. If r.Key has an Identity, it must be
+// r.By. A zero or future r.At is replaced by the present time.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
@@ -250,8 +252,8 @@ func (q *Quarantine) Tick() {
 	}
 }
 
-// Due reports whether a proxy with a version of Envoy should be sent a version as a retry now. It returns false for a
-// version that is not withheld.
+// Due reports whether a version of a resource should be sent as a retry now, to a proxy with the given version of
+// Envoy. It returns false for a version that is not withheld.
 func (q *Quarantine) Due(k Key, envoy string) bool {
 	now := q.cfg.Now()
 	q.mu.RLock()

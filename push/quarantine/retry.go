@@ -8,7 +8,7 @@ import (
 // maxAsked is the maximum length of group.asked.
 const maxAsked = 16
 
-// pause returns the time between two retries.
+// pause returns the time from a failed retry, or from the withholding, to the next retry, without jitter.
 func (g *group) pause(set Settings) time.Duration {
 	most := set.Keep * 4 / 5 // so that a retry comes before the version is forgotten
 	pause := min(set.Pause, most)
@@ -20,17 +20,17 @@ func (g *group) pause(set Settings) time.Duration {
 	return pause
 }
 
-// Due reports whether a proxy with a version of Envoy should be sent a version as a retry at the time now. It returns
-// false for a version that is not withheld. It also returns false if k has an Identity and the version is withheld from
-// all proxies.
+// Due reports whether a version of a resource should be sent as a retry, at the time now, to a proxy with the given
+// version of Envoy. It returns false for a version that is not withheld. It also returns false if k has an Identity and
+// the version is withheld from all proxies.
 func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	e := s.entries[k]
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
 }
 
-// isDue reports whether a retry on a proxy with a version of Envoy is due. For a version of Envoy without reports a
-// retry is due at once. For a version of Envoy to which the version was released, no retry is due. Otherwise a retry
-// is due after the pause, unless another retry is in progress.
+// isDue reports whether a retry on a proxy with the given version of Envoy is due. Without reports for this Envoy, a
+// retry is due at once. If the version was released to this Envoy, no retry is due. In all other cases a retry is due
+// from the time group.due on, unless another retry is in progress.
 func (e *entry) isDue(now time.Time, envoy string) bool {
 	if !e.withheld() {
 		return false
@@ -44,8 +44,8 @@ func (e *entry) isDue(now time.Time, envoy string) bool {
 const Best = 2
 
 // Suits returns how suitable a reporter is for a retry of a version. The result is 1 if the reporter has refused the
-// version or had one of the last retries, otherwise Best. 0 means that the reporter must have no retry. The reason is
-// that its acknowledgement is stored already, or that there is no state about the version.
+// version or had one of the last retries, otherwise Best. The result is 0 if the reporter must have no retry, because
+// its acknowledgement is stored already or there is no state about the version.
 func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	e := s.entries[k]
 	if e == nil {

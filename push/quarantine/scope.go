@@ -1,8 +1,8 @@
 package quarantine
 
-// WithheldFrom returns the versions that must not be sent on a stream, in no order, or nil. A withholding or release
-// since the last Decided may be missing. identity and envoy are the identity and the version of Envoy of the stream's
-// proxy.
+// WithheldFrom returns the versions of resources that must not be sent on a stream, in no order, or nil. Withholdings
+// and releases since the last call of Decided may be missing. identity and envoy are the identity and the version of
+// Envoy of the stream's proxy.
 func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if e.key.Covers(identity) && s.Withholds(e.key, envoy, stream) {
@@ -12,8 +12,8 @@ func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all [
 	return all
 }
 
-// Withholds reports whether a version must not be sent on a stream. k must cover the stream's proxy, and envoy is the
-// proxy's version of Envoy. It returns false for a stream with a retry of the version.
+// Withholds reports whether the version that k identifies must not be sent on a stream. k must cover the stream's
+// proxy, and envoy is the proxy's version of Envoy. It returns false for a stream with a retry of the version.
 func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.withheld() || s.fromAll(k, envoy) {
@@ -23,8 +23,8 @@ func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	return g == nil || g.stream != stream && !g.free()
 }
 
-// fromAll reports whether the version of a key with an Identity is also withheld from all proxies with that Envoy. Such
-// a withholding takes precedence.
+// fromAll reports whether the version of a key with an Identity is also withheld from all proxies with that Envoy. The
+// withholding from all proxies takes precedence.
 func (s *State) fromAll(k Key, envoy string) bool {
 	if k.Identity == "" {
 		return false

@@ -32,9 +32,9 @@ const (
 	// identity. In state about the proxies of one identity alone, it is the maximum number of versions that one
 	// credential has refused.
 	maxOfShare   = 64
-	maxEnvoys    = 8    // versions of Envoy of one version of a resource
+	maxEnvoys    = 8    // versions of Envoy with state about one version of a resource
 	maxOfEnvoys  = 2    // versions of Envoy for which one identity has refused a version
-	maxReporters = 16   // identities of one version and version of Envoy
+	maxReporters = 16   // identities that refused one version with one version of Envoy
 	maxResumed   = 4096 // releases that Resumed has not returned yet
 	maxSeen      = 64   // versions that are examined to find an old one that a new one replaces
 )
@@ -107,8 +107,8 @@ func (s *State) Active() int { return s.active }
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
 // Apply processes a report. r.At must not be zero or in the future. An acknowledgement of a version without state has
-// no effect. A report beyond a bound has no effect on the withholding. This also holds for a report that is older, by
-// more than Settings.Keep, than the newest report with that version of Envoy.
+// no effect. A report beyond a bound has no effect on the withholding. A report that is more than Settings.Keep older
+// than the newest report for its version of Envoy has no effect either.
 func (s *State) Apply(r Report) {
 	e := s.entries[r.Key]
 	if e == nil {
@@ -220,7 +220,7 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	if r.At.After(g.last) {
 		g.last, g.accepted = r.At, nil
 	}
-	// A refusal that is closer to the base belongs to another replica's retry in the same round.
+	// A refusal within half a pause after base belongs to another replica's retry in the same round.
 	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 {
 		s.failed(g, r.At)
 	}
@@ -324,8 +324,8 @@ func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	return events, unanswered
 }
 
-// Withheld returns the withheld versions, sorted by view, type, name, version and identity; nil if no version is
-// withheld.
+// Withheld returns the withheld versions, sorted by view, type, name, version and identity. It returns nil if no
+// version is withheld.
 func (s *State) Withheld() (all []Withheld) {
 	for _, e := range s.entries {
 		if e.withheld() {
@@ -343,7 +343,7 @@ func byKey(a, b Withheld) int {
 }
 
 // Resumed returns the versions whose withholding ended since the last call, by acknowledgements or because it expired.
-// Each version is returned once, at most 4096 versions, and further versions are dropped.
+// It returns each version once, and at most 4096 versions. Further versions are dropped.
 func (s *State) Resumed() []Key {
 	all := s.resumed
 	s.resumed = nil
@@ -357,8 +357,8 @@ func (s *State) resume(k Key) {
 	}
 }
 
-// lapse removes the expired groups of an entry. The release for a version of Envoy does not expire while the version is
-// withheld from another version of Envoy.
+// lapse removes the expired groups of an entry. A release to one version of Envoy does not expire while the version is
+// withheld from another Envoy.
 func (s *State) lapse(e *entry, now time.Time) {
 	for _, g := range slices.Clone(e.groups) {
 		if g.stream != 0 || g.free() && e.withheld() || now.Before(g.newest().Add(s.set.Keep)) {

@@ -19,12 +19,12 @@ import (
 // These are limits of one VirtualService with its delegates. Every route may delegate to the same VirtualService, so
 // the merged routes may be much larger than their sources.
 const (
-	maxMerged   = 1 << 20 // bytes of merged routes; a stored record may have as many
+	maxMerged   = 1 << 20 // bytes of merged routes; a stored record may have as many bytes
 	maxCompared = 100_000 // compared pairs of matches
 	maxProblems = 50      // problems of one record
 )
 
-// merging is a VirtualService while the routes of its delegates are merged into it.
+// merging is the state while the routes of delegates are merged into a VirtualService.
 type merging struct {
 	*unit
 	root     *model.VirtualService
@@ -33,8 +33,9 @@ type merging struct {
 	compared int // number of compared pairs of matches
 }
 
-// mergeDelegates merges the routes of delegates into a VirtualService. The result is nil if the VirtualService
-// delegates no route, or has no hosts and so is a delegate itself.
+// mergeDelegates merges the routes of delegates into a VirtualService. It returns the merged VirtualService and the
+// problems as a unit. The result is nil if the VirtualService delegates no route, or has no hosts and so is a delegate
+// itself.
 func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 	root := r.(*model.VirtualService)
 	delegates := func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }
@@ -64,7 +65,7 @@ func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 
 // delegate returns the VirtualService to which a route delegates. If this VirtualService cannot be used, the result is
 // nil, and a problem states that the route is left out. For an empty name no problem is added, because the normaliser
-// reports it.
+// (store/normal) reports it.
 func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
 	if to.GetName() == "" {
 		return nil
@@ -92,8 +93,8 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	return nil
 }
 
-// exported reports whether an object with this exportTo is visible in a namespace: exportTo contains the namespace or
-// "*", or is empty. The normaliser has replaced "." by the namespace.
+// exported reports whether an object with this exportTo is visible in a namespace. It is visible if exportTo is empty,
+// or contains the namespace or "*". The normaliser has replaced "." by the namespace.
 func exported(exportTo []string, to string) bool {
 	return len(exportTo) == 0 || model.Exported(exportTo, "", to)
 }
@@ -126,7 +127,7 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 	}
 }
 
-// mostMerged returns an upper bound, in bytes, of the size of a route merged with a delegate's route. Each match of one
+// mostMerged returns an upper bound for the size in bytes of a route merged with a delegate's route. Each match of one
 // is combined with each match of the other.
 func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	matches := func(h *networkingv1.HTTPRoute) (bytes int) {
@@ -148,8 +149,8 @@ func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 	return out
 }
 
-// fill sets the unset fields of a message to those of another message of the same type, without copying the values.
-// Fields whose names are in the last argument stay unset.
+// fill sets the unset fields of a message to those of another message of the same type, without copying the values. The
+// last argument names fields that stay unset.
 func fill(out, from proto.Message, but ...protoreflect.Name) {
 	to := out.ProtoReflect()
 	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -17,11 +17,11 @@ type set struct {
 	name      string
 	labels    map[string]string // at least one label if there is no name
 	prefix    string
-	ofCluster bool   // the set has only records of the named cluster
-	cluster   string // name of the cluster; empty: the config cluster
+	ofCluster bool   // the set contains only records of one cluster
+	cluster   string // name of this cluster; empty for the config cluster
 }
 
-// setKey is the key of sets in the index: the name, or the first of the labels.
+// setKey is the key of sets in the index of a Resolver. It contains the name, or the first label in alphabetical order.
 type setKey struct {
 	kind            model.Kind
 	namespace, name string
@@ -65,42 +65,45 @@ func includes(labels, selector map[string]string) bool {
 	return true
 }
 
-// dependency is one row of the table of dependencies: it adds the units that an edit of a record touches.
+// dependency is one row of the table of dependencies. The function units adds the units that an edit of a record
+// touches to the map touched. A unit is the resolution of one record that refers to other records.
 type dependency struct {
 	name  string
 	units func(r *Resolver, e mirror.Edit, touched map[model.Key]bool)
 }
 
-// dependencies is the table of dependencies: for each kind of records, the units that are resolved again after an edit
-// of a record. Both the old and the new record count, because an edit may add and remove labels.
+// dependencies is the table of dependencies. For each kind of records, it contains the units that are resolved again
+// after an edit of a record. Both the old and the new record count, because an edit may add and remove labels.
 var dependencies = [model.NumKinds][]dependency{
 	model.KindVirtualService: {
-		{"itself", itself},                           // its delegates
+		{"itself", itself},                           // the edit may change its delegates
 		{"roots", readers(model.KindVirtualService)}, // VirtualServices that delegate to it
 	},
 	model.KindServiceEntry: {
-		{"itself", itself}, // its workloadSelector, its ports
+		{"itself", itself}, // the edit may change its workloadSelector or its ports
 	},
 	model.KindService: {
-		{"itself", itself}, // its selector, its ports
+		{"itself", itself}, // the edit may change its selector or its ports
 	},
 	model.KindWorkload: {
-		{"ServiceEntries", readers(model.KindServiceEntry)}, // that select it
-		{"Services", readers(model.KindService)},            // of its cluster that select it, if it is a WorkloadEntry
+		{"ServiceEntries", readers(model.KindServiceEntry)}, // the ServiceEntries that select it
+		{"Services", readers(model.KindService)},            // the Services of its cluster that select it, if it is a WorkloadEntry
 	},
 }
 
-// resolutions contains the function that resolves the records of each kind that may refer to sets.
+// resolutions contains a function for each kind of records that may refer to sets of other records. The function
+// resolves one record.
 var resolutions = [model.NumKinds]resolution{
 	model.KindVirtualService: mergeDelegates,
 	model.KindServiceEntry:   selectEndpoints,
 	model.KindService:        selectEndpoints,
 }
 
-// itself touches the unit of the edited record.
+// itself adds the unit of the edited record to touched.
 func itself(_ *Resolver, e mirror.Edit, touched map[model.Key]bool) { touched[e.Key()] = true }
 
-// readers returns a function that touches the units of a kind that read a set with the old or the new record.
+// readers returns a function that adds units of a kind to touched. It adds the units that read a set to which the old
+// or the new record belongs.
 func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	return func(r *Resolver, e mirror.Edit, touched map[model.Key]bool) {
 		for _, record := range []model.Record{e.Old, e.New} {
@@ -116,7 +119,8 @@ func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	}
 }
 
-// touchReaders touches the units of a kind at a key of the index that read a set with the record.
+// touchReaders adds units of a kind to touched. It adds the units that are listed at a key of the index and read a set
+// with the record.
 func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record, touched map[model.Key]bool) {
 	contains := func(s set) bool { return s.has(record) }
 	for key := range r.readers[of] {
@@ -126,7 +130,7 @@ func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record,
 	}
 }
 
-// index adds the sets of a unit to the index, or removes them if by is negative.
+// index adds the sets of a unit to the index. If `by` is negative, it removes them.
 func (r *Resolver) index(key model.Key, u *unit, by int) {
 	if u == nil {
 		return

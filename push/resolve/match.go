@@ -9,9 +9,10 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// mergeMatches combines each match of a delegate's route (leaves) with each match of the delegating route (roots)
-// that the delegate's match does not contradict. contradicts is the index of the first match in leaves that
-// contradicts all of roots, so that the route must be left out; -1: no such match.
+// mergeMatches combines the matches of a delegating route (roots) with the matches of a delegate's route (leaves). The
+// result has one match for each pair without a conflict. If one list is empty, the result is the other list. If a match
+// in leaves conflicts with all matches in roots, the delegate's route must be left out. The second result is then the
+// index of this match in leaves. If there is no such match, the second result is -1.
 func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networkingv1.HTTPMatchRequest, contradicts int) {
 	if len(roots) == 0 {
 		return leaves, -1
@@ -33,7 +34,7 @@ func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networ
 	return out, -1
 }
 
-// mergeMatch combines two matches. Conditions of the leaf override those of the root.
+// mergeMatch combines two matches. Conditions of leaf override those of root.
 func mergeMatch(root, leaf *networkingv1.HTTPMatchRequest) *networkingv1.HTTPMatchRequest {
 	out := &networkingv1.HTTPMatchRequest{}
 	fill(out, leaf)
@@ -46,7 +47,8 @@ func mergeMatch(root, leaf *networkingv1.HTTPMatchRequest) *networkingv1.HTTPMat
 	return out
 }
 
-// union returns the entries of two maps. Those of the leaf take precedence.
+// union returns the entries of two maps. For a key in both maps it uses the value in leaf. The result may be one of the
+// two maps.
 func union[V any](root, leaf map[string]V) map[string]V {
 	if len(root) == 0 {
 		return leaf
@@ -59,8 +61,8 @@ func union[V any](root, leaf map[string]V) map[string]V {
 	return all
 }
 
-// conflict reports whether a delegate's match contradicts the root's match. In this case the delegate's match may match
-// requests that the root's match does not.
+// conflict reports whether a delegate's match (leaf) contradicts the match of the delegating route (root). A leaf that
+// contradicts root may match requests that root does not match.
 func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 	return outside(root.GetUri(), leaf.GetUri()) || outside(root.GetScheme(), leaf.GetScheme()) ||
 		outside(root.GetMethod(), leaf.GetMethod()) || outside(root.GetAuthority(), leaf.GetAuthority()) ||
@@ -100,9 +102,9 @@ func otherGateways(root, leaf []string) bool {
 	return len(root) > 0 && slices.ContainsFunc(leaf, func(g string) bool { return !slices.Contains(root, g) })
 }
 
-// outside reports whether the root's string match does not cover the delegate's string match. Regular expressions
-// neither cover a match nor are covered by one. As in istiod, a match that only requires presence neither covers a
-// match nor is covered by one. If root or leaf is nil, the result is false.
+// outside reports whether root does not cover leaf. A match covers another one if it matches all texts that the other
+// one matches. A regular expression neither covers a match nor is covered by one. As in istiod, the same holds for a
+// match that only requires presence. If root or leaf is nil, the result is false.
 func outside(root, leaf *networkingv1.StringMatch) bool {
 	if root == nil || leaf == nil {
 		return false

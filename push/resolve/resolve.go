@@ -11,15 +11,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unit is the resolution of one record that refers to sets.
+// unit is the resolution of one record that refers to sets of other records.
 type unit struct {
 	reads    []set
 	keys     []setKey     // keys of reads
-	result   model.Record // the record for the overlay; nil: none
+	result   model.Record // the record for the overlay; may be nil
 	problems []model.Problem
 }
 
-// resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set.
+// resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set of records.
 type resolution func(s *mirror.Snapshot, r model.Record) *unit
 
 // Resolver resolves the snapshots of a source step by step. Only one goroutine may use it.
@@ -31,7 +31,7 @@ type Resolver struct {
 	units    map[model.Key]*unit
 	readers  map[setKey]map[model.Key]struct{} // units by the sets that they read
 	overlay  map[model.Key]model.Record
-	drift    int // number of edits since resolved was derived from source
+	drift    int // number of edits since resolved was last derived from source
 }
 
 // New returns a Resolver at the empty snapshot. The Resolver recovers from panics and reports them to the log crashes.
@@ -70,8 +70,8 @@ func (r *Resolver) Source() *mirror.Snapshot { return r.source }
 // Step resolves a change of the source and returns the change of the resolved snapshots. Old of the result is New of
 // the previous result. If c.Old is not the snapshot of the previous step (Source), Step resolves the difference between
 // that snapshot and c.New instead of c.Edits. Committed of the result is that of c. Step does not change c, but the
-// result may share c.Edits, so nobody may change that slice afterwards. After a panic, Step keeps the last result of
-// the record and adds a problem. The package comment describes the cost.
+// result may share c.Edits, which must not be changed afterwards. If the resolution of a record panics, Step keeps the
+// record's last result and adds a problem. The package comment describes the cost.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
 		r.source, r.resolved = c.Old, c.Old // both are empty
@@ -113,7 +113,7 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record again, and adds the keys at which the overlay has changed to altered.
+// resolveAgain resolves one record again. It adds to altered the keys at which the overlay has changed.
 func (r *Resolver) resolveAgain(key model.Key, altered map[model.Key]bool) {
 	old, next := r.units[key], r.resolve(key)
 	r.index(key, old, -1)
@@ -146,8 +146,8 @@ func (u *unit) record() model.Record {
 	return u.result
 }
 
-// resolve resolves a record of the source. The result is nil if there is no record, or if the record refers to no set.
-// After a panic the unit keeps its last result.
+// resolve resolves a record of the source. The result is nil if there is no record, or if the record refers to no set
+// of records. After a panic the unit keeps its last result and gets a problem.
 func (r *Resolver) resolve(key model.Key) (u *unit) {
 	record, ok := r.source.Get(key)
 	if !ok || resolutions[key.Kind] == nil {
@@ -171,8 +171,8 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 	return u
 }
 
-// edits returns the differences between the resolved snapshots: the edits of the source, corrected at the keys at which
-// the overlay has changed.
+// edits returns the differences between the resolved snapshots. These are the edits of the source, corrected at the
+// keys at which the overlay has changed.
 func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mirror.Edit {
 	if len(r.overlay) == 0 && len(altered) == 0 {
 		return source
@@ -198,10 +198,10 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	return out
 }
 
-// snapshot returns the newest resolved snapshot. If the overlay is empty, the result is the source's snapshot.
-// Otherwise it is the previous resolved snapshot with the edits. After as many edits as the overlay has records, the
-// result is derived from the source's snapshot again, so that the two snapshots keep sharing memory. On average a step
-// costs two insertions for each edit.
+// snapshot returns the newest resolved snapshot. If the overlay is empty, this is the source's snapshot. If not, it is
+// the previous resolved snapshot with the edits. After as many edits as the overlay has records, it is derived from the
+// source's snapshot again, so that the two snapshots keep sharing memory. On average a step costs two insertions for
+// each edit.
 func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {

@@ -19,13 +19,13 @@ import (
 // (workloadSelector) and https://istio.io/latest/docs/reference/config/networking/workload-entry/. Pods that a
 // Kubernetes Service selects are in its EndpointSlices, so they are not selected here.
 
-// endpointsPrefix begins the names of the Endpoints that this package creates. These names are unique, because
+// endpointsPrefix is the prefix of the names of Endpoints that this package creates. These names are unique, because
 // Kubernetes names contain no colon, and no record of the normaliser has the prefix.
 const endpointsPrefix = "workloads:"
 
 // EndpointsKey returns the key of the record of Endpoints for the selector of a Service or ServiceEntry. The argument
-// is the key of the Service or ServiceEntry. A resolved snapshot contains the record only if it selects at least one
-// ready workload with a usable address.
+// is the key of the Service or ServiceEntry. A resolved snapshot contains the record only if the selector selects at
+// least one ready workload with a usable address.
 func EndpointsKey(of model.Key) model.Key {
 	name := endpointsPrefix + of.Kind.String() + ":" + of.Name
 	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: name, Origin: of.Origin}
@@ -80,11 +80,10 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	return u
 }
 
-// leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution; "" if it can.
-// A workload without an address but with a network is reached through the gateways of its network. A name or a Unix
-// socket as the address is permitted only if the host is resolved by DNS, and the WorkloadEntry is in the config
-// cluster. As in istiod, WorkloadEntries of other clusters need an IP address
-// (pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler).
+// leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution, or "" if it can.
+// A workload without an address but with a network is reached through the gateways of its network. The address may be a
+// name or a Unix socket only for a host that is resolved by DNS. As in istiod, WorkloadEntries of other clusters than
+// the config cluster need an IP address (pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler).
 func leftOut(w *model.Workload, resolution model.Resolution) string {
 	e := w.Spec.GetEndpoint()
 	switch {
@@ -98,8 +97,8 @@ func leftOut(w *model.Workload, resolution model.Resolution) string {
 	return ""
 }
 
-// atNamedPorts returns the endpoint with its ports under the names of the service's ports. A target port of the service
-// may be the name of a port of the endpoint. The result may be e itself.
+// atNamedPorts returns the endpoint e with further names for its ports. A target port of the service may be the name of
+// a port of e. In this case, the port of e also gets the name of the service's port. The result may be e itself.
 func atNamedPorts(svc *model.Service, e *model.Endpoint) *model.Endpoint {
 	var ports map[string]uint32
 	for _, p := range svc.Spec.GetPorts() {
@@ -126,7 +125,7 @@ func isIP(address string) bool {
 	return err == nil
 }
 
-// selectorField returns the field of the selector, for problems.
+// selectorField returns the path of the selector in the object, for the texts of problems.
 func selectorField(svc *model.Service) string {
 	if svc.Key.Kind == model.KindServiceEntry {
 		return "spec.workloadSelector"
@@ -134,7 +133,7 @@ func selectorField(svc *model.Service) string {
 	return "spec.selector"
 }
 
-// objectName returns the name of a workload's object, for problems.
+// objectName returns the name of a workload's object, for the texts of problems.
 func objectName(w *model.Workload) string {
 	if name, ok := strings.CutPrefix(w.Key.Name, model.WorkloadEntryPrefix); ok {
 		return "WorkloadEntry " + w.Key.Namespace + "/" + name + w.Key.Origin.Suffix()

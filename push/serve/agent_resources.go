@@ -16,8 +16,8 @@ import (
 
 // AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request such a type on
 // the stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one resource
-// of the type. After Server.AgentResourceChanged, the server pushes the resource if it has changed. delta.State
-// processes an AgentType as a dynamic type.
+// of the type. After Server.AgentResourceChanged, the server pushes the resource if it has changed. In delta.State an
+// AgentType is a dynamic type.
 type AgentType struct {
 	// TypeURL is the requested type. It must not be the URL of an xds.Type.
 	TypeURL string
@@ -36,12 +36,11 @@ type AgentResource struct {
 	stack manifest.Stack // contains only this resource
 }
 
-// agentMarshal makes equal messages equal bytes.
+// agentMarshal encodes equal messages as equal bytes.
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type.
-// EncodeAgentResource does not keep the message. It fails if the name is not UTF-8, or if the message does not
-// marshal.
+// EncodeAgentResource returns a resource with the given name, whose body is an Any with the message m.
+// EncodeAgentResource does not keep the message. It fails if the name is not UTF-8, or if the message does not marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -117,11 +116,11 @@ func (st *stream) listens(i int) bool {
 	return !st.ended()
 }
 
-// offers holds a client's resources of agent types at one moment. The offers are collected before the stream's lock
-// is acquired, because this calls functions of other packages.
+// offers contains a client's resources of agent types at one moment. They are collected before the stream's lock is
+// acquired, because collecting them calls functions of other packages.
 type offers struct {
 	asked     uint32                           // a bit for each type to which the client had subscribed
-	resources [delta.MaxDynamic]*AgentResource // collected only for the types in asked; nil: no resource
+	resources [delta.MaxDynamic]*AgentResource // collected only for the types in asked; nil without a resource
 }
 
 // offersNow collects the resources of the types to which the client has subscribed.
@@ -181,8 +180,8 @@ func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	return ""
 }
 
-// waitingSince returns a pointer to the start of the wait for the oldest response of a type to be acknowledged, in
-// Unix nanoseconds. The caller holds the lock.
+// waitingSince returns a pointer to the time since which the oldest response of a type waits for its acknowledgement.
+// The time is in Unix nanoseconds. The caller holds the lock.
 func (x *exchange) waitingSince(t xds.Type) *int64 {
 	i, is := agentType(t)
 	if !is {
@@ -197,9 +196,9 @@ func (x *exchange) waitingSince(t xds.Type) *int64 {
 // AgentSubscriptionInfo describes one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
-	Version  string // version that the client has if it accepts the responses in flight; empty: no resource
-	Refused  string // version that the client refused and is not sent again; empty: no such version
-	InFlight bool   // a response is neither acknowledged nor refused yet
+	Version  string // version that the client has if it accepts the responses in flight; empty without a resource
+	Refused  string // refused version, which is not sent again; empty without such a version
+	InFlight bool   // the client has neither acknowledged nor refused a response yet
 }
 
 // agentSubscriptionInfo describes the agent types to which the client has subscribed, in the order of agents. The

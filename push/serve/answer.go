@@ -24,18 +24,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Answer is a type for requests of operators' tools (istio.io/debug). A request gets one response, and nothing is
-// pushed. An ACK or a NACK gets no response. On a proxy's stream, a request gets no response while two answers wait to
-// be sent. A stream whose first request is of such a type belongs to a tool. It is not planned and does not wait for
-// admission. Agents send such requests on a proxy's stream.
+// Answer is a type of requests from operators' tools, such as istio.io/debug. A request gets one response, and nothing
+// is pushed. An ACK or a NACK gets no response. On a proxy's stream, a request gets no response while two answers wait
+// to be sent. If the first request of a stream is of such a type, the stream belongs to a tool. Navarch plans nothing
+// for a tool's stream, and the stream does not wait for admission. Agents send such requests on a proxy's stream.
 type Answer struct {
 	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources returns the resources for the names in a request. names has at most 16 elements of at most 512 bytes,
-	// and is nil for a request without names. Resources may keep the slice. The goroutine that reads the stream calls
-	// Resources and waits for the result, so the call may take long. Resources is called for any number of streams
-	// concurrently, so it must bound its concurrent work. The error must be a gRPC status. A tool's stream ends with
-	// this status. A proxy's stream continues, and gets a response without resources.
+	// Resources returns the resources for the names in a request. The parameter names has at most 16 elements of at
+	// most 512 bytes, and is nil for a request without names. Resources may keep the slice. The goroutine that reads
+	// the stream calls Resources and waits for the result, so the call may take long. Resources is called for any
+	// number of streams concurrently, so it must bound its concurrent work. The error must be a gRPC status. A tool's
+	// stream ends with this status. A proxy's stream continues, and gets a response without resources.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
@@ -58,8 +58,8 @@ type answer struct {
 	ended   atomic.Bool
 }
 
-// over stops the timeout and releases the budget. Call it as soon as the answer was written or will never be written,
-// because its memory is free then. Further calls have no effect.
+// over stops the timeout and releases the budget. It is called as soon as the answer was written or will never be
+// written, because the memory is then free. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -113,10 +113,10 @@ func (n *nonces) made(nonce string) bool {
 	return err == nil && number > 0 && number <= n.last
 }
 
-// reply answers a request of the i-th type. A request with the nonce of an earlier answer of this stream is an ACK, and
-// a request with error_detail is a NACK. Neither of them gets a response. Other nonces are ignored, because istioctl
-// sends the current time as response_nonce with each request, even the first (istio pkg/adsc ADSC.Send). The error is
-// the gRPC status with which a tool's stream must end.
+// reply answers a request of the i-th type in Config.Answers. A request with the nonce of an earlier answer of this
+// stream is an ACK, and a request with error_detail is a NACK. Neither of them gets a response. Other nonces are
+// ignored, because istioctl sends the current time as response_nonce with each request, even the first (istio pkg/adsc
+// ADSC.Send). The error is the gRPC status with which a tool's stream must end.
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	if m.Failed || st.answered.made(m.Nonce) {
 		return nil
@@ -174,9 +174,9 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	return all, asks, nil
 }
 
-// made returns an answer with resources. done is the function that releases the budget. If the client does not read
-// the answer in time, its connection is closed, because gRPC keeps the bytes until they are read, even after the
-// stream has ended on both sides.
+// made returns an answer with resources. The function done releases the budget. If the client does not read the answer
+// in time, its connection is closed. gRPC would keep the bytes until they are read, even after the stream has ended on
+// both sides.
 func (st *stream) made(url string, resources []*discoveryv3.Resource, done func()) *answer {
 	one, patience := &answer{url: url, message: st.response(url, resources), done: done}, maxUnread*st.srv.cfg.WriteTimeout
 	one.late = time.AfterFunc(time.Hour, func() {
@@ -192,16 +192,16 @@ func (st *stream) made(url string, resources []*discoveryv3.Resource, done func(
 	return one
 }
 
-// unreadOver ends all unread answers of a stream whose client has disconnected. At this time gRPC has released the
-// bytes of the answers.
+// unreadOver ends all unread answers of a stream whose client has disconnected. gRPC has already released the bytes of
+// these answers.
 func (st *stream) unreadOver() {
 	for _, one := range st.unread {
 		one.over()
 	}
 }
 
-// response returns a response of the stream's protocol with resources. In state of the world, the response's version
-// is a hash of the resources.
+// response returns a response with resources, in the stream's protocol (delta or state of the world). In state of the
+// world, the response's version is a hash of the resources.
 func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.Message {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
 	nonce := st.answered.next()
@@ -219,7 +219,8 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.
 		Resources: bodies, ControlPlane: control}
 }
 
-// answer queues an answer to be sent. If maxAnswers wait or the stream has ended, it drops the answer.
+// answer queues an answer to be sent. If maxAnswers answers already wait, or if the stream has ended, it drops the
+// answer.
 func (x *exchange) answer(one *answer) {
 	queued := false
 	x.locked(func() {

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// These are the bounds of callers, for Hooks.Bounded.
+// These are the names of the bounds of callers, for Hooks.Bounded.
 const (
 	BoundStreams   = "streams"   // a stream was refused, or was ended so that its identity could open another stream
 	BoundJoins     = "joins"     // a join was refused
@@ -35,7 +35,7 @@ var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20
 // counted, because counting needs a lock.
 const largeRequest = 16 << 10
 
-// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function must
+// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the caller of hold must
 // release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its
 // bound, the identity's stream with most bytes ends. The ended stream may be st.
 func (st *stream) hold(bytes int) (counted int) {
@@ -46,8 +46,8 @@ func (st *stream) hold(bytes int) (counted int) {
 	return bytes
 }
 
-// enter counts the stream for the caller's identity, or for the client's address if the caller has no identity. The
-// error is a gRPC status that means that the identity or address may open no more streams.
+// enter counts the stream for the caller's identity, or for the client's address if the caller has no identity. If the
+// identity or address may open no more streams, the error is a gRPC status.
 func (st *stream) enter() (err error) {
 	ledger, holder := st.srv.cfg.Callers, Holder(st.client.Caller, st.client.Addr)
 	if st.client.Caller.ID.IsZero() {
@@ -67,8 +67,9 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// Holder returns the holder for budgets (push/budget) of a caller. Identity of the result is "" for a caller without an
-// ID. from is the caller's address (ip:port). If from has another form, From of the result is zero.
+// Holder describes a caller for budgets (push/budget). Identity of the result is "" for a caller without an ID. The
+// parameter from is the caller's address (ip:port). If this parameter has another form, the field From of the result is
+// zero.
 func Holder(who attest.Caller, from string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {
@@ -77,7 +78,7 @@ func Holder(who attest.Caller, from string) budget.Holder {
 	return h
 }
 
-// bounded counts a refusal by a bound, and returns its gRPC status.
+// bounded counts a refusal because of the bound with the name what, and returns its gRPC status.
 func (st *stream) bounded(what string, err error) error {
 	st.srv.cfg.Hooks.Bounded(what, 1)
 	return exhausted(err)
@@ -93,7 +94,7 @@ func exhausted(err error) error {
 	return s.Err()
 }
 
-// leftOut reports that names of a request were ignored, by a hook and the log.
+// leftOut reports to a hook and to the log that names of a request were ignored.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
 	st.srv.clients.Warn("a proxy subscribes to too many names that do not exist: those beyond its limit are ignored",

@@ -67,12 +67,12 @@ func (st *stream) recheck() (ended bool) {
 	return err != nil && st.kill(err)
 }
 
-// maxNodeID is the maximum length in bytes of a client's node ID, which is kept and logged. Istio's node IDs are
-// shorter: they consist of the names of a Pod and a namespace, an address and a domain.
+// maxNodeID is the maximum length in bytes of a client's node ID. The server keeps and logs this ID. Istio's node IDs
+// are shorter: they consist of the names of a Pod and a namespace, an address and a domain.
 const maxNodeID = 1024
 
-// nodeID returns the ID of a first request's node. It fails if there is no node, if the node is malformed, or if the ID
-// is missing, too long or invalid.
+// nodeID returns the ID in the encoded node of a stream's first request. It fails if there is no node, if the node is
+// malformed, or if the ID is missing, too long or invalid.
 func nodeID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", errors.New("the first request of a stream has no node")

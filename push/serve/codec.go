@@ -14,7 +14,7 @@ import (
 // messages of other services on the same server as protobuf.
 type codec struct{ encoding.CodecV2 }
 
-// newCodec returns a codec that uses gRPC's codec for protobuf for other messages.
+// newCodec returns a codec that passes other messages to gRPC's protobuf codec.
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // request is an encoded request in the pieces that gRPC read. It must be freed.
@@ -44,8 +44,8 @@ func (r *request) free() {
 // fewPieces is the largest capacity of a list of pieces that a stream keeps for its next request.
 const fewPieces = 4
 
-// response is an encoded response. It has segments that all streams share, between a head and a tail that belong to the
-// stream. Most responses have one segment, so that bufs needs no allocation of its own.
+// response is an encoded response. Its segments, which all streams share, lie between a head and a tail, which belong
+// to the stream. Most responses have one segment, so that bufs needs no allocation of its own.
 type response struct {
 	bufs       mem.BufferSlice
 	few        [3]mem.Buffer // memory of bufs for one segment
@@ -75,8 +75,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// encodeDelta encodes a DeltaDiscoveryResponse around the shared segments of a reply. place is the result of
-// Config.Place, or "".
+// encodeDelta encodes a DeltaDiscoveryResponse around the shared segments of a reply. The parameter place is the result
+// of Config.Place, or "".
 func encodeDelta(r *delta.Reply, place string) *response {
 	out := &response{}
 	out.bufs = out.few[:0]
@@ -88,10 +88,10 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	return out
 }
 
-// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head contains the field
-// system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail contains the fields
-// type_url=4, nonce=5 and removed_resources=6. The fields are in the order of their numbers, so the bytes of the
-// response equal those of deterministic protobuf.
+// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. The result head
+// contains the field system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. The
+// result tail contains the fields type_url=4, nonce=5 and removed_resources=6. The fields are in the order of their
+// numbers, so the bytes of the response equal those of deterministic protobuf.
 func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)

@@ -41,39 +41,38 @@ type Client struct {
 	Envoy       string               // version of the peer's Envoy in its node; empty if not stated
 	MinRevision agentapi.MinRevision // the newest state that the peer has seen; zero if not stated
 	Secure      bool                 // the connection is TLS
-	// Holds reports that the client probably has its resources already. Its first request listed such resources, or was
-	// an agent's delta request for an AgentType. An agent sends a request for an AgentType to be admitted before it
-	// moves its Envoy to this replica. It lists Envoy's resources in later requests.
+	// Holds is true if the client probably has its resources already. Its first request listed such resources, or was
+	// an agent's delta request for an AgentType. To be admitted, an agent sends such a request before it moves its
+	// Envoy to this replica. It lists Envoy's resources in later requests.
 	Holds bool
 }
 
 // Planner plans the configuration of clients. Its methods are called from any goroutine.
 type Planner interface {
-	// Join plans a view for a client. It blocks until the view's first set is complete, and until the set is as new as
-	// c.MinRevision, for which it waits a bounded time. It also returns when ctx ends. ctx ends with the stream. The
-	// stream ends with Join's error. ErrNotReady and BehindError become Unavailable. Errors of a context become
-	// Canceled or DeadlineExceeded, and an error with a gRPC status is sent unchanged. Any other error is about the
-	// node and becomes InvalidArgument with its text.
+	// Join plans a client's configuration (its view). It blocks until the view's first set is complete. It also waits
+	// until the set is as new as c.MinRevision, but only for a bounded time. It returns early when ctx ends, which ends
+	// with the stream. An error of Join ends the stream. ErrNotReady and BehindError become Unavailable. Errors of a
+	// context become Canceled or DeadlineExceeded, and an error with a gRPC status is sent unchanged. Any other error
+	// is about the node and becomes InvalidArgument with its text.
 	//
 	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
-	// after Leave. moved does not block. The argument of moved is the lane. It is fanout.Endpoints if only endpoints
-	// differ from the previous set, otherwise fanout.Config.
+	// after Leave. The function moved does not block. Its argument is the lane (the urgency) of the change. It is
+	// fanout.Endpoints if only endpoints differ from the previous set, otherwise fanout.Config.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
 // Ender is a Proxy whose planning may fail. After a failure its Set stays unchanged, the Planner calls moved, and the
 // stream ends with Internal.
 type Ender interface {
-	// Err returns the reason for the failure; nil while planning continues. The text of the reason is sent to the
+	// Err returns the reason for the failure, or nil while planning continues. The text of the reason is sent to the
 	// client.
 	Err() error
 }
 
-// Proxy is a planned client. It has the newest set of the client's view, and the view's ID and namespace. The methods
-// are called from any goroutine. Of the methods of Proxy, only Confirm may block. SecretSubscriber has another method
-// that may block.
+// Proxy is a planned client. It has the newest set of the client's resources, and the ID and namespace of the client's
+// view. The methods are called from any goroutine. Of these methods, only Confirm may block.
 type Proxy interface {
-	// Set returns the newest set; never nil.
+	// Set returns the newest set, which is never nil.
 	Set() *manifest.Set
 	// Namespace returns the proxy's namespace. The fan-out shares its turns fairly between namespaces.
 	Namespace() string
@@ -91,8 +90,8 @@ type Proxy interface {
 
 // HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation).
 type HealthReporter interface {
-	// ReportHealth is called for each report of the client. message is the reason why the workload is unhealthy. It may
-	// be as long as a request, and is valid only during the call. The goroutine that reads the stream waits for the
-	// call.
+	// ReportHealth is called for each report of the client. The parameter message is the reason why the workload is
+	// unhealthy. It may be as long as a request, and is valid only during the call. The goroutine that reads the stream
+	// waits for the call.
 	ReportHealth(healthy bool, message string)
 }

@@ -20,9 +20,10 @@ func (x *exchange) pay(n int) {
 	})
 }
 
-// trackRefusals compares the client's refusals with a newly published set. A refused version that returns is not sent
-// again. So the change that brought the version back counts as refused, and Since of the refusal becomes the revision
-// of the set. The caller calls trackRefusals for each published set, before the stream owes the set's change.
+// trackRefusals compares the client's refusals with a newly published set. If a refused version returns with the set,
+// it is not sent again. The change that brought the version back then counts as refused, and Since of the refusal
+// becomes the revision of the set. The caller calls trackRefusals for each published set, before the stream owes the
+// set's change.
 func (x *exchange) trackRefusals(set *manifest.Set) {
 	if !x.nacks.Load() {
 		return
@@ -55,12 +56,11 @@ type Owing struct {
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
 
-// Owing returns the streams whose clients have not acknowledged at least one of the changes that the first predicate
-// selects. It includes streams whose clients connected with older resources and have not been up to date yet. Only
-// proxies in namespaces that the second predicate selects count. The result count is the number of all these streams.
-// The parameter most is the maximum length of the result described, whose streams are chosen arbitrarily and sorted by
-// node ID. If streams end meanwhile, described may have fewer elements than count and most permit. It is nil if count
-// is 0.
+// Owing finds the streams whose clients have not acknowledged a change that the predicate `of` selects. It also finds
+// the streams whose clients connected with older resources and have not been up to date yet. It considers only proxies
+// in namespaces that the predicate sees selects. The result count is the number of found streams. The result described
+// contains at most `most` of them, chosen arbitrarily and sorted by node ID. It has fewer elements if streams end
+// meanwhile, and is nil if count is 0.
 func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {

@@ -20,14 +20,14 @@ import (
 type exchange struct {
 	proxy Proxy
 	turn  atomic.Pointer[fanout.Stream]
-	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: the
-	// stream does not wait.
+	// markedAt contains, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds. It is 0
+	// if the stream does not wait.
 	markedAt [fanout.NumLanes]atomic.Int64
-	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the
-	// client is up to date, or the view has not changed since the stream joined.
+	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds. It is 0 if
+	// the client is up to date, or if the view has not changed since the stream joined.
 	movedAt atomic.Int64
 	// may is the number of the newest plan (manifest.Set.Plan) that may be sent on the stream. It is anyPlan until the
-	// client is up to date for the first time, or the time to resume is over.
+	// client is up to date for the first time, or until the time to resume is over.
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts
@@ -40,7 +40,7 @@ type exchange struct {
 	secretsHeld  bool // new versions of Secrets are held back, because the credential has expired
 	rollout      rolloutState
 	closed       bool                // the stream has ended, and nothing more is sent
-	spoke        time.Time           // time of the first request for a type of Envoy; zero: no such request
+	spoke        time.Time           // time of the first request for one of Envoy's types; zero before this request
 	resumeOver   bool                // delta.State.EndResume was called
 	cause        error               // reason why this side closed the stream
 	waiting      [xds.NumTypes]int64 // by type: time since which the oldest response waits for its ACK, Unix nanoseconds
@@ -49,8 +49,8 @@ type exchange struct {
 	retries      []quarantine.Key    // withheld versions that are sent as a retry, until the client answers
 	reports      []delta.Report      // memory for advanced.reports, reused
 	answers      []*answer           // answers that wait to be sent, oldest first, bounded
-	// wakesAt is the time, in Unix nanoseconds, at which a timer marks the stream for configuration that waits for
-	// clusters. 0: there is no timer.
+	// wakesAt is the time at which a timer requests a turn for configuration that waits for clusters. It is in Unix
+	// nanoseconds, and 0 if there is no timer.
 	wakesAt int64
 }
 
@@ -73,8 +73,8 @@ func (x *exchange) locked(f func()) {
 // start sets the protocol state of a client that has joined.
 func (x *exchange) start(state *delta.State) { x.locked(func() { x.state = state }) }
 
-// open prepares the state for a client's first request of an agent type. The state compares the request's list of held
-// resources with the offers.
+// open prepares the state for a client's first request of an agent type. The state will compare the offers with the
+// list of resources in the request.
 func (x *exchange) open(t xds.Type, all *offers) {
 	x.locked(func() {
 		x.state.Open(t)
@@ -82,7 +82,7 @@ func (x *exchange) open(t xds.Type, all *offers) {
 	})
 }
 
-// cost returns the number of bytes that must be granted so that all names of a request can be kept.
+// cost returns the number of bytes that must be granted (see grant) so that the state can keep all names of a request.
 func (x *exchange) cost(m delta.Message) (bytes int) {
 	x.locked(func() { bytes = x.state.Cost(m.Request) })
 	return bytes
@@ -100,7 +100,7 @@ type advanced struct {
 	acked    int              // number of acknowledged bytes
 	since    int64            // time of the acknowledged response, in Unix nanoseconds
 	accepted []quarantine.Key // retries that the client has acknowledged
-	refused  int64            // plan of a rollout that the client refused in part; 0: no such plan
+	refused  int64            // plan of a rollout of which the client refused a part; 0 without such a plan
 	idle     bool             // nothing is left to send
 	moved    time.Time        // result of converged
 	leftOut  int              // number of ignored names
@@ -140,8 +140,8 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep stores a refusal, and returns it with Since set. It drops an earlier refusal of the same version and, beyond
-// maxRefusals, the oldest refusal.
+// keep stores a refusal, and returns it with Since set. It drops an earlier refusal of the same version. If maxRefusals
+// are stored, it drops the oldest refusal.
 func (x *exchange) keep(r Refusal) Refusal {
 	x.nacks.Store(true) // before the set is read, so that trackRefusals misses no later set
 	x.locked(func() {
@@ -173,7 +173,7 @@ func (x *exchange) end(cause error) (first bool) {
 	return first
 }
 
-// ending returns the cause for which this side ended the stream, and whether the client had joined.
+// ending returns the reason for which this side ended the stream, and whether the client had joined.
 func (x *exchange) ending() (cause error, joined bool) {
 	x.locked(func() { cause, joined = x.cause, x.state != nil })
 	return cause, joined
@@ -185,10 +185,11 @@ func (x *exchange) ended() (is bool) {
 	return is
 }
 
-// converged records whether the client is up to date. It returns the time of the view's first change since the client
-// was last up to date. The caller holds the lock, and nothing is left to send. The client is up to date if it has
-// acknowledged all of the view's newest set, except for clusters that are still warming. The result is zero if the
-// client is not up to date, if the view has not changed, or if the change required no response to this client.
+// converged checks whether the client is up to date, and records it. If the client is up to date, converged returns the
+// time of the view's first change since it was last up to date. The client is up to date if it has acknowledged all of
+// the view's newest set, except for clusters that are still warming. The result is zero if the client is not up to
+// date, if the view has not changed, or if the change required no response to this client. The caller holds the lock,
+// and nothing is left to send.
 func (x *exchange) converged() (since time.Time) {
 	n := x.debts.Len() // read first, so that the set contains the changes of these debts
 	set := x.proxy.Set()
@@ -204,9 +205,9 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake starts a timer that marks the stream when configuration has waited long enough for clusters. Configuration that
-// need not wait for clusters any longer, and still cannot be sent, needs no timer. A request of the client or a turn in
-// a rollout marks the stream for it. The caller holds the lock.
+// wake starts a timer for configuration that waits for clusters. The timer requests a turn when the configuration has
+// waited long enough. Configuration that waits for another reason needs no timer, because a request of the client or a
+// turn in a rollout will continue it. The caller holds the lock.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
 	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
@@ -229,10 +230,10 @@ type limits struct {
 	agents []AgentType
 }
 
-// overdue checks the client's deadlines. late is a type that the client has not acknowledged in time, or "". resumed
-// reports whether the time to resume has just ended. idle reports whether nothing is left to send. The last result
-// reports whether the client must reconnect. For a stream that has ended, idle is true and the other results are
-// zero.
+// overdue checks the client's deadlines. The result late is a type that the client has not acknowledged in time, or "".
+// The result resumed reports whether the time to resume has just ended. The result idle reports whether nothing is left
+// to send, and again reports whether the client must reconnect. For a stream that has ended, idle is true and the other
+// results are zero.
 func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, idle, again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Three kinds of goroutines work for a stream: its handler reads, workers send, and watch checks deadlines. All
-// streams share the workers and watch. A panic in one of these goroutines ends only the stream for which the
-// goroutine works, and releases the stream's locks and budgets.
+// Three kinds of goroutines work for a stream: its handler reads, workers send, and Server.watch checks deadlines. All
+// streams share the workers and the goroutine of Server.watch. A panic in one of these goroutines ends only the stream
+// for which the goroutine works, and releases the stream's locks and budgets.
 
 // rescue recovers from a panic, and then closes the stream. A shared goroutine defers rescue while it works for a
 // joined stream.

@@ -20,14 +20,14 @@ type Hooks struct {
 	Queued  func(wait time.Duration)                        // time from a mark to the turn: pilot_proxy_queue_time
 	Wrote   func(took time.Duration)                        // time in which the transport accepted one response: pilot_xds_send_time
 	// Acked receives the time from a response to its ACK. If several responses of the type are in flight, the time
-	// begins at the previous ACK or NACK. node is the node ID, and rev the store's revision from which the response was
-	// made.
+	// begins at the previous ACK or NACK. The parameter node is the node ID. The parameter rev is the store's revision
+	// from which the response was made.
 	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
 	Converged func(took time.Duration) // time from a change of the view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // an unknown nonce: pilot_xds_expired_nonce
 	Timeout   func(write bool)         // closed stream: no read (true, pilot_xds_write_timeout) or no ACK in time
-	Bounded   func(what string, n int) // a caller reached a bound n times; what is BoundStreams or another constant Bound*
+	Bounded   func(what string, n int) // a caller reached a bound n times; the parameter what is a constant Bound*
 	Left      func(Client, Proxy)      // a joined stream ended
 }
 
@@ -38,13 +38,13 @@ type Refusal struct {
 	Identity  string // SPIFFE ID of the client; empty on plain text
 	View      string // Proxy.ID
 	Type      xds.Type
-	Name      string // the refused resource; empty: not known until the response was sent again in halves
-	Version   string // the refused version, which is not sent again on the stream; empty: Name is not known
+	Name      string // the refused resource; empty while it is unknown, until halves of the response are sent again
+	Version   string // the refused version, which is not sent again on the stream; empty if Name is empty
 	Envoy     string // version of the client's Envoy
-	Good      string // the version that stays in effect; empty: the client has no version
+	Good      string // the version that stays in effect; empty if the client has no version
 	Text      string // Envoy's message, shortened
-	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame). nil: not
-	// known.
+	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame). It is nil if
+	// they are unknown.
 	Objects  []model.Place
 	Revision int64 // the store's revision from which the response was made
 	// Since is the store's revision since which the client's set contains the version. At first it equals Revision. If

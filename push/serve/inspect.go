@@ -18,7 +18,7 @@ type StreamInfo struct {
 	Addr      string    // host:port of the caller
 	View      string    // identifier of the proxy's view (Proxy.ID)
 	Namespace string    // namespace of the proxy
-	SotW      bool      // state of the world; false: delta
+	SotW      bool      // true for state of the world, false for delta
 	Opened    time.Time // time when the client opened the stream
 	Target    int64     // the store's revision of the view's newest set
 	Unacked   int       // number of sent bytes that the client has neither acknowledged nor refused
@@ -28,8 +28,8 @@ type StreamInfo struct {
 	Types              [xds.NumTypes]delta.Info // indexed by type
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal  // refusals in effect (Server.Refusals); nil: no such refusal
-	Withheld           []Withheld // versions that are withheld from the client; nil: no such version
+	Refusals           []Refusal  // refusals in effect (Server.Refusals); may be nil
+	Withheld           []Withheld // versions that are withheld from the client; may be nil
 }
 
 // Inspect describes the joined streams, sorted by node ID and then by age, the oldest first. The result is not nil.
@@ -70,11 +70,11 @@ func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 // version, and the client subscribes to the resource.
 type Withheld struct {
 	quarantine.Withheld
-	Good string // the version that the client has instead; empty: no version, or unknown
+	Good string // the version that the client has instead; empty if it has no version or an unknown one
 }
 
 // withheldFrom returns the versions that are withheld from the stream, and that its client subscribes to without having
-// them. The argument has the withheld versions of the stream's view.
+// them. The parameter view lists the withheld versions of the stream's view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
 		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
@@ -111,7 +111,7 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	return all
 }
 
-// info describes a joined stream. withheld maps a view to its withheld versions.
+// info describes a joined stream. The parameter withheld maps a view to its withheld versions.
 func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.proxy.ID(), Namespace: st.proxy.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.proxy.Set().Revision}
@@ -145,8 +145,8 @@ func (x *exchange) standing() (all []Refusal) {
 	return all
 }
 
-// quarantined returns the client's refusals that are still in effect: the refused version is not sent again to this
-// client.
+// quarantined returns the client's refusals that are still in effect. A version whose refusal is in effect is not sent
+// to this client again.
 func (x *exchange) quarantined() (all []Refusal) {
 	x.locked(func() { all = x.standing() })
 	return all
@@ -154,8 +154,8 @@ func (x *exchange) quarantined() (all []Refusal) {
 
 // Refusals returns the refusals of all joined streams that are still in effect. A refusal is in effect while the
 // refused version is the newest version of its resource. This version is not sent to the client again. Refusals without
-// a known resource are left out. Streams are in any order, and each stream keeps only its last 16 refusals. The result
-// is nil if there are no such refusals.
+// a known resource are left out. The order of the streams is arbitrary, and each stream keeps only its last 16
+// refusals. The result is nil if there are no such refusals.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
 // RefusalsOf returns the result of Refusals for the proxies in the namespaces that the predicate selects.
@@ -179,9 +179,10 @@ func (s *Server) ProxyOf(id uint64) Proxy {
 	return st.proxy
 }
 
-// Dump returns the resources of a stream's client, indexed by type and sorted by name. A type without a subscription
-// has nil. Responses in flight count as accepted. Resources whose version is unknown are missing. The caller may change
-// the slices, but not the resources. id is StreamInfo.ID. ok is false if no joined stream has this ID.
+// Dump returns the resources of a stream's client, indexed by type and sorted by name. The parameter id is
+// StreamInfo.ID. A type without a subscription has nil. Responses in flight count as accepted. Resources whose version
+// is unknown are missing. The caller may change the slices, but not the resources. The result ok is false if no joined
+// stream has this ID.
 func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	s.mu.Lock()
 	st := s.streams[id]

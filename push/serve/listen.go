@@ -33,8 +33,8 @@ type conn struct {
 // TLS.
 const aheadSize = 200
 
-// Read returns bytes of the buffer. It fills an empty buffer from the connection first. But if b is empty, or at least
-// as large as an empty buffer, Read reads from the connection directly.
+// Read returns bytes of the buffer. If the buffer is empty, Read first fills it from the connection. If b is empty, or
+// at least as large as the empty buffer, Read reads from the connection directly.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.from == c.to {
 		if len(b) == 0 || len(b) >= len(c.ahead) {
@@ -44,7 +44,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		if n <= 0 {
 			return n, err
 		}
-		c.from, c.to = 0, uint8(n) // an error is dropped here: the connection returns it again at the next read
+		c.from, c.to = 0, uint8(n) // an error is dropped here, because the connection returns it again at the next read
 	}
 	n := copy(b, c.ahead[c.from:c.to])
 	c.from += uint8(n)

@@ -35,7 +35,7 @@ func (st *stream) logSent(r *delta.Reply) {
 	}
 }
 
-// logAcked logs an ACK at level debug. took is the time from the response to the ACK.
+// logAcked logs an ACK at level debug. The parameter took is the time from the response to the ACK.
 func (st *stream) logAcked(r *delta.Report, took time.Duration) {
 	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
 		log.Debug("response acknowledged", obs.KeyNode, st.client.ID, obs.KeyType, r.Type.String(), obs.KeyRevision, r.Revision, obs.KeyTook,

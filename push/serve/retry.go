@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld states the versions that must not be sent on a stream at one moment, whether or not its own client has
-// refused them. A value is computed before the stream's lock is acquired, because the computation calls functions of
-// other packages.
+// withheld describes the versions that must not be sent on a stream at one moment, whether or not its own client has
+// refused them. It is computed before the stream's lock is acquired, because the computation calls functions of other
+// packages.
 type withheld struct {
 	versions []quarantine.Key // versions of the stream's view in quarantine
 	secrets  bool             // Secrets and credentials are withheld, because the caller's credential has expired
@@ -20,7 +20,7 @@ type withheld struct {
 }
 
 // withheldNow returns the versions that must not be sent on the stream now. It returns nil if nothing is withheld,
-// the usual case.
+// which is the usual case.
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
@@ -60,8 +60,8 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter returns the identifier by which the quarantine of a version counts this client: the client's credential if
-// the version is withheld from its identity alone, otherwise its identity.
+// reporter returns the identifier by which the quarantine of a version counts this client. If the version is withheld
+// from the client's identity alone, this is the client's credential. If not, it is the client's identity.
 func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	if k.Identity != "" {
 		return quarantine.Reporter(st.credential())
@@ -81,14 +81,15 @@ func (st *stream) reportOn(k quarantine.Key, now time.Time) quarantine.Report {
 		At: now, Namespace: st.proxy.Namespace()}
 }
 
-// withholds reports whether the quarantine withholds a version from the stream. k must cover the client's identity.
+// withholds reports whether the quarantine withholds a version from the stream. The key k must cover the client's
+// identity.
 func (st *stream) withholds(k quarantine.Key) bool {
 	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
-// lacks reports whether a version must still be sent to the client. For this, the newest set contains the version, and
-// the client subscribes to the resource and has not refused the version. A version that the client has, or that is in
-// flight, need not be sent.
+// lacks reports whether a version must still be sent to the client. It must be sent if the newest set contains the
+// version, and if the client subscribes to the resource and has not refused the version. A version that the client has,
+// or that is in flight, need not be sent.
 func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	if x.isToHave(k) {
 		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
@@ -124,8 +125,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends each withheld version with a due retry to one proxy of each version of Envoy. It also sends each released
-// version to some of the streams that lack the version. watch calls retry.
+// retry sends withheld versions again, each to one proxy of each version of Envoy for which a retry is due. It also
+// sends each released version to some of the streams that lack the version. Server.watch calls retry.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -194,11 +195,12 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 // again, few clients have received it.
 const (
 	firstResumed = 8
-	mostResumed  = 1 << 20 // more than the streams of a replica: at this number all streams have been marked
+	mostResumed  = 1 << 20 // more than the streams of a replica, so all streams have been marked at this number
 )
 
-// resume requests turns for streams that lack a released version: firstResumed streams in the first call for a version,
-// and twice as many in each further call. When no stream lacks the version, resume forgets the version.
+// resume requests turns for streams that lack a released version. The first call for a version requests turns for
+// firstResumed streams, and each further call for twice as many. When no stream lacks the version, resume forgets the
+// version.
 func (s *Server) resume(k quarantine.Key, streams []*stream) {
 	room := max(firstResumed, 2*s.resuming[k])
 	s.resuming[k] = room

@@ -31,8 +31,8 @@ func (x *exchange) tryPlan(plan int64, now time.Time) {
 	x.turn.Load().Try(plan)
 }
 
-// begins reports whether all of a set may be sent on the stream. If the set's plan is newer than the permitted plan,
-// begins requests a turn for the set's plan. The plan is newer if the view has moved after the present turn was
+// begins reports whether all changes of a set may be sent on the stream. If the set's plan is newer than the permitted
+// plan, begins requests a turn for the set's plan. The plan is newer if the view has moved after the present turn was
 // granted. The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
@@ -65,7 +65,7 @@ func (x *exchange) took() {
 }
 
 // refused ends the delivery of a plan after a refusal by the client. It returns the last plan of the stream's
-// deliveries; 0: no plan was delivered yet. The caller holds the lock.
+// deliveries, or 0 if no plan was delivered yet. The caller holds the lock.
 func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()

@@ -18,8 +18,8 @@ import (
 // SecretSubscriber is implemented by a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are
 // expensive to build, and few of them are requested.
 type SecretSubscriber interface {
-	// SubscribeSecrets adds and drops subscriptions by resource name; each list may be nil. It waits until Set
-	// contains the added Secrets that are available. The wait ends after about a second, or when ctx ends. A Secret
+	// SubscribeSecrets adds and drops subscriptions by resource name. Each of the two lists may be nil. It waits until
+	// Set contains the added Secrets that are available. The wait ends after about a second, or when ctx ends. A Secret
 	// that becomes available later is added to Set then, and the function moved of Join is called. The caller is the
 	// goroutine that reads the stream. The implementation may keep the slices.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
@@ -126,7 +126,7 @@ func (st *stream) noKeys(again bool, what string) {
 }
 
 // retryHeldSecrets requests a turn for new versions of Secrets that were held back, if the caller may have Secrets
-// again. This happens if the identity has presented a newer credential on another stream.
+// again. The caller may if its identity has presented a newer credential on another stream.
 func (st *stream) retryHeldSecrets() {
 	if !st.takeSecretsHeld() {
 		return
@@ -149,7 +149,7 @@ func (x *exchange) takeSecretsHeld() (held bool) {
 // holdSecrets records that new versions of Secrets are still held back.
 func (x *exchange) holdSecrets() { x.locked(func() { x.secretsHeld = true }) }
 
-// names returns a sequence of names; nil becomes an empty sequence.
+// names returns a sequence of names. For nil it returns an empty sequence.
 func names(all iter.Seq[string]) iter.Seq[string] {
 	if all == nil {
 		return func(func(string) bool) {}

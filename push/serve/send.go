@@ -9,10 +9,11 @@ import (
 	"navarch.io/navarch/push/fanout"
 )
 
-// send uses a granted turn: it sends all responses that may be sent now. If urgent is true, it sends only changes
-// that do not wait for configuration. plan is the newest plan that may be sent; 0: unchanged. send does not block:
-// responses within the credit fit into gRPC's write quota, and another goroutine sends larger responses. The result
-// is the number of bytes that send itself has sent and that the client will acknowledge.
+// send uses a granted turn, and sends all responses that may be sent now. If urgent is true, it sends only changes that
+// do not wait for configuration. The parameter plan is the newest plan that may be sent; 0 does not change the
+// permitted plan. The function send does not block. Responses within the credit (the bytes that may be sent without an
+// acknowledgement) fit into gRPC's write quota, and another goroutine sends larger responses. The result is the number
+// of bytes that send itself has sent and that the client will acknowledge.
 func (st *stream) send(urgent bool, plan int64) int {
 	if !st.begin(urgent, plan) {
 		return 0
@@ -62,7 +63,7 @@ func (st *stream) sendRest(first *outgoing) {
 }
 
 // nextOutgoing returns the next response of the exchange, for the present state of quarantine, credentials and agent
-// resources. It returns false if no response is left. The caller then is no longer the sending goroutine.
+// resources. If no response is left, it returns false, and the caller is no longer the sending goroutine.
 func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	for {
 		w, offered := st.withheldNow(), st.offersNow()
@@ -92,8 +93,8 @@ func (st *stream) queued(urgent bool) {
 	}
 }
 
-// push passes one response to gRPC. It returns how many bytes the client will acknowledge. written is false if the
-// stream is broken.
+// push passes one response to gRPC. It returns how many bytes the client will acknowledge. The result written is false
+// if the stream is broken.
 func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	r, msg := &o.reply, any(nil)
 	switch {

@@ -7,16 +7,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sender decides which goroutine sends on a stream. One goroutine sends at a time. It begins with a granted turn,
-// gets and writes responses until no response is left, and then stops. A turn that is granted meanwhile extends the
-// task of the sending goroutine.
+// sender decides which goroutine sends on a stream. One goroutine sends at a time. It begins with a granted turn, gets
+// and writes responses until no response is left, and then stops. If another turn is granted meanwhile, the sending
+// goroutine does the work of this turn too.
 type sender struct {
 	task task
-	// again means that a turn was granted after the goroutine called offersNow and withheldNow: both results may be
+	// again means that a turn was granted after the goroutine called offersNow and withheldNow. Both results may be
 	// outdated.
 	again bool
-	// due means that the response being written exceeds the credit. The client may be slow to read it, so the
-	// deadlines for acknowledging earlier responses do not run meanwhile.
+	// due means that the response being written exceeds the credit (the bytes that may be sent without an
+	// acknowledgement). The client may be slow to read it, so the deadlines for acknowledging earlier responses do not
+	// run meanwhile.
 	due       bool
 	unwritten bool // gRPC may still be writing the last answer, so the next response may block
 }
@@ -45,9 +46,10 @@ func (o *outgoing) what() string {
 	return typeName(o.reply.Type, o.reply.URL)
 }
 
-// begin begins a granted turn of the stream. plan is the newest plan that the stream may be sent; 0: unchanged. It
-// returns true if the caller becomes the sending goroutine and must call next. It returns false in two cases: another
-// goroutine sends, and does the work of the turn too, or the stream has ended.
+// begin begins a granted turn of the stream. The parameter plan is the newest plan that may be sent on the stream; 0
+// does not change the permitted plan. The result is true if the caller becomes the sending goroutine and must call
+// next. It is false if the stream has ended, or if another goroutine sends. A goroutine that sends already does the
+// work of the turn too.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -89,12 +91,13 @@ const (
 	nothing   found = iota // no response is left; the caller is no longer the sending goroutine
 	something              // there is a response, which the caller must write
 	// lookAgain means that a turn was granted after the caller called offersNow and withheldNow. The caller must call
-	// both again, and then next.
+	// both again, and then call next again.
 	lookAgain
 )
 
-// next returns the next response to write. w and offered are the results of withheldNow and offersNow, which the
-// caller has just called. If all changes were sent, since is the result of converged; otherwise since is zero.
+// next returns the next response to write. The parameters w and offered are the results of withheldNow and offersNow,
+// which the caller has just called. If all changes were sent, the result since is the result of converged. In all other
+// cases it is zero.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -31,39 +31,42 @@ import (
 // at a time.
 type Config struct {
 	Planner Planner
-	// Budget bounds the sends in progress. Numbers of 0 or less mean the defaults. Streams is PILOT_PUSH_THROTTLE.
+	// Budget bounds the sends in progress. Numbers of 0 or less mean the defaults. Budget.Streams is
+	// PILOT_PUSH_THROTTLE.
 	Budget  fanout.Budget
 	Workers int // number of sending goroutines, at most Budget.Streams; 0 or less: one for each processor
 	Hooks   Hooks
-	// Quarantine withholds versions from a view after several of the view's proxies have refused them. nil: a new
-	// quarantine, which other replicas do not share.
+	// Quarantine withholds versions from a view after several of the view's proxies have refused them. If it is nil,
+	// the Server makes a quarantine of its own, which other replicas do not share.
 	Quarantine *quarantine.Quarantine
-	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. text is
-	// the client's message. The goroutine that reads the stream calls Blame. The rate of calls for each identity is
-	// bounded. nil: refusals name no objects.
+	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. The
+	// parameter text is the client's message. The goroutine that reads the stream calls Blame. The rate of calls for
+	// each identity is bounded. If Blame is nil, refusals name no objects.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
-	// Authenticate returns the identity of the peer of a call. Its error ends the stream: with Unavailable if it is
+	// Authenticate returns the identity of the peer of a call. Its error ends the stream, with Unavailable if it is
 	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is
-	// sent only configuration that needs no identity. nil: peers on plain text have no identity, and peers on TLS are
-	// refused.
+	// sent only configuration that needs no identity. If Authenticate is nil, peers on plain text have no identity, and
+	// peers on TLS are refused.
 	Authenticate func(context.Context) (attest.Caller, error)
-	// Refused returns the reason why an authenticated caller is no longer served, or nil if the caller is served.
-	// With a reason the stream ends with PermissionDenied. Refused is called when a stream joins, and by Recheck. It
-	// is not called for peers without an identity. nil: no caller is refused.
+	// Refused returns the reason why an authenticated caller is no longer served, or nil if the caller is served. With
+	// a reason the stream ends with PermissionDenied. Refused is called when a stream joins, and by Recheck. It is not
+	// called for peers without an identity. If Refused is nil, no caller is refused.
 	Refused func(attest.Caller) error
 	// MayHaveKeys reports in its first result whether a caller may be sent further Secrets and new versions of its
-	// present Secrets. Extensions that contain a credential are treated like Secrets. If the result is false, a
-	// request for further Secrets is ignored, and new versions wait until a later call returns true. If the second
-	// result is then true, a request for further Secrets ends the stream. Recheck ends a stream whose new versions
-	// wait. The client reconnects with a newer credential.
+	// present Secrets. Extensions that contain a credential are treated like Secrets. If the result is false, a request
+	// for further Secrets is ignored, and new versions wait until a later call returns true. If the second result is
+	// then true, a request for further Secrets ends the stream. Recheck ends a stream whose new versions wait. The
+	// client reconnects with a newer credential.
 	//
 	// MayHaveKeys is called for requests for further Secrets, by Recheck, and before each response of a stream with
 	// Secrets or extensions. Before a response, the call occupies the stream's turn (fanout.Loop.Join). MayHaveKeys is
-	// not called for peers without an identity. nil: every caller may have Secrets.
+	// not called for peers without an identity. If MayHaveKeys is nil, every caller may have Secrets.
 	MayHaveKeys func(attest.Caller) (may, again bool)
-	// Callers bounds what each identity uses; nil: a new Ledger with the default limits.
+	// Callers bounds the resources that each identity uses. If it is nil, the Server makes a Ledger with the default
+	// limits.
 	Callers *budget.Ledger
-	// Sources bounds what callers without a credential use, by their address; nil: a new Ledger with larger limits.
+	// Sources bounds the resources that callers without a credential use, by their address. If it is nil, the Server
+	// makes a Ledger with larger limits.
 	Sources *budget.Ledger
 	// AgentTypes are served in addition to Envoy's types; at most delta.MaxDynamic.
 	AgentTypes []AgentType
@@ -74,15 +77,16 @@ type Config struct {
 	// Store returns the name of the etcd store to which revisions belong. If Store is nil or returns "", clients
 	// receive no name of a store.
 	Store func() string
-	// Place returns the position, in the sequence of all leaders' writes, of the newest state that this replica has
-	// read: an opaque text (agentapi.MinRevision.Place). If Place is nil or returns "", clients receive no position.
+	// Place returns the position of the newest state that this replica has read, in the sequence of all leaders'
+	// writes. The position is an opaque text (agentapi.MinRevision.Place). If Place is nil or returns "", clients
+	// receive no position.
 	Place        func() string
 	AckDeadline  time.Duration // time for an ACK, after which the stream is closed; 0 or less: 60 s
 	WriteTimeout time.Duration // time to write a response, after which the stream is closed; 0 or less: 30 s
 	ResumeTime   time.Duration // time for a resuming client to request all types that it had; 0 or less: 5 s
-	Log          *slog.Logger  // nil: slog.Default()
-	Crashes      *crash.Log    // receives panics that end one stream; nil: a Log that writes to Log
-	// Ledger counts the acknowledgements of each published plan; nil: they are not counted.
+	Log          *slog.Logger  // if nil, slog.Default()
+	Crashes      *crash.Log    // receives panics that end one stream; if nil, a crash.Log that writes to Log
+	// Ledger counts the acknowledgements of each published plan. If it is nil, they are not counted.
 	Ledger *ledger.Ledger
 }
 
@@ -248,7 +252,7 @@ func (s *Server) all() []*stream {
 	return all
 }
 
-// add adds a joined stream and counts it.
+// add adds a joined stream, and reports it to a hook.
 func (s *Server) add(st *stream) {
 	s.mu.Lock()
 	s.streams[st.id] = st
@@ -256,7 +260,7 @@ func (s *Server) add(st *stream) {
 	s.cfg.Hooks.Streams(1)
 }
 
-// drop removes a stream and counts it out.
+// drop removes a stream, and reports it to a hook.
 func (s *Server) drop(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.id)
@@ -264,10 +268,10 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers Config.Refused refuses at present, and returns the number of these streams.
-// On the remaining streams, Secrets may have been held back because of an expired credential. Such Secrets are sent
-// if Config.MayHaveKeys permits them again. If it does not, and its second result is true, Recheck ends the stream
-// without counting it. Recheck does not wait for sends.
+// Recheck ends the streams of callers that Config.Refused refuses now, and returns the number of these streams. On the
+// remaining streams, Secrets may have been held back because of an expired credential. Such Secrets are sent if
+// Config.MayHaveKeys permits them again. If it does not, and its second result is true, Recheck ends the stream without
+// counting it. Recheck does not wait for sends.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {

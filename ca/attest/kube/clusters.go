@@ -36,10 +36,10 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters returns a Clusters that knows no cluster. memory is the path of a folder that keeps the keys of each
-// cluster for the next start; empty: keys are not saved. After clusters were removed, Run calls the function gone and
-// waits for its return. The function should authenticate the callers of removed clusters again. Neither gone nor log
-// may be nil.
+// NewClusters returns a Clusters that knows no cluster. The argument memory is the path of a folder that keeps the keys
+// of each cluster for the next start. If it is empty, keys are not saved. After clusters were removed, Run calls the
+// function gone and waits for its return. The function should authenticate the callers of removed clusters again.
+// Neither gone nor log may be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
 	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })
@@ -96,7 +96,7 @@ func (c *Clusters) Run(ctx context.Context) error {
 }
 
 // open prepares fetching a cluster's keys from its API server. The cluster's previous keys stay valid until the server
-// has answered once, so that wrong credentials in a changed Secret break no identity.
+// has answered once. So wrong credentials in a changed Secret do not invalidate tokens.
 func (c *Clusters) open(name string, api *apiserver.Client, before *otherCluster) (*otherCluster, error) {
 	cfg := attest.KeysConfig{Ask: Keys(api), Whose: fmt.Sprintf("cluster %s at %s", name, api.Address()), Log: c.log}
 	if before != nil {
@@ -126,8 +126,8 @@ func (c *Clusters) forget(name string) {
 	}
 }
 
-// Issuer returns the issuer of a cluster's tokens. Its Name is empty, since the name is fetched with the keys. false:
-// the cluster is unknown, or Run has not applied its map yet.
+// Issuer returns the issuer of a cluster's tokens. The Name of the TokenIssuer is empty, since it is fetched with the
+// keys. The result is false if the cluster is unknown, or if Run has not applied a map with the cluster yet.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {
@@ -136,8 +136,8 @@ func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	return attest.TokenIssuer{Cluster: cluster, Keys: r.keys}, true
 }
 
-// Access returns the reviewer of access rights in a cluster. nil: the cluster is unknown, or Run has not applied its
-// map yet.
+// Access returns the reviewer of access rights in a cluster. The result is nil if the cluster is unknown, or if Run has
+// not applied a map with the cluster yet.
 func (c *Clusters) Access(cluster string) *Access {
 	if r := (*c.now.Load())[cluster]; r != nil {
 		return r.access

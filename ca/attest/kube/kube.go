@@ -4,7 +4,7 @@
 //
 // Owns: the pace of its requests, the keys of other clusters, the results of token reviews.
 // Reads: the API servers; files of saved keys.
-// Never: decides how long an access review is valid; sends a token to hosts except API servers.
+// Never: decides how long an access review is valid; sends a token to a host that is not an API server.
 package kube
 
 import (
@@ -23,7 +23,7 @@ const (
 	accessBurst   = 100
 	accountRate   = 1 // of one service account, per second
 	accountBurst  = 4
-	accountsKnown = 4096 // accounts whose pace is remembered
+	accountsKnown = 4096 // accounts whose rate is remembered
 )
 
 // Access determines by reviews of one API server whether service accounts may list Secrets. Safe for concurrent use.
@@ -88,7 +88,7 @@ func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) 
 	case s.Allowed && !s.Denied:
 		return true, "", nil
 	case s.EvaluationError != "" && !s.Denied:
-		// An authorizer of the API server failed: it may know of a right that the others do not.
+		// An authoriser of the API server failed. It might have granted the right.
 		return false, "", fmt.Errorf("subject access review: %.300s", s.EvaluationError)
 	case s.Reason != "":
 		why = ": " + s.Reason

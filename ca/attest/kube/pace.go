@@ -27,7 +27,7 @@ func newPaces(all *rate.Limiter, each rate.Limit, burst, known int) *paces {
 func (p *paces) limiter(who string) *rate.Limiter {
 	own := rate.NewLimiter(p.each, p.burst)
 	if before, known, _ := p.known.PeekOrAdd(who, own); known {
-		p.known.Get(who) // it becomes one of the most recent
+		p.known.Get(who) // marks the requester as recent
 		return before
 	}
 	return own

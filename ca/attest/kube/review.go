@@ -30,7 +30,7 @@ const (
 
 	reviewStands   = 5 * time.Minute  // age of a positive result after which a token is reviewed again
 	refusalStands  = 30 * time.Second // age of a refusal after which a token is reviewed again
-	reviewPatience = 5 * time.Second  // bound of one request
+	reviewPatience = 5 * time.Second  // timeout of one request
 )
 
 // Reviews lets an API server verify tokens (attest.Reviewer). Safe for concurrent use.
@@ -93,10 +93,10 @@ type tokenReview struct {
 
 // Review implements attest.Reviewer. A positive result is reused for 5 min, a refusal for 30 s. An older positive
 // result is still returned if the request fails, has no response within 5 s, or is prevented by the rate limits. So the
-// caller must check the token's end. Results are stored by token alone, so all calls must have the same audiences.
-// attest.ErrDenied, in some cases as ErrAudience or ErrIdentity: the API server refused the token.
-// attest.ErrUnavailable: there is no earlier positive result, and the request fails or the rate limits prevent the
-// request.
+// caller must check the token's expiry. Results are stored by token alone, so all calls must have the same audiences.
+// An error matches attest.ErrDenied if the API server refused the token, and in some cases also ErrAudience or
+// ErrIdentity. It matches attest.ErrUnavailable if there is no earlier positive result, and the request fails or is
+// prevented by the rate limits.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -122,7 +122,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	case err != nil && known:
 		return before.answer, nil
 	case err != nil:
-		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // not wrapped: its deadline is not the caller's
+		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // not wrapped: a timeout of the request is not the caller's
 	}
 	r.good.Add(sum, reviewedAt{answer, now})
 	return answer, nil

@@ -1,7 +1,7 @@
 // Package kmstest is a KMS v2 plugin for tests. Tests can stop and resume it, rotate its key, and count its calls.
 //
 // Owns: a Unix socket in a temporary directory.
-// Reads: nothing of ours.
+// Reads: nothing.
 // Never: is used outside tests.
 package kmstest
 
@@ -24,10 +24,11 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Plugin is one plugin. Its keys survive Stop and Resume. Stop and Resume must not be called concurrently.
+// Plugin is a KMS v2 plugin in the test's process. Its keys survive Stop and Resume. Stop and Resume must not be called
+// concurrently.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
-	Encrypts, Decrypts atomic.Int64 // number of calls, also of failed calls
+	Encrypts, Decrypts atomic.Int64 // numbers of calls, including failed calls
 	Refuses            atomic.Bool  // Status and Encrypt fail with InvalidArgument
 
 	t       testing.TB
@@ -35,12 +36,12 @@ type Plugin struct {
 	mu      sync.Mutex
 	keys    map[string]cipher.AEAD
 	newest  string
-	dropped int          // number of dropped keys
+	dropped int          // number of keys that DropOldKeys has deleted
 	server  *grpc.Server // nil: stopped
 	done    chan struct{}
 }
 
-// Start runs a plugin with one key until the test ends. Failures end the test.
+// Start runs a plugin with one key until the test ends. If the plugin cannot start, the test fails at once.
 func Start(t testing.TB) *Plugin {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kms") // the path of t.TempDir may be too long for a socket
@@ -75,7 +76,7 @@ func (p *Plugin) RotateKey() {
 	p.keys[p.newest] = gcm
 }
 
-// DropOldKeys deletes every key except the newest. Data under the deleted keys no longer decrypts.
+// DropOldKeys deletes every key except the newest. Data that was encrypted under a deleted key no longer decrypts.
 func (p *Plugin) DropOldKeys() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +114,8 @@ func (p *Plugin) Resume() {
 
 var errRefused = status.Error(codes.InvalidArgument, "the plugin refuses")
 
-// Status implements the protocol. It reports health and the id of the newest key, or fails with InvalidArgument if
-// Refuses is set.
+// Status implements kmsv2.KeyManagementServiceServer. It reports health and the id of the newest key, or fails with
+// InvalidArgument if Refuses is set.
 func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
 	if p.Refuses.Load() {
 		return nil, errRefused
@@ -124,8 +125,8 @@ func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusRes
 	return &kmsv2.StatusResponse{Version: "v2", Healthz: "ok", KeyId: p.newest}, nil
 }
 
-// Encrypt implements the protocol. It uses the newest key, and returns two annotations. It fails with InvalidArgument
-// if Refuses is set.
+// Encrypt implements kmsv2.KeyManagementServiceServer. It uses the newest key, and returns two annotations. It fails
+// with InvalidArgument if Refuses is set.
 func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
 	p.Encrypts.Add(1)
 	if p.Refuses.Load() {
@@ -137,8 +138,9 @@ func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.En
 		Annotations: map[string][]byte{"b.kmstest.navarch.io": []byte("two"), "a.kmstest.navarch.io": []byte("one")}}, nil
 }
 
-// Decrypt implements the protocol. NotFound: the key is unknown, or the annotation a.kmstest.navarch.io is not the one
-// of Encrypt. InvalidArgument: the ciphertext does not decrypt. Refuses has no effect on Decrypt.
+// Decrypt implements kmsv2.KeyManagementServiceServer. NotFound: the key is unknown, or the annotation
+// a.kmstest.navarch.io does not have the value that Encrypt returned. InvalidArgument: the ciphertext does not decrypt.
+// Refuses has no effect on Decrypt.
 func (p *Plugin) Decrypt(_ context.Context, in *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
 	p.Decrypts.Add(1)
 	p.mu.Lock()

@@ -1,7 +1,7 @@
-// Package servetest runs a CA for tests on loopback: the real server of ca/serve over TLS, with its own authority,
-// tokens and journal.
+// Package servetest runs a CA for tests on a loopback address. It is the real server of ca/serve over TLS, with a
+// signing authority, tokens and a journal for the test only.
 //
-// Owns: its keys, in memory.
+// Owns: the CA's keys, in memory.
 // Reads: nothing.
 // Never: is used outside of a test's process.
 package servetest
@@ -41,7 +41,8 @@ var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 // ServerName is the DNS name in the CA's serving certificate.
 const ServerName = "istiod.istio-system.svc"
 
-// CA is a running CA. Its methods are safe for concurrent use, except for Up. Failures of the CA itself fail the test.
+// CA is a running CA. Its methods are safe for concurrent use, except for Up. If the CA cannot make a key or
+// certificate, or cannot listen, the test fails at once.
 type CA struct {
 	Address string // host:port, unchanged for the whole test
 
@@ -57,12 +58,12 @@ type CA struct {
 	signed  int
 	server  *grpc.Server
 	Service *serve.Server               // made by Start, and not changed afterwards
-	serving map[uint64]*tls.Certificate // by epoch
+	serving map[uint64]*tls.Certificate // by the signing authority's epoch
 }
 
-// Start runs a CA until the test ends, with an authority of epoch 1. For nil fields Authorities, Authenticator,
-// Journal, Revocations and Holders of cfg, the CA itself is used. Seal, BreakJournal, Revoke, Entries and Reports
-// concern only the fields for which the CA is used.
+// Start runs a CA until the test ends, with an authority of epoch 1. If a field Authorities, Authenticator, Journal,
+// Revocations or Holders of cfg is nil, Start sets it to the CA itself. Seal, BreakJournal, Revoke, Entries and Reports
+// have no effect on a field that cfg sets.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,9 +105,8 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign puts the first authority in force, with a bundle of the roots of all given authorities, in this order. It also
-// replaces the server's own certificate, and increments Publication. Start calls Sign once, and so sets Publication to
-// 1.
+// Sign makes the first argument the signing authority. The new root bundle contains the roots of all arguments, in this
+// order. Sign also replaces the server's own certificate, and increments Current.Publication, which Start sets to 1.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -126,7 +126,7 @@ func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	ca.current = &serve.Current{Authority: a, Bundle: bundle, Publication: publication}
 }
 
-// Roots returns the bundle in force as PEM.
+// Roots returns the present root bundle as PEM.
 func (ca *CA) Roots() []byte {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -150,7 +150,7 @@ func (ca *CA) Up() {
 	go server.Serve(l) //nolint:errcheck // ends with Down
 }
 
-// Down stops the server, if it runs, and aborts its calls. State is kept for Up.
+// Down stops the server, if it runs, and aborts its calls. The CA's state is kept for Up.
 func (ca *CA) Down() {
 	ca.mu.Lock()
 	server := ca.server
@@ -173,23 +173,23 @@ func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
-// Seal makes Current fail with err, so that the CA cannot sign; nil: it can sign again.
+// Seal makes Current fail with err, so that the CA cannot sign. If err is nil, the CA can sign again.
 func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 
-// BreakJournal makes Append fail with err; nil: it succeeds again.
+// BreakJournal makes Append fail with err. If err is nil, Append succeeds again.
 func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
 
 // Revoke revokes a serial number (in the form of serve.Serial) or a SPIFFE ID, for the rest of the test.
 func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
 
-// Entries returns a copy of the journalled entries, the oldest first; nil: there are no entries.
+// Entries returns a copy of the journalled entries, the oldest first, or nil without entries.
 func (ca *CA) Entries() []serve.Entry {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return append([]serve.Entry(nil), ca.entries...)
 }
 
-// Reports returns a copy of the agents' reports of root bundles, the oldest first; nil: there are no reports.
+// Reports returns a copy of the agents' reports of root bundles, the oldest first, or nil without reports.
 func (ca *CA) Reports() []serve.Holder {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -234,15 +234,15 @@ func (ca *CA) Held(_ context.Context, h serve.Holder) error {
 // RevokedIdentity implements serve.Revocations. It reports whether Revoke was called with the SPIFFE ID.
 func (ca *CA) RevokedIdentity(id spiffeid.ID) bool { return ca.RevokedSerial(id.String()) }
 
-// RevokedSerial implements serve.Revocations. It reports whether Revoke was called with the argument.
+// RevokedSerial implements serve.Revocations. It reports whether Revoke was called with this serial number.
 func (ca *CA) RevokedSerial(serial string) bool {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return ca.revoked[serial]
 }
 
-// Token makes a token for the service account sa in the namespace ns. The token never expires. It is a payload with an
-// ECDSA signature, as expensive to verify as an ES256 JWT.
+// Token makes a token for the service account sa in the namespace ns. The token never expires. It is not a JWT, but has
+// an ECDSA signature that costs the same to verify as that of an ES256 JWT.
 func (ca *CA) Token(ns, sa string) string {
 	payload := ns + "/" + sa
 	sum := sha256.Sum256([]byte(payload))

@@ -1,7 +1,7 @@
 // Package vaulttest makes the content of TLS Secrets for tests.
 //
 // Owns: nothing.
-// Reads: nothing of ours.
+// Reads: no other package of Navarch.
 // Never: is imported by product code.
 package vaulttest
 
@@ -17,8 +17,8 @@ import (
 )
 
 // Pair makes a P-256 key and a self-signed certificate for it. cert is the certificate in PEM, key is the private key
-// in PEM (PKCS #8), and private is the same key decoded. The certificate has no subject and no DNS name, and expires in
-// an hour. Errors end the test at once.
+// in PEM (PKCS #8), and private is the same private key, not encoded. The certificate has no subject and no DNS name,
+// and expires one hour after the call. Errors end the test at once.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package bench has benchmarks of the speed and memory of the real stages. The make target bench prints the figures as
-// a table. Tests in the packages of the stages limit the amounts of work.
+// Package bench has benchmarks of speed and memory: of the CA, and of the stages from stored records to xDS resources.
+// The make target bench prints the figures as a table.
 package bench
 
 import (
@@ -11,11 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mesh generates a mesh of a number of services. Each service has an HTTP port, a TCP port and four Pods, as in World A
-// of loadtest.
+// mesh generates the records of a mesh with the given number of services. Each service has an HTTP port, a TCP port and
+// four Pods, as in the mesh called World A in the directory loadtest.
 type mesh struct{ services int }
 
-// namespaces returns the number of namespaces: one for ten services, at least one.
+// namespaces returns the number of namespaces: one for each ten services, and at least one.
 func (w mesh) namespaces() int { return max(1, w.services/10) }
 
 func namespaceOf(i, namespaces int) string { return fmt.Sprintf("ns-%03d", i%namespaces) }
@@ -48,7 +48,8 @@ func (w mesh) service(i int) model.Record {
 	})
 }
 
-// endpoints returns the Endpoints record of service i, with the first `ready` of its four Pods ready.
+// endpoints returns the Endpoints record of service i. The argument ready is the number of its four Pods that are
+// ready.
 func (w mesh) endpoints(i, ready int) model.Record {
 	name, namespace := fmt.Sprintf("svc-%04d", i), namespaceOf(i, w.namespaces())
 	spec := &model.EndpointsSpec{
@@ -74,7 +75,7 @@ func (w mesh) endpoints(i, ready int) model.Record {
 	return record(model.KindEndpoints, namespace, name+"-x", spec)
 }
 
-// virtualService returns a VirtualService for service i. The name of its route contains the number edition.
+// virtualService returns a VirtualService for service i. The argument edition is part of the name of its route.
 func (w mesh) virtualService(i, edition int) model.Record {
 	return record(model.KindVirtualService, namespaceOf(i, w.namespaces()), fmt.Sprintf("svc-%04d", i), &networkingv1.VirtualService{
 		Hosts:    []string{w.host(i)},

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Flags are the address and credentials of an etcd. The zero value means the embedded etcd. CA, Cert, Key and
-// PasswordFile are paths of files; empty: not set.
+// Flags are the addresses and credentials of an etcd. The zero value means the embedded etcd. CA, Cert, Key and
+// PasswordFile are paths of files, or empty.
 type Flags struct {
 	Endpoints    []string // empty: the embedded etcd
 	CA           string   // certificates that verify etcd's certificate; empty: the system's roots
@@ -51,9 +51,9 @@ func (e *Flags) Check() error {
 	return errors.Join(problems...)
 }
 
-// Config reads the files and returns the configuration for kv.Open, without Mesh, Revision and Logger. TLS is nil if CA
-// and Cert are empty. White space around the password is removed. The error names the flag whose file cannot be read or
-// parsed. Config does not call Check.
+// Config reads the files and returns the configuration for kv.Open. It does not set Mesh, Revision and Logger. TLS is
+// nil if CA and Cert are empty. White space around the password is removed. The error names the flag whose file cannot
+// be read or parsed. Config does not call Check.
 func (e *Flags) Config() (kv.Config, error) {
 	conf, err := e.tls()
 	if err != nil {
@@ -93,8 +93,8 @@ func (e *Flags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificates reads a file of PEM certificates; other content of the file is skipped. The error begins with flag, the
-// name of the flag: the file cannot be read, or contains no valid certificate.
+// Certificates reads a file of PEM certificates, and skips other content of the file. It fails if the file cannot be
+// read or contains no valid certificate. The error begins with flag, the name of the command-line flag for the file.
 func Certificates(flag, file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

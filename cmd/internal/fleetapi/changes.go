@@ -11,16 +11,17 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Change is one item of /api/v1/changes. It covers the edits of the store's revisions First to Last (inclusive), and
-// counts the proxies that have them. Each replica plans edits separately: it computes new configuration for its
-// proxies. Plans of one lane are one item if their revisions overlap.
+// Change is one item of /api/v1/changes. It covers the edits with the store's revisions First to Last (inclusive), and
+// counts the proxies that have received them. Each replica plans edits separately: it computes the new configuration of
+// its own proxies. A lane is the kind of a plan: config or endpoints. Plans of one lane form one item if their
+// revisions overlap.
 type Change struct {
 	Lane     string    `json:"lane"`  // config, endpoints
 	First    int64     `json:"first"` // revision of the store
 	Last     int64     `json:"last"`
 	Since    time.Time `json:"since"`             // time of the commit of the first edit
 	Objects  []string  `json:"objects,omitempty"` // sorted, each as "KIND NAMESPACE/NAME" or "KIND NAME"
-	More     int       `json:"more,omitempty"`    // largest number of objects that one plan has beside the listed ones
+	More     int       `json:"more,omitempty"`    // largest number of objects of one plan that are not listed
 	Replicas int       `json:"replicas"`          // number of replicas whose plans are in the item
 	Views    int       `json:"views"`             // affected views (groups of proxies with equal configuration), summed over replicas
 	// Affected counts the proxies whose configuration changed, including Refused and Gone. A proxy counts once for each
@@ -41,8 +42,8 @@ type Change struct {
 // ChangeParameters are the names of the parameters of /api/v1/changes.
 var ChangeParameters = []string{"lane", "object", "limit", "continue"}
 
-// ChangeOf merges reports of one lane into an item. There must be at least one report. The argument replicas becomes
-// Change.Replicas. Objects of the result is nil if no report lists an object.
+// ChangeOf merges reports of one lane into one Change. There must be at least one report. The argument replicas becomes
+// Change.Replicas. Change.Objects is nil if no report lists an object.
 func ChangeOf(reports []ledger.Report, replicas int) Change {
 	c := Change{Lane: reports[0].Lane.String(), First: reports[0].First, Last: reports[0].Last, Since: reports[0].Since, Replicas: replicas}
 	var counts ledger.Counts
@@ -71,8 +72,8 @@ func ChangeOf(reports []ledger.Report, replicas int) Change {
 	return c
 }
 
-// Objects parses the parameter object: names of objects, separated by commas. Each name is as in Change.Objects. The
-// result is a set. It is never nil; an empty set selects all objects.
+// Objects parses the parameter object: names of objects, separated by commas. Each name has the form of Change.Objects.
+// The result is a set of names, which is never nil. An empty set selects all objects.
 func Objects(q url.Values) map[string]bool {
 	all := map[string]bool{}
 	for name := range strings.SplitSeq(q.Get("object"), ",") {
@@ -83,9 +84,9 @@ func Objects(q url.Values) map[string]bool {
 	return all
 }
 
-// MergeChanges merges the replicas' reports into items, sorted by descending Last, and returns the items of the window.
-// An empty lane selects both lanes. If objects is not empty, only items that list one of these objects are selected.
-// MergeChanges sets only Items and Next of the answer.
+// MergeChanges merges the replicas' reports into items, sorted by descending Last, and returns the items in the window
+// w. An empty lane selects both lanes. If objects is not empty, MergeChanges drops items that list no object of this
+// set. MergeChanges sets only Items and Next of the answer.
 func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[]ledger.Report]) (a Answer[Change]) {
 	type report struct {
 		ledger.Report
@@ -117,7 +118,7 @@ func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[
 	return a
 }
 
-// descending returns a text of fixed length, which sorts before the texts of all smaller revisions.
+// descending returns a text of fixed length for a revision. It sorts before the texts of all smaller revisions.
 func descending(revision int64) string {
 	text := strconv.FormatInt(1<<62-revision, 10)
 	return strings.Repeat("0", max(19-len(text), 0)) + text

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Delivery is the item of /api/v1/deliveries. It is the progress of the delivery of a store's revision, or of the
-// newest change of an object. A replica has planned a revision when it has computed the new configuration of its
+// Delivery is the item of /api/v1/deliveries. It reports how far a revision of the store, or the newest change of an
+// object, has reached the proxies. A replica has planned a revision when it has computed the new configuration of its
 // proxies.
 type Delivery struct {
 	Revision int64 `json:"revision"` // the parameter revision
@@ -17,9 +17,9 @@ type Delivery struct {
 	Done bool `json:"done"`
 	// Planned: all replicas in the answer have planned the revision. Replicas without an answer do not count.
 	Planned bool `json:"planned"`
-	// Exact: at least one replica knows the newest change of the requested object. That replica's part of Change and
-	// Done is about this change alone. At other replicas, Done needs all changes up to the revision. Exact is false if
-	// no object was requested.
+	// Exact: at least one replica knows the newest change of the requested object. For such a replica, Change and Done
+	// are about this change alone. For other replicas, Done needs all changes up to the revision. Exact is false if no
+	// object was requested.
 	Exact bool `json:"exact,omitempty"`
 	// Change counts the proxies of the change. nil: no replica has a record of such a change that the caller may see.
 	Change *Change `json:"change,omitempty"`
@@ -27,18 +27,19 @@ type Delivery struct {
 	// proxies that still have to answer.
 	Pending      []Pending `json:"pending,omitempty"`
 	PendingCount int       `json:"pending_count,omitempty"`
-	// Refusing names proxies that refuse a version because of the change or object, and views from whose proxies such a
-	// version is withheld. It has at most MaxNamed entries, sorted by Proxy.
+	// Refusing names proxies that refuse a version because of the change or object. It also names views (groups of
+	// proxies with equal configuration) from which such a version is withheld. It has at most MaxNamed entries, sorted
+	// by Proxy.
 	Refusing []Pending `json:"refusing,omitempty"`
 }
 
-// Pending is a proxy that has not acknowledged a change, or refuses it. In Delivery.Refusing it may be a view (a group
-// of proxies with equal configuration) from which a version is withheld.
+// Pending is a proxy that has not acknowledged a change, or refuses it. In Delivery.Refusing, a Pending may stand for a
+// view from which a version is withheld.
 type Pending struct {
 	Proxy   string `json:"proxy"`   // name.namespace, or the node's id; of a view: "view NAME"
 	Replica string `json:"replica"` // the replica to which the proxy is connected
-	// Since is the time since which the proxy is behind, refuses the version, or has the version withheld. Zero: the
-	// proxy connected with older resources, and is not in sync yet.
+	// Since is the time at which the proxy fell behind or refused the version, or at which the version was withheld.
+	// Zero: the proxy connected with older resources, and is not in sync yet.
 	Since   time.Time `json:"since,omitzero"`
 	Why     string    `json:"why"`               // the reason, as a text for operators
 	Objects []string  `json:"objects,omitempty"` // in Refusing: the objects from which the resource was made
@@ -65,8 +66,9 @@ type Delivered struct {
 	Refusing     []Pending       `json:"refusing,omitempty"`
 }
 
-// MergeDeliveries merges the replicas' parts into one item. missing is the number of replicas without an answer; if it
-// is above 0, Done is false. Without parts, Planned is true. MergeDeliveries sets only Items of the answer.
+// MergeDeliveries merges the replicas' parts into one item. The argument missing is the number of replicas without an
+// answer. If it is above 0, Done is false. Without parts, Planned is true. MergeDeliveries sets only Items of the
+// answer.
 func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a Answer[Delivery]) {
 	d := Delivery{Revision: revision, Done: missing == 0, Planned: true}
 	var reports []ledger.Report
@@ -99,14 +101,15 @@ func named(all []Pending) []Pending {
 // Stored is the item of /api/v1/stored. It reports whether the leader has read an object from its source and stored it.
 type Stored struct {
 	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
-	// Revision is the revision of the newest batch, once the leader has read the requested generation of the object,
-	// has sealed its private key, and no change waits to be written. 0: not yet. For an object with errors (Problems)
-	// it may be the revision of an earlier batch, since its previous records stay stored.
+	// Revision is the store's revision of the leader's newest write. It is 0 until the leader has read the requested
+	// generation of the object, has sealed its private key, and has written all waiting changes. For an object with
+	// errors (Problems), the newest write may precede the object's edit, because the object's previous records stay
+	// stored.
 	Revision   int64    `json:"revision"`
 	Unsealed   bool     `json:"unsealed,omitempty"`   // the private key of the Secret is not sealed yet; Revision is 0
 	Read       bool     `json:"read"`                 // the leader has read the object
 	Generation int64    `json:"generation,omitempty"` // metadata.generation as read; 0: unknown to the source, or not read
-	Problems   []string `json:"problems,omitempty"`   // errors of the object, as "FIELD: MESSAGE"; set only with Revision
+	Problems   []string `json:"problems,omitempty"`   // errors of the object, as "FIELD: MESSAGE"; nil while changes wait to be written
 }
 
 // StoredParameters are the names of the parameters of /api/v1/stored.

@@ -1,6 +1,6 @@
 // Package fleetapi defines the answers of /api/v1, and merges the answers of several replicas (their parts) into one.
 //
-// Owns: the schema, the words of states, and the order of windows.
+// Owns: the form of the answers, the names of proxy states, and the order of items.
 // Reads: its arguments only.
 // Never: sends a request to a replica; decides what a caller may see.
 package fleetapi
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Root is the path of the API. Schema names the form of its answers; fields may be added without a new name.
+// Root is the path of the API. Schema names the form of its answers. Added fields do not change the name.
 const (
 	Root   = "/api/v1/"
 	Schema = "navarch.io/v1"
@@ -26,26 +26,27 @@ const (
 // Answer is an answer of the API. The Merge functions set Sums, Items and Next; the HTTP handler sets the other fields.
 type Answer[T any] struct {
 	Schema string `json:"schema"`
-	// Revision is the smallest of the store's revisions up to which the replicas in the answer have planned. Replicas
-	// that have planned no revision are left out. 0: no replica has planned a revision.
+	// Revision is the newest revision of the store up to which all replicas in the answer have planned. To plan is to
+	// compute the configuration of the replica's proxies. Replicas that have planned no revision do not count. 0: no
+	// replica has planned a revision.
 	Revision int64 `json:"revision"`
 	// Partial names the replicas that are not in the answer; empty: the answer is complete.
 	Partial []Missing `json:"partial"`
-	Sums    *Sums     `json:"sums,omitempty"` // of all selected proxies, also those outside the window; nil: not counted
+	Sums    *Sums     `json:"sums,omitempty"` // counts of all selected proxies, also of those outside the window; nil: not counted
 	Items   []T       `json:"items"`
-	Next    string    `json:"next,omitempty"` // parameter continue for the next window; empty: the last window, or limit is 0
+	Next    string    `json:"next,omitempty"` // the parameter continue for the next window; empty: no more items, or limit is 0
 }
 
 // Missing is a replica that is not in an answer.
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
-	// Unable: this replica cannot query the missing replica, although the missing replica may run. Its version is
-	// older, or one of the two replicas has no certificate that proves its identity. The missing replica may answer
-	// clients directly.
+	// Unable: the replica that gives the answer cannot query the missing replica, which may nevertheless run. The
+	// missing replica has an older version, or one of the two has no certificate that proves its identity. Clients may
+	// get an answer from the missing replica itself.
 	Unable bool `json:"unable,omitempty"`
-	// Last has the sums of all proxies of the missing replica, from its record in etcd. nil: the sums are unknown, or
-	// the caller may not see them.
+	// Last has the counts of all proxies of the missing replica, from its record in etcd. nil: the counts are unknown,
+	// or the caller may not see them.
 	Last *Last `json:"last,omitempty"`
 }
 
@@ -78,16 +79,17 @@ type Proxy struct {
 	Version   string            `json:"version,omitempty"` // of the proxy's agent
 	Zone      string            `json:"zone,omitempty"`    // region/zone/sub-zone, as far as the proxy states it
 	Cluster   string            `json:"cluster,omitempty"`
-	Revision  int64             `json:"revision"` // of the newest configuration for the proxy
+	Revision  int64             `json:"revision"` // revision of the store in the proxy's newest configuration
 	Connected time.Time         `json:"connected"`
 	Since     time.Time         `json:"since,omitzero"`     // time of the first unacknowledged change; zero: no such change
-	Types     map[string]string `json:"types"`              // noun of each subscribed type -> inspect's state: SYNCED, PENDING ...
+	Types     map[string]string `json:"types"`              // name of each subscribed type -> its state: SYNCED, PENDING ...
 	Refused   int               `json:"refused,omitempty"`  // number of resources that the proxy refuses
 	Withheld  int               `json:"withheld,omitempty"` // number of versions that are withheld from the proxy
 }
 
-// Sums counts proxies by state, in total and for each value of a property. Each map lists at most 128 values of its
-// property, and Others for proxies with further values. The zero value is ready for use. Not safe for concurrent use.
+// Sums counts proxies by state, in total and for each value of a property (version, zone, namespace, replica). Each map
+// lists at most 128 values. It counts proxies with further values under Others. The zero value is ready for use. Not
+// safe for concurrent use.
 type Sums struct {
 	Total      Counts            `json:"total"`
 	Versions   map[string]Counts `json:"versions,omitempty"`
@@ -160,7 +162,8 @@ func (s *Sums) plus(o *Sums) {
 	}
 }
 
-// addTo adds counts to the counts of a value, or of Others if there is no room for the value.
+// addTo adds c to the counts of a value. If the map is full and does not have the value, it adds c to the counts of
+// Others.
 func addTo(m *map[string]Counts, value string, c Counts) {
 	if *m == nil {
 		*m = map[string]Counts{}
@@ -184,9 +187,9 @@ const (
 	maxToken     = 4 << 10 // bytes of the parameter continue
 )
 
-// ParseWindow parses the parameters limit (0 to MaxLimit; DefaultLimit if missing or empty) and continue. The error
-// names the parameter: limit is not a number in the range, or continue is not base64 or exceeds 4 KiB. With an error,
-// the window is not to be used.
+// ParseWindow parses the parameters limit (0 to MaxLimit; DefaultLimit if missing or empty) and continue. It fails if
+// limit is not a number in the range, or if continue is not base64 or exceeds 4 KiB. The error names the parameter.
+// After an error, the window is not to be used.
 func ParseWindow(q url.Values) (w Window, err error) {
 	w.Limit = DefaultLimit
 	if text := q.Get("limit"); text != "" {
@@ -204,15 +207,15 @@ func ParseWindow(q url.Values) (w Window, err error) {
 	return w, nil
 }
 
-// Cut returns the window's items, sorted by key, in a new slice, which is never nil. next is the value of the parameter
-// continue for the following window. It is empty if this window is the last, or Limit is 0. Keys must be distinct. The
-// slice items stays unchanged.
+// Cut sorts the items by key, and returns those in the window w in a new slice, which is never nil. The result next is
+// the parameter continue for the following window. It is empty if this window is the last, or if Limit is 0. Keys must
+// be distinct. The slice items stays unchanged.
 func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next string) {
 	return cut(w, items, false, key)
 }
 
-// cut is Cut for a list that may be incomplete. If more is true, further items exist elsewhere. Then next is set even
-// if the window has the whole list, unless the window is empty.
+// cut is Cut for a list that may be incomplete. The argument more reports that further items exist elsewhere. In this
+// case next is set even if the window has the whole list, unless the window is empty.
 func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
 	type keyed struct {
 		key string

@@ -36,9 +36,9 @@ var ProxyParameters = []string{"name", "namespace", "state", "version", "zone", 
 // maxSelector bounds the label selector in bytes.
 const maxSelector = 1 << 10
 
-// ParseSelection parses the parameters of /api/v1/proxies. Without the parameter sort, Sort is "name". The error names
-// the parameter: one of the errors of ParseWindow, an unknown state or order, or labels that are malformed or longer
-// than 1 KiB. With an error, the selection is not to be used.
+// ParseSelection parses the parameters of /api/v1/proxies. Without the parameter sort, Sort is "name". It fails if
+// ParseWindow fails, if the state or the order is unknown, or if the labels are malformed or longer than 1 KiB. The
+// error names the parameter. After an error, the selection is not to be used.
 func ParseSelection(q url.Values) (s Selection, err error) {
 	if s.Window, err = ParseWindow(q); err != nil {
 		return s, err
@@ -62,7 +62,8 @@ func ParseSelection(q url.Values) (s Selection, err error) {
 	return s, nil
 }
 
-// Selects reports whether a proxy matches all fields. own are the labels of the proxy. Selects ignores Window and Sort.
+// Selects reports whether a proxy matches all fields. The argument own has the labels of the proxy. Selects ignores
+// Window and Sort.
 func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return (s.Name == "" || s.Name == p.Proxy || s.Name == p.Node) && is(s.Namespace, p.Namespace) && is(s.State, p.State) &&
@@ -71,8 +72,8 @@ func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 		(s.Labels == nil || s.Labels.Matches(labels.Set(own)))
 }
 
-// ordered is a layout whose texts sort as their times. Texts of time.RFC3339Nano do not: it leaves out zeros, so that
-// 05.1Z precedes 05Z.
+// ordered is a time layout. Its texts sort in the order of the times, if all times are in UTC. The texts of
+// time.RFC3339Nano do not, because it drops trailing zeros: 05.1Z sorts before 05Z.
 const ordered = "2006-01-02T15:04:05.000000000Z07:00"
 
 // key returns a text by which proxies sort in the selection's order.
@@ -98,13 +99,13 @@ func (s *Selection) key(p *Proxy) string {
 	return strings.Join([]string{first, p.Proxy, p.Node, p.Replica, p.Connected.UTC().Format(ordered)}, "\x00")
 }
 
-// Proxies is one replica's part of /api/v1/proxies.
+// Proxies is one replica's part of an answer of /api/v1/proxies.
 type Proxies struct {
 	Sums  Sums    `json:"sums"`
 	Items []Proxy `json:"items"`
 	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items; false if the limit is 0
 	// Left are selected proxies whose stream at this replica ended in the last ten minutes; their number is bounded.
-	// They may be connected to another replica.
+	// They may be connected to another replica now.
 	Left []Proxy `json:"left,omitempty"`
 	// Back has the Hash of the node id of each stream that began in the last ten minutes and is still connected.
 	Back []uint64 `json:"back,omitempty"`
@@ -117,9 +118,9 @@ func Hash(node string) uint64 {
 	return h.Sum64()
 }
 
-// PartOf returns a replica's part. all are the connected proxies of the replica that the selection Selects; PartOf does
-// not select again. The sums count all these proxies, and the items are those of the window. The caller adds Left and
-// Back. PartOf does not change all.
+// PartOf returns a replica's part, to which the caller adds Left and Back. The argument all has the connected proxies
+// of the replica for which Selects is true; PartOf does not check this. Sums counts all these proxies, and Items has
+// those in the window. PartOf does not change all.
 func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	for i := range all {
 		part.Sums.Add(&all[i])
@@ -130,9 +131,9 @@ func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	return part
 }
 
-// MergeProxies merges the replicas' parts. A proxy in Left of any part counts once as Gone, unless its node id is in
-// Back of any part: then the proxy has connected again. Proxies that are Gone are items only if the selection's State
-// is Gone. MergeProxies sets only Sums, Items and Next of the answer.
+// MergeProxies merges the replicas' parts. A proxy in Left of any part counts once as Gone. Exception: if any part
+// lists its node id in Back, the proxy has connected again. Proxies that are Gone are items only if the selection's
+// State is Gone. MergeProxies sets only Sums, Items and Next of the answer.
 func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	var all []Proxy
 	sums, more, back := &Sums{}, false, map[uint64]bool{}

@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// MaxRecorded bounds the encoded sums in one replica's record, in bytes.
+// MaxRecorded is the maximum size in bytes of the encoded counts of one replica.
 const MaxRecorded = 4 << 10
 
-// maxRecordedName bounds a value's name in recorded sums. Clients choose versions and zones.
+// maxRecordedName is the maximum length in bytes of a recorded version, zone or namespace. Clients choose versions and
+// zones.
 const maxRecordedName = 64
 
-// Recorded has the sums of one replica's proxies, as the replica's record in etcd contains them.
+// Recorded has the counts of one replica's proxies. The replica's record in etcd contains them.
 type Recorded struct {
 	At   time.Time `json:"at"` // time of the count, by the replica's clock
 	Sums Sums      `json:"sums"`
 }
 
-// Last has the newest recorded sums of a replica.
+// Last has the newest recorded counts of a replica.
 type Last struct {
 	Recorded
 	Age float64 `json:"age_seconds"` // seconds from At to the answer, at least 0
@@ -34,12 +35,12 @@ type RecordedSums struct {
 	Last
 }
 
-// Since returns the sums with their age at the time now, rounded to milliseconds. If At is after now, the age is 0.
+// Since returns r with its age at the time now, rounded to milliseconds. If At is after now, the age is 0.
 func (r Recorded) Since(now time.Time) Last {
 	return Last{r, max(now.Sub(r.At), 0).Round(time.Millisecond).Seconds()}
 }
 
-// recorded is the stored form: counts are lists of in sync, behind and refusing.
+// recorded is the stored form of Recorded. Each list contains three counts of proxies: in sync, behind, refusing.
 type recorded struct {
 	At         int64             `json:"at"` // Unix milliseconds
 	Total      [3]int            `json:"t"`
@@ -48,9 +49,10 @@ type recorded struct {
 	Namespaces map[string][3]int `json:"n,omitempty"`
 }
 
-// Encode returns the stored form, of at most MaxRecorded bytes. The form has At in milliseconds, and neither Gone nor
-// Replicas. Values longer than 64 bytes, and values for which there is no room, are counted under Others. The values
-// with the most refusing proxies are kept first, then those with the most proxies behind, then in sync.
+// Encode returns the stored form, of at most MaxRecorded bytes. It contains At in milliseconds, and leaves out Gone and
+// Replicas. Values longer than 64 bytes, and values for which there is no room, are counted under Others. Values with
+// more refusing proxies take precedence. Among equals, values with more proxies behind take precedence, and then values
+// with more proxies in sync.
 func (r Recorded) Encode() []byte {
 	for most := maxValues; ; most /= 2 {
 		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
@@ -64,10 +66,11 @@ func (r Recorded) Encode() []byte {
 	}
 }
 
-// list returns counts as in the stored form.
+// list returns counts in the stored form.
 func list(c Counts) [3]int { return [3]int{c.InSync, c.Behind, c.Refusing} }
 
-// largest returns the counts of at most a number of values, and the counts of all others as Others.
+// largest returns the counts of the first values in the order of precedence (Encode). The argument most limits the
+// number of values. largest counts all other values under Others.
 func largest(counts map[string]Counts, most int) map[string][3]int {
 	values := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		x, y := counts[a], counts[b]
@@ -87,9 +90,9 @@ func largest(counts map[string]Counts, most int) map[string][3]int {
 	return out
 }
 
-// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes. Sums.Replicas of the result has the
-// total of this replica. The error names the replica: the bytes are more than MaxRecorded or malformed, or a count is
-// negative or above 2^24. With an error, the result is zero.
+// DecodeRecorded parses the stored form of a replica's counts from untrusted bytes. Sums.Replicas of the result has the
+// total of this replica. DecodeRecorded fails if the bytes are more than MaxRecorded or malformed, or if a count is
+// negative or above 2^24. The error names the replica, and the result is zero.
 func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
 	var in recorded
 	switch {
@@ -123,15 +126,16 @@ func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
 
 // counted returns the counts of a stored list.
 func counted(l [3]int) (Counts, error) {
-	const most = 1 << 24 // of one replica
+	const most = 1 << 24 // proxies of one replica
 	if slices.Min(l[:]) < 0 || slices.Max(l[:]) > most {
 		return Counts{}, fmt.Errorf("counts %v are out of bounds", l)
 	}
 	return Counts{InSync: l[0], Behind: l[1], Refusing: l[2]}, nil
 }
 
-// MergeRecorded returns the answer of /api/v1/sums. It sorts its argument by Replica in place; the Items of the answer
-// are this slice. Sums adds up the replicas that are not Stopped. MergeRecorded sets only Sums and Items of the answer.
+// MergeRecorded returns the answer of /api/v1/sums. It sorts its argument by Replica in place, and uses the slice as
+// Items of the answer. Sums adds up the replicas that are not Stopped. MergeRecorded sets only Sums and Items of the
+// answer.
 func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	a.Sums, a.Items = &Sums{}, all
 	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })
@@ -143,5 +147,5 @@ func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	return a
 }
 
-// Stopped is the state of a replica whose lease has ended although it was not leaving.
+// Stopped is the state of a replica whose lease has ended although the replica was not leaving.
 const Stopped = "stopped"

@@ -13,9 +13,9 @@ import (
 )
 
 // Messages counts the messages of one connection. Read must receive the client's bytes in order, from the first byte,
-// and before gRPC receives them. gRPC must read one frame after the other (grpc.ReadBufferSize(0)). Then the call that
-// gRPC begins belongs to the HEADERS frame that was read last. The zero Messages is ready for use. Safe for concurrent
-// use.
+// and before gRPC receives them. gRPC must read one frame after the other (grpc.ReadBufferSize(0)). This makes sure
+// that a call that gRPC begins belongs to the HEADERS frame that was read last. The zero Messages is ready for use.
+// Safe for concurrent use.
 type Messages struct {
 	mu       sync.Mutex
 	preface  uint8   // bytes of the connection preface that were read
@@ -26,9 +26,9 @@ type Messages struct {
 	padded   bool    // the next byte is the length of the padding
 	of       *Call   // the call that the frame belongs to; nil: no counted call
 	opened   uint32  // stream of the HEADERS frame that was read last
-	packed   bool    // a message of a counted call is marked as compressed
-	lists    int     // lists of headers that were begun
-	list     int     // bytes of the frames of the last of these lists
+	packed   bool    // a message of a counted call was marked as compressed
+	lists    int     // header lists that were begun
+	list     int     // bytes of the frames of the last header list
 	calls    []*Call // few
 	frames   int     // frames that were begun
 	held     int     // bytes of incomplete messages
@@ -48,14 +48,14 @@ type Call struct {
 	Complete func() // called when the first message is complete
 
 	stream uint32
-	prefix [5]byte // of a message of gRPC: whether it is compressed, and its length
+	prefix [5]byte // of a gRPC message: a compression flag and the length of the message
 	have   uint8   // bytes of prefix that were read
 	left   uint32  // bytes of the message that are still to come
 	held   int     // bytes of the message that were read
 }
 
-// The cost for a server of handling frames, in units of about a microsecond. It is 1 for each frame, callWork for each
-// HEADERS frame, and 1 for each headerWork bytes of headers, which the server decodes and keeps.
+// The server's cost of handling frames, in units of about a microsecond. Each frame costs 1, and each HEADERS frame
+// costs callWork in addition. Each headerWork bytes of headers, which the server decodes and keeps, cost 1 more.
 const callWork, headerWork = 50, 100
 
 // Constants of HTTP/2 (RFC 9113, sections 3.4, 4.1 and 6).
@@ -66,7 +66,7 @@ const (
 	flagPadded                                             = 8
 )
 
-// Read parses the next bytes that the client sent, at any boundaries. It does not keep b.
+// Read parses b, the next bytes that the client sent. They may begin and end within a frame. Read does not keep b.
 func (m *Messages) Read(b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Messages) Read(b []byte) {
 	}
 }
 
-// frame begins a frame, whose header is complete.
+// frame processes the header of a frame, once it is complete.
 func (m *Messages) frame() {
 	m.frames++
 	m.work++
@@ -117,7 +117,7 @@ func (m *Messages) frame() {
 	}
 }
 
-// payload processes part of the frame's payload.
+// payload processes b, a part of the current frame's payload.
 func (m *Messages) payload(b []byte) {
 	m.left -= uint32(len(b))
 	if m.of == nil {
@@ -136,7 +136,7 @@ func (m *Messages) payload(b []byte) {
 	}
 }
 
-// take assigns bytes to the prefix or the body of a call's next message, and returns the number of assigned bytes.
+// take counts bytes as prefix or as body of a call's current message, and returns the number of counted bytes.
 func (m *Messages) take(c *Call, b []byte) (n int) {
 	if int(c.have) < len(c.prefix) {
 		n = copy(c.prefix[c.have:], b)
@@ -174,7 +174,7 @@ func (m *Messages) Begin(c *Call) {
 	m.calls = append(m.calls, c)
 }
 
-// End stops counting a call, and subtracts the bytes of its incomplete message. Repeated calls do nothing.
+// End stops counting a call, and subtracts the bytes of its incomplete message from Held. Repeated calls do nothing.
 func (m *Messages) End(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,24 +213,24 @@ func (m *Messages) Lists() (begun, bytes int) {
 	return m.lists, m.list
 }
 
-// Compressed reports whether any message of a counted call so far, even an ended call, was marked as compressed.
+// Compressed reports whether any message of a counted call was marked as compressed. Ended calls count too.
 func (m *Messages) Compressed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.packed
 }
 
-// Held returns the number of arrived bytes of incomplete messages of counted calls, without the messages' prefixes of
-// five bytes.
+// Held returns how many bytes of incomplete messages have arrived, for all counted calls. The five-byte prefixes of
+// messages do not count.
 func (m *Messages) Held() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// Change returns the difference of Held from its last reported value in bytes, negative if Held is smaller now. It then
-// remembers Held as reported. If Held is not 0 and the absolute difference is below step, Change returns 0 and
-// remembers nothing.
+// Change returns by how many bytes Held has grown since the last report; the number is negative if Held has shrunk. The
+// call is the next report. Exception: if Held is not 0 and differs by less than step bytes, Change returns 0 and the
+// call is not a report.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -242,7 +242,7 @@ func (m *Messages) Change(step int) int {
 	return change
 }
 
-// Work returns the cost of the frames that were begun since the last reported cost. A unit is about a microsecond of
+// Work returns the cost of the frames that the client has begun since the last report. A unit is about a microsecond of
 // the server's work. If the cost is below step, Work returns 0 and keeps the cost for later calls.
 func (m *Messages) Work(step int) (work int) {
 	m.mu.Lock()

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses calls of unauthenticated connections that exceed the limits, before gRPC starts a goroutine for the call.
-// It counts the messages of all other calls. For one connection, gRPC does not call tap concurrently.
+// tap refuses a call that exceeds the limits on an unauthenticated connection. gRPC has not started a goroutine for the
+// call yet. For all other calls of the Limiter's connections, tap starts to count the messages. gRPC does not call tap
+// concurrently for one connection.
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
 	if c == nil {
@@ -22,7 +23,7 @@ func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, err
 	return l.count(ctx, c, call.FullMethodName), nil
 }
 
-// unproven returns the error for a call beyond the limits on a connection without an accepted credential; else nil.
+// unproven returns an error if no credential was accepted on the connection and the call exceeds the limits.
 func (l *Limiter) unproven(c *conn, call *tap.Info) error {
 	if c.shown.Load() {
 		return nil
@@ -39,7 +40,8 @@ func (l *Limiter) unproven(c *conn, call *tap.Info) error {
 	return nil
 }
 
-// headerBytes returns the approximate memory of headers: the bytes of their names and values, and 64 for each value.
+// headerBytes returns the approximate memory of headers: the bytes of their names and values, and 64 bytes for each
+// value.
 func headerBytes(all metadata.MD) (n int) {
 	for name, values := range all {
 		n += len(name)

@@ -14,23 +14,24 @@ import (
 )
 
 // conn is one connection. It is unauthenticated until its client certificate is admitted (Credentials), or until
-// Authenticated succeeds for one of its calls.
+// Authenticated succeeds for one of its calls. Until then it occupies a place, of which the Limiter has a limited
+// number.
 type conn struct {
 	net.Conn
 	of      *Limiter
 	address *address
 	entry   *sources.Entry
-	shared  bool          // its source is in Limits.Shared
+	shared  bool          // its source (the client's network) is in Limits.Shared
 	began   int64         // the time at which it requested its place; Unix nanoseconds
-	least   int           // bytes that wake its reader; 0: any number (wakes)
+	least   int           // number of bytes that wakes its reader (wakes); 0: not set
 	gone    chan struct{} // closed when the connection closes
 
 	shown   atomic.Bool   // a credential was accepted
 	known   chan struct{} // closed when a credential was accepted
-	read    atomic.Int64  // bytes before a credential
+	read    atomic.Int64  // bytes that were read before a credential was accepted
 	working atomic.Bool   // a step of its handshake is computed, or waits for its turn
 	step    atomic.Int64  // end of the last step of its handshake, in Unix nanoseconds; 0: no step has ended
-	calls   atomic.Int32  // calls before a credential
+	calls   atomic.Int32  // calls before a credential was accepted
 	headers atomic.Int64  // bytes of the headers of these calls
 
 	mu       sync.Mutex // guards the fields below
@@ -38,7 +39,7 @@ type conn struct {
 	ended    bool
 	lost     bool   // another connection got its place
 	assigned bool   // Assign was called for it
-	holder   Holder // nil: it has no holder yet, or its holder does not count
+	holder   Holder // nil: no Assign has returned a Holder for it
 
 	messages partial.Messages // incomplete messages of its client
 }
@@ -71,8 +72,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. After an unauthenticated connection has ended, writes fail. Otherwise the client would
-// receive TLS's close_notify, and see the end before the place is free (Close).
+// Write implements net.Conn. After an unauthenticated connection has ended, writes fail. If they succeeded, the client
+// would receive the TLS alert close_notify. It would see the end before the place is free (Close).
 func (c *conn) Write(b []byte) (int, error) {
 	if !c.shown.Load() {
 		select {
@@ -85,11 +86,11 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // await waits up to Limiter.await for the verification of a credential that the bytes read so far may contain.
-// Verification takes milliseconds, unless the issuer's keys have to be fetched. Without a credential the connection
-// ends for the reason why.
+// Verification takes milliseconds, unless the issuer's keys have to be fetched. If no credential is accepted in time,
+// await ends the connection; the argument why is the reason for it.
 //
-// The connection of a client that has not begun a call ends at once. The client's header list is then unfinished or too
-// long for gRPC, since gRPC handles all bytes that it has read before it reads further bytes.
+// If the client has not begun a call, await ends the connection at once. gRPC handles all bytes that it has read before
+// it reads further bytes. Without a call, the client's header list is therefore unfinished or too long for gRPC.
 func (c *conn) await(why reason) error {
 	if c.calls.Load() == 0 {
 		c.end(why)
@@ -107,14 +108,16 @@ func (c *conn) await(why reason) error {
 	return net.ErrClosed
 }
 
-// RemoteAddr implements net.Conn. gRPC passes the address to calls, which find the connection by the address.
+// RemoteAddr implements net.Conn. gRPC passes the address to calls, and connOf finds the connection by the address.
 func (c *conn) RemoteAddr() net.Addr { return c.address }
 
 // Busy implements sources.Holder. A connection is busy while a step of its handshake is computed or waits for its turn,
-// and for Limits.Progress after each step. A connection of a shared source is also busy for a fixed time from its
-// beginning (Limiter.place), because other connections wait for its place. The fixed time does not restart with each
-// step, so a waiting connection waits at most for the connections before it. During the fixed time younger is true,
-// since the fixed times of later connections of the source have not ended either.
+// and for Limits.Progress after each step.
+//
+// A connection of a shared source (Limits.Shared) is also busy for a fixed time from its beginning (Limiter.place),
+// because other connections wait for its place. Further steps do not prolong the fixed time, so the connections that
+// wait for places get them in time. During the fixed time younger is true, because the fixed times of later connections
+// of the source have not ended either.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -125,7 +128,8 @@ func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress), false
 }
 
-// enter gets a place for the connection, and closes the connection that loses this place. false: there is no place.
+// enter requests a place for the connection. If another connection loses its place to this one, enter closes the other
+// connection. It returns false if this connection gets no place.
 func (c *conn) enter() bool {
 	c.began = time.Now().UnixNano()
 	lost, ok := c.of.ledger.Enter(c.entry)
@@ -167,7 +171,8 @@ func (c *conn) authenticated() {
 	c.free()
 }
 
-// end closes the connection for a reason, unless a credential was accepted on it.
+// end counts and logs a refusal for the reason why, and closes the connection. It does nothing if the connection has
+// ended, or if a credential was accepted on it.
 func (c *conn) end(why reason) {
 	c.mu.Lock()
 	first := !c.ended && !c.shown.Load()
@@ -179,8 +184,9 @@ func (c *conn) end(why reason) {
 	_ = c.Close() // the client sees the end
 }
 
-// Close implements net.Conn. If the place is kept for a while (keeps), the client sees the end only when the place is
-// free. Otherwise the client would reconnect meanwhile and wait for a second place. Written bytes are sent at once.
+// Close implements net.Conn. The connection may occupy its place for some time after Close (keeps). The client sees the
+// end only after this time. A client that saw it earlier would reconnect and wait for a second place. Bytes that were
+// written before Close are sent at once.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,12 +221,12 @@ func (c *conn) Close() error {
 var past = time.Unix(1, 0)
 
 // Assign registers a connection with the holder of its credential. After a success it is not called again for the
-// connection; after an error it may be called again. end closes the connection and may be called from any goroutine.
-// Without an error the returned Holder must not be nil. The error reports why the connection is refused, such as too
-// many connections of the holder.
+// connection; after an error it may be called again. The argument end closes the connection, and may be called from any
+// goroutine. If the error is nil, the Holder must not be nil. The error reports why the connection is refused, such as
+// too many connections of the holder.
 type Assign func(end func()) (Holder, error)
 
-// Holder receives the costs of one authenticated connection. *budget.Entry of push/budget implements it. Several
+// Holder receives the costs of one authenticated connection. It is implemented by *budget.Entry of push/budget. Several
 // goroutines may call its methods at once. The connection blocks during a call.
 type Holder interface {
 	// Hold adds a number of bytes of incomplete messages; a negative number removes them. It may close connections,
@@ -233,8 +239,8 @@ type Holder interface {
 	Leave()
 }
 
-// assign registers the connection with a holder, unless the connection has a holder or has ended. A nil function means
-// no holder. The error is that of the function.
+// assign calls the function assign, which registers the connection with a holder. If the function is nil, or if the
+// connection has a holder or has ended, the method does nothing. The error is that of the function.
 func (c *conn) assign(assign Assign) error {
 	c.mu.Lock()
 	if assign == nil || c.assigned || c.ended {
@@ -258,9 +264,9 @@ func (c *conn) assign(assign Assign) error {
 }
 
 // keeps returns the time for which the place stays occupied after the connection has ended. It is the time until
-// another connection could displace this one (Busy); 0 or less: the place is free at once. So a client that ends its
-// connections early, or is refused early, does not cause more handshakes than a client that stays. The place of a
-// connection without any computed step is free at once.
+// another connection could displace this one (Busy); 0 or less: the place is free at once. A client that ends its
+// connections early, or is refused early, therefore causes no more handshakes than a client that stays. If no step of
+// the handshake was computed, the place is free at once.
 func (c *conn) keeps() time.Duration {
 	step := c.step.Load()
 	if step == 0 {
@@ -273,7 +279,7 @@ func (c *conn) keeps() time.Duration {
 	return time.Until(until)
 }
 
-// free frees the place, and wakes the listener, which may have waiting connections.
+// free frees the place, and wakes the listener, because connections may wait for a place.
 func (c *conn) free() {
 	c.of.ledger.Leave(c.entry)
 	select {
@@ -288,7 +294,7 @@ type address struct {
 	conn *conn
 }
 
-// connOf returns the connection of a call; nil if no Limiter's listener accepted the connection.
+// connOf returns the connection of a call. It returns nil if the listener of a Limiter did not accept the connection.
 func connOf(ctx context.Context) *conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -297,8 +303,8 @@ func connOf(ctx context.Context) *conn {
 	return behind(p.Addr)
 }
 
-// behind returns the connection of an address; nil if the address is not of a Limiter's listener. Addresses may be
-// wrapped, as push/serve does.
+// behind returns the connection to which a peer's address belongs, also if the address is wrapped. (Package push/serve
+// wraps addresses.) It returns nil if the address did not come from the listener of a Limiter.
 func behind(a net.Addr) *conn {
 	for a != nil {
 		if own, is := a.(*address); is {
@@ -315,9 +321,11 @@ func behind(a net.Addr) *conn {
 
 // Authenticated marks the connection of a call as authenticated. Call it when the caller has shown an accepted
 // credential, or needs no credential. From then on the limits of unauthenticated connections do not apply to the
-// connection. assign registers the connection with its holder, unless an earlier Assign succeeded; nil: no holder
-// counts the costs. An error of assign is returned, and the connection stays unauthenticated. For a connection that no
-// Limiter accepted, Authenticated does nothing and returns nil.
+// connection.
+//
+// The function assign registers the connection with its holder. It is not called if an earlier Assign succeeded. If it
+// is nil, the connection gets no holder. If it fails, Authenticated returns its error, and the connection stays
+// unauthenticated. For a connection that no Limiter accepted, Authenticated does nothing and returns nil.
 func Authenticated(ctx context.Context, assign Assign) error {
 	c := connOf(ctx)
 	if c == nil {

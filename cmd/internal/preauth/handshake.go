@@ -15,14 +15,16 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Credentials wraps inner, which speaks TLS or plain text, and limits its handshakes. Connections must come from
-// Listen; the handshake of any other connection fails.
+// Credentials wraps inner, which speaks TLS or plain text, and limits how many handshakes are computed at once.
+// Connections must come from Listen; the handshake of any other connection fails.
 //
-// admits is called with the state and the peer's address of a TLS connection with a verified client certificate. If it
-// returns true and its Assign succeeds or is nil, the connection counts as authenticated. Otherwise, and with a nil
-// admits, only a call can authenticate the connection (Authenticated). Failed handshakes are logged at a limited rate,
-// except handshakes that the client or a deadline ended. From the end of the handshake, messages of the client are
-// counted.
+// The function admits is called for each TLS connection with a verified client certificate. Its arguments are the
+// connection's state and the peer's address. If admits returns true, and the returned Assign succeeds or is nil, the
+// connection counts as authenticated. In all other cases, only a call can authenticate the connection (Authenticated).
+// The function admits may be nil.
+//
+// Failed handshakes are logged at a limited rate, unless the client closed the connection or a deadline passed. After
+// the handshake, messages of the client are counted.
 func (l *Limiter) Credentials(
 	inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool),
 ) credentials.TransportCredentials {
@@ -68,8 +70,9 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake. For each computation it gets a turn of the Limiter's line (Limits.Steps).
-// While it waits for its client, it has no turn. A handshake that has begun precedes other handshakes of its source.
+// steps is a connection during its handshake. For each computation it needs a turn (a permission to compute) from the
+// Limiter's line, which grants Limits.Steps turns at once. While it waits for its client, it has no turn. Among the
+// handshakes of one source, those that have begun get their turns first.
 type steps struct {
 	net.Conn
 	of    *conn
@@ -98,7 +101,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. At the first write, the answer to the client's first message is computed.
+// Write implements net.Conn. When the first write begins, the answer to the client's first message has been computed.
 func (s *steps) Write(b []byte) (int, error) {
 	if !s.over && s.of.step.Load() == 0 {
 		s.of.step.Store(time.Now().UnixNano())
@@ -123,7 +126,7 @@ func (s *steps) done() {
 }
 
 // handshakeFault returns the cause under which a failed handshake is logged. It is empty if the handshake succeeded, or
-// if the connection ended or a deadline passed. Load balancers that probe a port end connections early.
+// if the connection ended or a deadline passed. For example, load balancers that probe a port end connections early.
 func handshakeFault(err error) string {
 	var remote *net.OpError
 	switch {

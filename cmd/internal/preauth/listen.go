@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Listen wraps the listener of the limiter's address, and starts to accept connections. Call it once for a limiter.
-// Accept of the result returns only connections that occupy a place of the limiter, and errors of inner. After Close of
-// the result, Accept returns net.ErrClosed. Close closes inner and the connections that wait for a place.
+// Listen wraps inner, the listener of the limiter's address, and starts to accept connections. Call it once for a
+// limiter. Accept of the result returns only connections that occupy a place, of which the limiter has a limited
+// number. It also returns errors of inner. After Close of the result, Accept returns net.ErrClosed. Close closes inner
+// and the connections that wait for a place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
 	go b.accept()
@@ -82,12 +83,14 @@ func (l *listener) deliver(a accepted) bool {
 	}
 }
 
-// admit assigns places to connections. Connections of shared sources that get no place wait in the order of their
-// arrival, at most Limits.Waiting of them. All other connections that get no place are closed.
+// admit assigns places to connections. If a connection of a shared source (Limits.Shared) gets no place, it waits. At
+// most Limits.Waiting connections wait, in the order of their arrival. All other connections that get no place are
+// closed.
 func (l *listener) admit() {
 	var wait []*conn
 	of := map[netip.Prefix]int{} // waiting connections by source
-	// A waiting connection may displace a connection that is no longer busy. No event reports this, so each tick tries.
+	// A waiting connection may displace a connection that is no longer busy. No event reports this moment, so every
+	// tick tries again.
 	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond))
 	defer again.Stop()
 	for {
@@ -129,7 +132,7 @@ func (l *listener) admit() {
 	}
 }
 
-// serve starts the time limit of a connection and passes it to Accept.
+// serve starts the time limit of a connection, and passes the connection to Accept.
 func (l *listener) serve(c *conn) {
 	c.begin()
 	if !l.deliver(accepted{conn: c}) {
@@ -137,7 +140,7 @@ func (l *listener) serve(c *conn) {
 	}
 }
 
-// conn wraps an accepted connection. It has no place yet.
+// conn wraps an accepted connection, which has no place yet.
 func (l *Limiter) conn(inner net.Conn) *conn {
 	c := &conn{Conn: inner, of: l, gone: make(chan struct{}), known: make(chan struct{})}
 	c.address = &address{Addr: inner.RemoteAddr(), conn: c}

@@ -13,26 +13,26 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// following is a connection after its handshake, whose HTTP/2 frames are counted as gRPC reads them.
+// following is a connection after its handshake. It counts the HTTP/2 frames while gRPC reads them.
 type following struct {
 	net.Conn
 	of *conn
 }
 
-// holdStep is the least change, in bytes, of incomplete messages that is reported to the holder. Acknowledgements and
-// certificate requests stay below it and never take the holder's lock.
+// holdStep is a number of bytes of incomplete messages. Smaller changes are not reported to the connection's Holder.
+// Acknowledgements and certificate requests are smaller, so they never take the Holder's lock.
 const holdStep = 64 << 10
 
-// workStep is the least cost of frames that is reported to the holder, in the units of partial.Messages.Work. A few
-// calls cost about as much.
+// workStep is the smallest cost of frames that is reported to the Holder, in the units of partial.Messages.Work. A few
+// calls cost about this much.
 const workStep = 256
 
 // Read implements net.Conn. In three cases it waits for an accepted credential before it returns: the client has begun
-// too many frames, its header list is too long, or an earlier header list of the client began no call. Further bytes
-// stay in the kernel meanwhile.
+// too many frames, its header list is too long, or an earlier header list of the client began no call. Until then
+// further bytes stay in the kernel.
 //
-// A compressed message closes the connection, with or without a credential. gRPC would decompress it, to a thousand
-// times its size, before a handler runs. It would use any decompressor that a dependency registers.
+// A compressed message closes the connection, with or without a credential. gRPC would decompress the message before a
+// handler runs, to up to a thousand times its size. It would use any decompressor that a dependency registers.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
@@ -57,8 +57,8 @@ func (f following) Read(b []byte) (int, error) {
 }
 
 // uncompressed sends the responses of a stream uncompressed, even if the client's headers announce compressed messages.
-// gRPC would answer in the same encoding (https://github.com/grpc/grpc/blob/master/doc/compression.md), and compress a
-// response separately for each of thousands of streams.
+// By default gRPC answers in the client's encoding (https://github.com/grpc/grpc/blob/master/doc/compression.md). It
+// would compress a response separately for each of thousands of streams.
 func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
 		return err
@@ -66,7 +66,8 @@ func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, n
 	return next(srv, stream)
 }
 
-// excess returns the limit that a client without a credential has exceeded; empty: the client is within the limits.
+// excess returns the limit that a client without a credential has exceeded; empty: no limit is exceeded, or a
+// credential was accepted.
 func (c *conn) excess() reason {
 	if c.shown.Load() {
 		return ""
@@ -80,8 +81,8 @@ func (c *conn) excess() reason {
 	return ""
 }
 
-// hold reports the bytes of incomplete messages to the holder. Before a credential is accepted, Limits.Bytes applies
-// instead.
+// hold reports a change of the bytes of incomplete messages to the Holder. A connection without an accepted credential
+// has no Holder; Limits.Bytes limits these bytes for it.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()
@@ -93,9 +94,9 @@ func (c *conn) hold() {
 	}
 }
 
-// throttle waits if the cost of the holder's frames exceeds the holder's budget. Further bytes stay unread meanwhile,
-// and TCP slows the client down. The wait limits tiny frames, and calls that are begun and reset at once
-// (CVE-2023-44487). The error is net.ErrClosed: the connection ended during the wait.
+// throttle reports the cost of frames to the Holder, and waits for the time that the Holder returns. During the wait
+// further bytes stay unread, and TCP slows the client down. The wait limits tiny frames, and calls that are begun and
+// reset at once (CVE-2023-44487). The error is net.ErrClosed: the connection ended during the wait.
 func (c *conn) throttle() error {
 	work := c.messages.Work(workStep)
 	if work == 0 {
@@ -122,8 +123,9 @@ func (c *conn) throttle() error {
 	}
 }
 
-// count counts the messages of a call. It ends the call if a message is above the method's limit, or if the first
-// message is late. The client then gets Canceled, and the log has the reason.
+// count starts to count the messages of a call. For a method with a message limit, it ends the call if a message is
+// above the limit, or if the first message is late. The client of an ended call gets the status Canceled, and the log
+// has the reason.
 func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
 	call := &partial.Call{}
 	if l.limits.Message != nil {

@@ -1,8 +1,8 @@
-// Package preauth limits the cost of connections of a gRPC address that have not shown a credential. It bounds the
-// number of such connections, in total and of one source. It also bounds their duration, bytes and calls, and orders
-// the computation of their handshakes. With or without a credential, it bounds the size of messages, and refuses
-// compressed messages. The further cost of an authenticated connection is limited by its Holder, which receives the
-// number of bytes of incomplete messages and the cost of frames.
+// Package preauth limits the cost of gRPC connections on which no credential was accepted yet. It bounds the number of
+// such connections, in total and from one source (an IPv4 address or an IPv6 /64). It also bounds their duration, bytes
+// and calls, and orders the computation of their handshakes. On all connections, it bounds the size of messages, and
+// refuses compressed messages. The further cost of an authenticated connection is limited by its Holder. The Holder
+// receives the number of bytes of incomplete messages, and the cost of frames.
 //
 // A connection is unauthenticated until its client certificate is admitted in the handshake, or until a call on the
 // connection is authenticated (Authenticated). Until then it occupies one of a limited number of places.
@@ -12,8 +12,8 @@
 // Never: verifies a credential; decides which callers are admitted.
 //
 // A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd. A call finds its
-// connection by the peer's address. An authenticated connection has only the limits of header lists, of concurrent
-// streams (100) and of messages, and those of its Holder.
+// connection by the peer's address. For an authenticated connection, only the limits of header lists, of concurrent
+// streams (100) and of messages apply, and those of its Holder.
 //
 // gRPC reads the message of a unary method before a handler can authenticate the caller. Methods that need a credential
 // are therefore registered as streams (ca/serve/call.go), which are identical on the wire.
@@ -33,21 +33,22 @@ import (
 )
 
 // Limits are the limits of the unauthenticated connections of one address. Zero fields mean the defaults in the
-// comments. A source is an IPv4 address or an IPv6 /64. Each limit is the greatest permitted number.
+// comments. A source is an IPv4 address or an IPv6 /64. Numbers without further explanation are maximum values.
 type Limits struct {
 	Total     int // connections; default: 512
 	PerSource int // connections of one source; default: 128
-	// Known is a number of connections that a source with authenticated connections keeps; default: 32. Such a source
-	// loses one of them to another source only if all sources with connections are such sources and have at most Known.
+	// Known is for sources that also have authenticated connections (known sources); default: 32. A known source with
+	// at most Known unauthenticated connections is protected. It loses a connection to another source only if all
+	// sources with unauthenticated connections are protected.
 	Known int
 	// Shared are address ranges of gateways and NAT. Each source in them may have Total connections. A new connection
 	// of such a source that gets no place waits for a place. nil: no address is shared.
 	Shared     []netip.Prefix
 	Waiting    int           // connections that wait for a place; further connections are closed; default: 4096
 	Credential time.Duration // time from getting a place until a credential is accepted; default: 10 s
-	// Progress is the time for which a connection is protected after each of the two steps of a handshake; default:
-	// 250 ms. A protected connection is not closed in favour of another connection of its source. A connection of a
-	// shared source is also protected for the first fifth of Credential.
+	// Progress is the time for which a connection is busy after each of the two steps of a handshake; default: 250 ms.
+	// A busy connection is not closed in favour of another connection of its source. A connection of a shared source is
+	// also busy for the first fifth of Credential.
 	Progress time.Duration
 	Bytes    int // bytes that the client sends, with the handshake; default: 32 KiB. Certificate and token need 20 KiB
 	// Frames is the number of HTTP/2 frames on one connection; default: 64. Each frame costs work, however small it is.
@@ -55,11 +56,11 @@ type Limits struct {
 	Frames  int
 	List    int // encoded bytes of one header list; default: 12 KiB. A token needs 8 KiB (attest's MaxBytes)
 	Calls   int // calls on one connection; default: 16
-	Headers int // bytes of names and values of headers of all these calls, plus 64 for each value; default: 32 KiB
+	Headers int // bytes of header names and values in all calls, plus 64 for each value; default: 32 KiB
 	Steps   int // steps of TLS handshakes that are computed at once; default: one for each processor (GOMAXPROCS)
-	// Message returns the limit, in bytes, of a message of a call of this method, with or without a credential. The
-	// first message of a call with a limit must be complete within First. Message may be nil. 0 or a nil Message means
-	// that only the limits of the gRPC server apply, and no time limit.
+	// Message returns the maximum size, in bytes, of a message to this method, with or without a credential. The first
+	// message of a call with such a limit must be complete within First. If Message is nil or returns 0, only the
+	// limits of the gRPC server apply, and First does not apply.
 	Message func(method string) int
 	First   time.Duration // time from the headers of a call to its first complete message; default: 10 s
 }
@@ -106,7 +107,7 @@ type Limiter struct {
 	ledger  *sources.Ledger
 	line    *turns.Line // orders the steps of TLS handshakes; a step is the computation after a message of the client
 	clients *obs.Sampled
-	left    chan struct{} // capacity 1: a place became free
+	left    chan struct{} // signals that a place became free; capacity 1
 	waiting atomic.Int64  // connections of shared sources that wait for a place
 }
 
@@ -122,7 +123,7 @@ func New(l Limits, clients *obs.Sampled) *Limiter {
 // Options returns the options of the grpc.Server that serves the address, except its credentials (Credentials).
 func (l *Limiter) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
-		grpc.ReadBufferSize(0), // partial.Messages
+		grpc.ReadBufferSize(0), // partial.Messages requires it
 		grpc.ChainStreamInterceptor(uncompressed)}
 }
 

@@ -9,11 +9,11 @@ import (
 
 // A client that sends its handshake byte by byte would wake this process for each byte, and a thousand such clients
 // cost a third of a processor. So each connection sets the number of bytes that wake its reader (SO_RCVLOWAT,
-// socket(7)). While the connection waits for its place, the number is large. Then it is the length of a TLS record's
-// header, and then the length of the record's rest. After the handshake it is 1.
+// socket(7)). While the connection waits for its place, the number is large. During the handshake it is the length of a
+// TLS record's header, and after the header it is the length of the record's body. After the handshake it is 1.
 
-// leastWaiting is the number for a connection without a place, which has no reader. It is less than the kernel's
-// receive buffer.
+// leastWaiting is the number of bytes for a connection without a place. Nobody reads from such a connection. The number
+// is less than the kernel's receive buffer.
 const leastWaiting = 16 << 10
 
 // wakes sets the number of bytes that wake the connection's reader. The end of the connection also wakes the reader.

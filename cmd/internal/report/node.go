@@ -14,7 +14,7 @@ import (
 // look like credentials are replaced by cut.Cut when a Node is encoded.
 type Node view.Node
 
-// plainNode has the fields of a Node without methods.
+// plainNode has the fields of a Node, but not its methods.
 type plainNode view.Node
 
 // node is the JSON of a Node.
@@ -24,7 +24,7 @@ type node struct {
 	Unacted  []string `json:",omitempty"`
 }
 
-// identity is the JSON of a view.Identity. Other fields of a view.Identity depend on the configuration.
+// identity is the JSON of a view.Identity. It leaves out the fields that depend on the configuration.
 type identity struct{ Namespace, Account, Cluster string }
 
 // MarshalJSON encodes the node, with credentials in labels and metadata replaced by cut.Cut. Of Verified it encodes
@@ -43,7 +43,7 @@ const (
 	mostBytes = 64 << 10
 )
 
-// unacted interns the lists Node.Unacted of all decoded nodes.
+// unacted stores each distinct list Node.Unacted once, so that decoded nodes with equal lists share memory.
 var unacted intern.Table[string]
 
 // UnmarshalJSON decodes a node, and replaces all fields of n. It fails if the JSON exceeds 256 KiB, is not valid UTF-8

@@ -25,9 +25,9 @@ type Limits struct {
 	Refusals     int   // refused and withheld versions of all proxies
 	Page         int64 // bytes of one entry that Pages or Facts counts
 	Pages        int64 // bytes of all entries in Process.Pages
-	Facts        int64 // bytes of all index.json, process.json and envoys.json
-	Held         int64 // bytes of all held.bin
-	Resources    int   // of all held.bin; a resource in memory has about 250 bytes beside its body
+	Facts        int64 // bytes of all entries index.json, process.json and envoys.json
+	Held         int64 // bytes of all entries held.bin
+	Resources    int   // in all held.bin; in memory, a resource has about 250 bytes besides its body
 	Lists        int   // of all held.bin
 	Sets         int   // of all held.bin
 }
@@ -73,7 +73,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // reader contains the state of one Read.
 type reader struct {
-	limits Limits // of Pages, Facts, Held, Resources, Lists and Sets it has the remaining numbers
+	limits Limits // Pages, Facts, Held, Resources, Lists and Sets are what remains of these limits
 	out    *Report
 	by     map[string]*Process
 	index  bool
@@ -82,12 +82,12 @@ type reader struct {
 }
 
 // Read decodes an archive up to its end. The archive may come from an untrusted source, so l limits it. Unknown entries
-// are skipped. Repeated entries are permitted: proxies accumulate, of records.bin the first entry counts, and of other
-// entries the last.
+// are skipped. Entries with the same name are permitted. Their proxies accumulate. The first records.bin is used; of
+// other entries, the last one of a name is used.
 //
-// Errors: r fails or is not gzip or tar, a limit is exceeded, an entry is damaged or not a regular file, index.json has
-// another Schema, or index.json or the process.json of a process is missing. Errors about an entry name the entry. With
-// an error the Report is nil.
+// Read fails if r fails or is not gzip or tar, if a limit is exceeded, or if an entry is damaged or not a regular file.
+// It also fails if index.json has another Schema, or if index.json or the process.json of a process is missing. Errors
+// about an entry name the entry. With an error the Report is nil.
 func Read(r io.Reader, l Limits) (*Report, error) {
 	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(compressed, 1<<16))
@@ -117,7 +117,7 @@ func Read(r io.Reader, l Limits) (*Report, error) {
 	return in.finish()
 }
 
-// finish checks that the archive has its index, and that each process has its process.json with a name.
+// finish returns the Report. It fails if the archive has no index, or if a process has no process.json with a name.
 func (in *reader) finish() (*Report, error) {
 	if !in.index {
 		return nil, fmt.Errorf("the archive has no %s: it was cut off, or is of another program", indexName)
@@ -130,7 +130,7 @@ func (in *reader) finish() (*Report, error) {
 	return in.out, nil
 }
 
-// entry decodes an entry. Entries of other names are skipped.
+// entry decodes an entry. It skips entries with unknown names.
 func (in *reader) entry(name string, size int64, r io.Reader) error {
 	if name == indexName {
 		in.index = true
@@ -161,7 +161,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 	return in.part(p, file, size, r)
 }
 
-// part decodes an entry of a process.
+// part decodes an entry of the process p. The argument file is the name of the entry within the process's folder.
 func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	switch {
 	case file == factsName:
@@ -220,8 +220,8 @@ func (in *reader) readProxies(p *Process, r io.Reader) error {
 	return lines.Err()
 }
 
-// content reads a whole entry. Above 1 MiB its memory grows with the bytes that are read, not with the size in the
-// header.
+// content reads a whole entry. For an entry of 1 MiB or more, memory grows with the bytes that are read, not with the
+// size in the entry's header.
 func content(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size < 1<<20 {
@@ -231,8 +231,7 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// take subtracts the size of an entry from the bytes that are left for its kind. The error reports that too few bytes
-// are left.
+// take subtracts the size of an entry from the bytes that are left for its kind. It fails if too few bytes are left.
 func take(left *int64, size int64) error {
 	if size > *left {
 		return fmt.Errorf("%d bytes, at most %d are left for entries of this kind", size, *left)
@@ -241,8 +240,8 @@ func take(left *int64, size int64) error {
 	return nil
 }
 
-// decode decodes an entry of JSON that has at most the number most of bytes. It replaces the value of an earlier entry,
-// and subtracts the size from the bytes that are left.
+// decode decodes a JSON entry. It fails if the size of the entry exceeds the argument most. decode replaces the value
+// of an earlier entry, and subtracts the size from the bytes that are left for entries of this kind.
 func decode[T any](r io.Reader, size, most int64, left *int64, into *T) error {
 	if size > most {
 		return fmt.Errorf("%d bytes, at most %d", size, most)

@@ -19,8 +19,8 @@
 //
 // # Secrets
 //
-// Private keys of Secrets are never written, neither encrypted nor in plain text. Package store/cut replaces values
-// that look like credentials by the name of their key, or by their form.
+// The archive never contains private keys of Secrets, encrypted or not. Package store/cut replaces values that look
+// like credentials. It recognises them by their form, or by the name of their key.
 //
 // Owns: the form of the archive.
 // Reads: its arguments only.
@@ -66,7 +66,7 @@ type Index struct {
 	Contents Contents  `json:"contents"`
 	Created  time.Time `json:"created"`           // time of the collection
 	Version  string    `json:"version"`           // of the build that wrote the archive
-	Asked    string    `json:"asked"`             // name of the process that collected the parts of the others
+	Asked    string    `json:"asked"`             // name of the process that collected the parts of the other processes
 	Missing  []Missing `json:"missing,omitempty"` // the processes that are not in the archive
 }
 
@@ -106,9 +106,9 @@ type Proxy struct {
 	Connected time.Time        `json:"connected"`
 	Behind    time.Time        `json:"behind,omitzero"` // time of the first unacknowledged change; zero: no such change
 	Revision  int64            `json:"revision"`        // the store's revision of the proxy's newest configuration
-	Types     map[string]State `json:"types"`           // the subscribed types, by xds.Type.Noun
-	// Set is the number (Sets.Add) of the set of resources that the proxy has. Proxies with the same planned
-	// configuration may share one set. -1: the archive has no set for the proxy.
+	Types     map[string]State `json:"types"`           // states of the subscribed types, by xds.Type.Noun
+	// Set is the number (Sets.Add) of the set of resources that the proxy has. Proxies with equal configuration may
+	// share one set. -1: the archive has no set for the proxy.
 	Set int `json:"set"`
 }
 
@@ -122,9 +122,9 @@ type State struct {
 	Warming  *inspect.Warming   `json:"warming,omitempty"`
 }
 
-// StatesOf returns the states of the subscribed types, by Type.Noun. It cuts credentials in the Text of each refused or
-// withheld version, and writes the cut texts into the argument. The result is not nil, and shares slices and pointers
-// with the argument.
+// StatesOf returns the states of the subscribed types, by Type.Noun. It replaces credentials in the Text of each
+// refused or withheld version, also in the argument. The result is not nil, and shares slices and pointers with the
+// argument.
 func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	all := map[string]State{}
 	for t := range types {
@@ -144,8 +144,8 @@ func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	return all
 }
 
-// Statuses returns the states by type, and so reverts StatesOf. Types without a state have the zero TypeStatus. The
-// result shares slices and pointers with p.
+// Statuses is the inverse of StatesOf: it returns the states by type. Types without a state have the zero TypeStatus.
+// The result shares slices and pointers with p.
 func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	for t := range xds.NumTypes {
 		if s, ok := p.Types[t.Noun()]; ok {
@@ -156,8 +156,8 @@ func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	return types
 }
 
-// Ill reports the faults of a proxy. refuses: a version of a resource is refused by the proxy or withheld from it.
-// behind: a subscribed type is not synced.
+// Ill reports whether a proxy has faults. The result refuses means that the proxy refuses a version of a resource, or
+// that a version is withheld from the proxy. The result behind means that a subscribed type is not synced.
 func (p *Proxy) Ill() (refuses, behind bool) {
 	for _, s := range p.Types {
 		refuses = refuses || len(s.Refused)+len(s.Withheld) > 0

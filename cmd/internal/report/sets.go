@@ -55,8 +55,8 @@ func (s *Sets) Add(held inspect.Resources) int {
 // Len returns the number of sets, which is the number of calls of Add.
 func (s *Sets) Len() int { return len(s.rows) }
 
-// encode returns the content of held.bin, with credentials cut. The error reports a resource that cannot be decoded or
-// encoded.
+// encode returns the content of the archive's entry held.bin. Credentials in it are replaced (store/cut). The error
+// reports a resource that cannot be decoded or encoded.
 func (s *Sets) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(len(s.resources)))
 	for _, r := range s.resources {
@@ -98,7 +98,8 @@ func publicBody(r *xds.Resource) ([]byte, error) {
 	return encoding.Marshal(m)
 }
 
-// Held is a decoded held.bin. The zero Held has no sets. Sets stay encoded until the method Set decodes one of them.
+// Held is a decoded archive entry held.bin. The zero Held has no sets. A set stays encoded until the method Set decodes
+// it.
 type Held struct {
 	resources []*xds.Resource
 	lists     [][]byte
@@ -141,8 +142,8 @@ func (c *cursor) number(most uint64, what string) uint64 {
 	return n
 }
 
-// count decodes the number of the elements that follow, and subtracts the number from *left, the limit for the rest of
-// the archive. An element has at least `size` bytes.
+// count decodes a number of elements. It subtracts the number from *left, which limits the elements in the rest of the
+// archive. Each element has at least `size` bytes.
 func (c *cursor) count(left *int, size int64, what string) int {
 	n := int(c.number(uint64(max(*left, 0)), what)) // #nosec G115 -- at most *left
 	if int64(n) > c.left/size {
@@ -153,7 +154,7 @@ func (c *cursor) count(left *int, size int64, what string) int {
 	return n
 }
 
-// part decodes a length, and then as many bytes. Its memory grows with the bytes that are read.
+// part decodes a length, and then that many bytes. It allocates memory only as bytes are read.
 func (c *cursor) part(what string) []byte {
 	n := c.number(maxPart, what)
 	if c.err != nil || n == 0 {
@@ -174,8 +175,8 @@ func (c *cursor) part(what string) []byte {
 	return part
 }
 
-// decodeHeld decodes held.bin, of a size in bytes. It subtracts the numbers of resources, lists and sets from the
-// limits. The error reports an exceeded bound, damage or a failed read.
+// decodeHeld decodes the entry held.bin, which has the given size in bytes. It subtracts the numbers of resources,
+// lists and sets from the limits. The error reports an exceeded bound, damage or a failed read.
 func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
 	c := &cursor{r: bufio.NewReader(r), left: size}
 	for range c.count(&limits.Resources, 4, "resources") {
@@ -215,9 +216,9 @@ func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
 // Len returns the number of sets.
 func (h *Held) Len() int { return len(h.rows) }
 
-// Set returns the resources of a set, in the order in which they were added. number is the result of Sets.Add. ok is
-// false if the set does not exist or is damaged. In this case held may have a part of the set. The resources are shared
-// between sets and must not be changed, but the slices belong to the caller.
+// Set returns the resources of a set, in the order in which they were added. The argument is the result of Sets.Add. ok
+// is false if the set does not exist or is damaged. The result held of a damaged set may be incomplete. The resources
+// are shared between sets and must not be changed, but the slices belong to the caller.
 func (h *Held) Set(number int) (held inspect.Resources, ok bool) {
 	if number < 0 || number >= len(h.rows) {
 		return held, false

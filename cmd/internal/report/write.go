@@ -28,8 +28,8 @@ type Writer struct {
 	in   string // folder of the entries, with a slash at the end; empty: the root
 }
 
-// NewWriter returns a writer of entries at the root of the archive. when is their modification time, which Add
-// truncates to seconds.
+// NewWriter returns a writer of entries at the root of the archive. The argument is the modification time of the
+// entries. Add truncates it to seconds.
 func NewWriter(when time.Time) *Writer {
 	w := &Writer{when: when}
 	w.gz = gzip.NewWriter(&w.out)
@@ -38,7 +38,7 @@ func NewWriter(when time.Time) *Writer {
 }
 
 // NewPart returns a writer of entries in the folder of one process. The folder has the name of the process, but without
-// leading dots, and with _ for characters that are unusual in file names. when is as in NewWriter.
+// leading dots, and with _ for characters that are unusual in file names. The second argument is that of NewWriter.
 func NewPart(process string, when time.Time) *Writer {
 	w := NewWriter(when)
 	w.in = processes + fileName(process) + "/"
@@ -69,7 +69,7 @@ func (w *Writer) Add(name string, content []byte) error {
 	return nil
 }
 
-// Text adds a text with credentials cut (cut.Text). text is not changed. Errors are those of Add.
+// Text adds a text with credentials cut (replaced by cut.Text). The argument is not changed. Errors are those of Add.
 func (w *Writer) Text(name string, text []byte) error { return w.Add(name, cut.Text(text)) }
 
 // JSON adds a value as indented JSON, with credentials cut (cut.JSON). The error names the entry. It reports that v
@@ -85,9 +85,9 @@ func (w *Writer) JSON(name string, v any) error {
 // Facts adds process.json. Errors are those of JSON.
 func (w *Writer) Facts(f *Facts) error { return w.JSON(factsName, f) }
 
-// Proxies adds the connected proxies, and the sets of their resources to which Proxy.Set refers. It cuts credentials in
-// the resources, but not in the proxies (StatesOf). Errors: a proxy does not encode as JSON, a resource cannot be
-// decoded or encoded, or an error of Add.
+// Proxies adds the connected proxies, and the sets of resources to which Proxy.Set refers. It cuts credentials in the
+// resources, but not in the proxies. StatesOf cuts credentials in proxies. Errors: a proxy does not encode as JSON, a
+// resource cannot be decoded or encoded, or an error of Add.
 func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
@@ -135,7 +135,7 @@ func publicRecord(r model.Record) (model.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, mesh := r.(*model.Mesh); !mesh && !cut.Suspects(raw) { // providers have fields that are credentials
+	if _, mesh := r.(*model.Mesh); !mesh && !cut.Suspects(raw) { // Suspects may miss credentials of extension providers
 		return r, nil
 	}
 	if p, is := r.(*model.Policy); is {
@@ -175,8 +175,8 @@ func (w *Writer) Index(i Index) error {
 	return w.JSON(indexName, i)
 }
 
-// Envoys adds the dumps of Envoys, and the list as envoys.json. The keys of dumps are the names of their entries
-// (EnvoyFile), in the folder of the Writer. Credentials are cut (cut.JSON). Errors are those of Add and JSON.
+// Envoys adds the dumps of Envoys, and the list as envoys.json. The keys of the map are entry names (EnvoyFile),
+// relative to the folder of the Writer. Credentials are cut (cut.JSON). Errors are those of Add and JSON.
 func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	for name, dump := range dumps {
 		if err := w.Add(name, cut.JSON(dump)); err != nil {
@@ -191,8 +191,8 @@ func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 func EnvoyFile(proxy string) string { return envoys + fileName(proxy) + ".json" }
 
 // Member returns the entries as a gzip member, and ends the writer: no entry may be added afterwards. An archive is the
-// concatenation of members. last is true for the last member, which ends the tar archive. The error is an error of the
-// tar or gzip encoder, for example for an incomplete entry.
+// concatenation of members. The argument must be true for the last member, which ends the tar archive. The error is an
+// error of the tar or gzip encoder, for example for an incomplete entry.
 func (w *Writer) Member(last bool) ([]byte, error) {
 	end := w.tar.Flush
 	if last {

@@ -2,7 +2,7 @@
 // to use a limited resource, for example one open connection. A source is an IPv4 address or an IPv6 /64, because one
 // host may have a whole /64. When no place is free, generally the source with the most places loses one (Ledger.Enter).
 //
-// Owns: the counts. Reads: addresses of peers. Never: closes a connection; trusts a client's statement.
+// Owns: the counts. Reads: addresses of peers. Never: closes a connection; trusts data that a client sends.
 package sources
 
 import (
@@ -30,10 +30,10 @@ type Limits struct {
 
 // Holder occupies a place, for example as a connection.
 type Holder interface {
-	// Busy reports whether the holder is being served. A busy holder never loses its place to its own source. It loses
-	// its place to another source only if all holders of its source are busy. younger reports whether all holders of
-	// the same source that entered later are busy too. younger has no effect if busy is false. The ledger calls Busy
-	// with its lock held, so Busy must not call the ledger.
+	// Busy reports whether the holder is being served. A busy holder never loses its place to a new holder of the same
+	// source. It loses its place to a holder of another source only if all holders of its own source are busy. younger
+	// reports whether all holders of the same source that entered later are busy too. younger has no effect if busy is
+	// false. The ledger calls Busy with its lock held, so Busy must not call the ledger.
 	Busy(now time.Time) (busy, younger bool)
 }
 
@@ -80,12 +80,12 @@ func (l *Ledger) Entry(h Holder, from net.Addr) *Entry {
 //
 // At the limit of its source, the entry displaces the oldest entry of its source that is not busy. At the total limit,
 // it displaces an entry of the source with the most places: the oldest that is not busy, or else the oldest. If that
-// source does not have more places than the entry's own source, Enter chooses from the own source instead. It then
-// displaces the oldest entry that is not busy. Without such an entry ok is false.
+// source does not have more places than the entry's own source, Enter displaces an entry of the own source instead: the
+// oldest that is not busy. Without such an entry ok is false.
 //
-// A known source with at most Limits.Known places is protected. At the total limit, protected sources are passed over,
-// unless all sources with places are protected. A known source with fewer than Limits.Known places may displace an
-// entry of an unprotected source even if that source does not have more places.
+// A known source with at most Limits.Known places is protected. At the total limit, entries of protected sources are
+// not displaced, unless all sources with places are protected. A known source with fewer than Limits.Known places may
+// displace an entry of an unprotected source even if that source does not have more places.
 func (l *Ledger) Enter(e *Entry) (lost Holder, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +169,8 @@ func (l *Ledger) remove(e *Entry) {
 	}
 }
 
-// loser returns the entry that e displaces; nil if a place is free or no entry may be displaced. room reports whether a
-// place is free. The caller holds l.mu.
+// loser returns the entry that e displaces. The result is nil if a place is free or no entry may be displaced. room
+// reports whether a place is free. The caller holds l.mu.
 func (l *Ledger) loser(e *Entry) (loser *Entry, room bool) {
 	own, bound := l.sources[e.source], l.limits.PerSource
 	if own == nil {

@@ -64,9 +64,9 @@ func NewHosts(names ...string) Hosts {
 	return hosts
 }
 
-// has reports whether the Host of a request is a name of the server. Another name may come from DNS rebinding. The
-// attacker's name first resolves to the attacker's server, which sends a page, and later to this machine. Requests of
-// the page then have the attacker's name as Host.
+// has reports whether the Host of a request is a name of the server. Another name may come from DNS rebinding: a
+// browser loads a page from the attacker's server, and then the attacker's name resolves to this machine. Requests of
+// that page have the attacker's name as Host.
 func (h Hosts) has(hostPort string) bool {
 	host := hostOf(hostPort)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
@@ -89,9 +89,9 @@ func hostOf(hostPort string) string {
 }
 
 // Guard returns a handler that passes requests to h, except those that a page of another site may have caused. It
-// refuses a request with 403 if its Host is not permitted by hosts, even in requests of programs that are not browsers.
-// It also refuses a Sec-Fetch-Site other than same-origin and none, and an Origin whose host and port are not those of
-// Host. All responses have headers that forbid other sites to embed them.
+// refuses a request with 403 if the argument hosts does not permit the request's Host. The check of the Host applies to
+// all clients, not only to browsers. It also refuses a Sec-Fetch-Site other than same-origin and none, and an Origin
+// whose host and port are not those of Host. All responses have headers that forbid other sites to embed them.
 func Guard(hosts Hosts, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()

@@ -10,9 +10,9 @@ import (
 )
 
 // bounded is a listener with a maximum of open connections, in total and for each source (IPv4 address or IPv6 /64).
-// Above the total limit, a new connection displaces the oldest connection of the source with the most. At the limit of
-// its source, it displaces the oldest connection of that source. A client with many connections thus displaces its own,
-// and other clients are answered at once.
+// Above the total limit, a new connection displaces the oldest connection of the source with the most connections. At
+// the limit of its source, it displaces the oldest connection of that source. A client with many connections thus
+// displaces its own connections, and other clients are answered at once.
 type bounded struct {
 	net.Listener
 	ledger  *sources.Ledger

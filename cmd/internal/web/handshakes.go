@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. Each client message
-// of a handshake waits until the line grants a turn to the client's host. A client with many handshakes thus does not
-// delay other clients. Accept does not wait for the handshake, which the first Read or Write of a connection performs.
-// If the handshake fails, this and each later Read or Write returns its error. The accepted connections are not of type
-// *tls.Conn.
+// Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. A turn is the right
+// to compute. Each client message of a handshake waits until the line grants a turn to the client's host (remote.Host).
+// A client with many handshakes thus does not delay other clients. Accept does not wait for the handshake, which the
+// first Read or Write of a connection performs. If the handshake fails, this and each later Read or Write returns its
+// error. The accepted connections are not of type *tls.Conn.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }
@@ -74,8 +74,8 @@ func (c *secure) Close() error {
 	return c.Conn.Close()
 }
 
-// steps is the connection below TLS. During the handshake its host has a turn from the arrival of each client message
-// until the handshake waits for the next message or ends.
+// steps is the connection below TLS. During the handshake, the client's host gets a turn for each client message. The
+// turn ends when the handshake is over or waits for the next message.
 type steps struct {
 	net.Conn
 	host   netip.Prefix

@@ -28,12 +28,12 @@ func (r *Recorder) WriteHeader(code int) { r.Code = code }
 // Write implements http.ResponseWriter. It appends b to Body and never fails.
 func (r *Recorder) Write(b []byte) (int, error) { return r.Body.Write(b) }
 
-// Local is an http.RoundTripper that passes requests to a handler of this process. Their RemoteAddr is a loopback
-// address, as SameMachine requires. Handler must not be nil.
+// Local is an http.RoundTripper that passes requests to a handler of this process. The handler sees a loopback address
+// as RemoteAddr, as SameMachine requires. Handler must not be nil.
 type Local struct{ Handler http.Handler }
 
-// RoundTrip calls the handler with a copy of r, and returns the complete response. It blocks until the handler returns,
-// even if the context of r ends earlier. Then it closes the body of r. The error is always nil.
+// RoundTrip calls the handler with a copy of r, and returns the complete response. RoundTrip blocks until the handler
+// returns, even if the context of r ends earlier. It closes the body of r before it returns. The error is always nil.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RemoteAddr, in.RequestURI = "127.0.0.1:1", r.URL.RequestURI()

@@ -12,9 +12,9 @@ import (
 // these answers is finished.
 var ErrBusy = errors.New("too many requests at once: try again when they are answered")
 
-// After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 4
-// min. Even after the longest preview (25 s) the pause is below 4 min. So previews use at most a tenth of the time of a
-// processor for one tenant.
+// After each answer, the tenant's next answer waits for 9 times the duration of making the first one, at most 4 min.
+// The most expensive answers are previews. A preview takes at most 25 s, so the pause after it is below 4 min. Previews
+// for one tenant thus use at most a tenth of the time of a processor.
 const (
 	pauses       = 9
 	longestPause = 4 * time.Minute
@@ -24,12 +24,12 @@ const (
 //
 //   - the number of costly answers that are made concurrently, over all callers;
 //   - the number of answers of one caller that wait, are made, or are not read yet;
-//   - the processor time of one tenant: its answers are made one after the other, with a pause after each.
+//   - the processor time of one tenant: the tenant's answers are made one after the other, with a pause after each.
 type Turns struct {
 	costly    chan struct{} // a place for each costly answer that may be made at once
 	perCaller int
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // a leaf lock
 	callers map[string]int
 	tenants map[string]*tenant
 }
@@ -38,7 +38,7 @@ type Turns struct {
 // after it.
 type tenant struct {
 	turn chan struct{} // capacity 1: occupied while an answer is made, and during the pause after it
-	held int           // answers that wait, are made, or whose pause lasts
+	held int           // number of answers that wait, are made, or are in the pause after them
 }
 
 // NewTurns returns Turns for at most atOnce concurrent costly answers, and at most perCaller unfinished answers of one
@@ -58,13 +58,13 @@ type Question struct {
 	Place          chan struct{} // contains one element for each answer that is being made; nil: no such limit
 }
 
-// Turn is the turn of one answer. Its owner calls Made when the answer is made, which ends the turn, and Done when the
-// answer has been read. Until Done the answer counts for its caller. Done implies Made. Repeated calls do nothing. In
-// the zero Turn both functions are nil.
+// Turn is the right to make one answer. The owner calls Made when the answer is made, which ends the turn. The owner
+// calls Done when the answer has been read. Until Done, the answer counts as an unfinished answer of its caller. Done
+// implies Made. Repeated calls do nothing. In the zero Turn both functions are nil.
 type Turn struct{ Made, Done func() }
 
-// Take waits for the turn of an answer until ctx ends. The turns of a tenant are granted in the order of arrival, and
-// so are those of costly answers. Errors: ErrBusy (wrapped), without waiting, if the caller has perCaller unfinished
+// Take waits for the turn of an answer until ctx ends. The turns of one tenant are granted in the order of arrival. The
+// turns of costly answers are, too. Errors: ErrBusy (wrapped), without waiting, if the caller has perCaller unfinished
 // answers; or the wrapped error of ctx. With an error the Turn is zero.
 func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	if err := t.enter(q.Caller); err != nil {
@@ -104,8 +104,8 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn; without a tenant it returns at once. rest frees the turn for the tenant's next
-// answer after a pause. The error wraps the error of ctx.
+// tenantsTurn waits for a tenant's turn; without a tenant it returns at once. The function rest frees the turn for the
+// tenant's next answer after a pause. The error wraps the error of ctx.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil

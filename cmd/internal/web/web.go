@@ -21,8 +21,8 @@ import (
 
 // Limits are the limits of one server. A zero field stands for its default, which the comment of the field states.
 type Limits struct {
-	// HeaderBytes is the maximum size of the head of a request, without the 4 KiB that net/http adds. A token has 8 KiB
-	// at most (attest.TokensConfig.MaxBytes). Default: 16 KiB.
+	// HeaderBytes is the maximum size of the head of a request, without the 4 KiB that net/http adds. A head may
+	// contain a token of at most 8 KiB (attest.TokensConfig.MaxBytes). Default: 16 KiB.
 	HeaderBytes int
 	Header      time.Duration // maximum time for reading the head of a request; default: 5 s
 	Request     time.Duration // maximum time for reading the whole request; default: 10 s
@@ -51,12 +51,13 @@ func (l *Limits) fill() {
 	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
-// Serve answers requests on a listener until ctx ends and Limits.Leave has passed. Then it closes the listener.
-// Requests may finish for one more second, after which Serve closes their connections. Serve blocks until then and
-// returns nil. If the listener fails first, Serve closes the listener and returns the wrapped error.
+// Serve answers requests on a listener until ctx ends and Limits.Leave has passed. Serve then closes the listener.
+// Requests may finish for one more second, after which Serve closes their connections and returns nil. If the listener
+// fails first, Serve closes the listener and returns the wrapped error.
 //
-// Above Limits.Connections, Serve closes the oldest connection of the source with the most. Above Limits.PerSource, it
-// closes the oldest connection of that source. It logs such closings to clients. With nil clients it logs nothing.
+// A source is an IPv4 address or an IPv6 /64. Above Limits.Connections, Serve closes the oldest connection of the
+// source with the most connections. Above Limits.PerSource, it closes the oldest connection of that source. It logs
+// such closings with the argument clients, unless the argument is nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
 	var leaving atomic.Bool

@@ -26,7 +26,7 @@ func undumpable() error {
 	return nil
 }
 
-// coreLimit is the maximum size of a core dump in bytes. One byte is too few for any core file. 1 is also the only
-// value at which the kernel does not start the program in core_pattern. At 0 the kernel starts the program
-// (fs/coredump.c: "RLIMIT_CORE of 1 here as a special value").
+// coreLimit is the maximum size of a core dump in bytes. One byte is too few for any core file. At 1, and at no other
+// value, the kernel does not start the program in core_pattern (fs/coredump.c: "RLIMIT_CORE of 1 here as a special
+// value").
 const coreLimit = 1

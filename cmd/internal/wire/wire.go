@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/printable"
 )
 
-// dumpableEnv is the variable that, with the value true, omits the protection of this process's memory (undumpable).
-// Profilers and debuggers of the same user may then read the memory, and the kernel may write core dumps.
+// dumpableEnv is the environment variable whose value true turns off the protection of this process's memory
+// (undumpable). Profilers and debuggers of the same user may then read the memory, and the kernel may write core dumps.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
 // Main runs cmd. It returns after success, and exits the process after an error. SIGINT and SIGTERM end the command's
@@ -32,8 +32,8 @@ const dumpableEnv = "NAVARCH_DUMPABLE"
 // or an error that it wraps has this method, and otherwise 1.
 //
 // On Linux, other processes of the same user cannot read the process's memory, and neither it nor its children write
-// core dumps. If this protection fails, Main exits with the error, without running cmd. NAVARCH_DUMPABLE=true omits the
-// protection.
+// core dumps. If this protection fails, Main exits with the error, without running cmd. NAVARCH_DUMPABLE=true turns off
+// the protection.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -46,16 +46,17 @@ func (f *forwarder) sent(from net.Addr) bool {
 	return f.own[addrPort(from)] > 0
 }
 
-// addrPort returns the address and port of a; the zero AddrPort if a has no IP address.
+// addrPort converts a network address to an IP address and port. Without an IP address it returns the zero AddrPort.
 func addrPort(a net.Addr) netip.AddrPort {
 	at, _ := netip.ParseAddrPort(a.String()) // after an error the zero value, which own never contains
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// exchange returns the answer to a query from the cache, or else from the Pod's DNS servers (stream: over TCP). It
-// tries one server after the other, until a server answers with a code other than SERVFAIL and REFUSED. Servers with a
-// recorded timeout come last. To find out whether such a server answers again, exchange also sends it a query in the
-// background, once in restFor. The error joins the errors of all servers, or states that no server is known.
+// exchange returns the answer to a query from the cache, or else from the Pod's DNS servers. With stream, it sends the
+// query over TCP. It tries one server after the other, until a server answers with a code other than SERVFAIL and
+// REFUSED. Servers with a recorded timeout come last. To find out whether such a server answers again, exchange also
+// sends it a query in the background, once in restFor. The error joins the errors of all servers, or states that no
+// server is known.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -88,8 +89,8 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try sends the query to one server and records whether the server timed out. After any other outcome, including
-// another error, the server returns to its place of resolv.conf in the order. Such errors cost no time.
+// try sends the query to one server and records whether the server timed out. After any other outcome, even another
+// error, later queries try the server in the order of resolv.conf again. Such errors cost no time.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error

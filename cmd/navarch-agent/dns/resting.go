@@ -22,9 +22,9 @@ type asking struct {
 }
 
 // order returns the servers in the order in which they are tried: first the servers without a recorded timeout, then
-// the rest. Within both groups the order of servers is kept. due lists the servers with a recorded timeout that the
-// caller tests with this query in the background. Each server is due at most once in restFor. Without a server in the
-// first group, due is empty, because the caller's query then tests all servers anyway.
+// the others. Within both groups the order of the argument is kept. The result due lists the servers with a recorded
+// timeout that the caller tests with this query in the background. Each server is due at most once in restFor. Without
+// a server in the first group, due is empty, because the caller's query then tests all servers anyway.
 func (r *resting) order(servers []string, stream bool, now time.Time) (order, due []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +46,8 @@ func (r *resting) order(servers []string, stream bool, now time.Time) (order, du
 	return append(order, last...), due
 }
 
-// asked records the outcome of a query to a server. If the server timed out (late), asked records the timeout.
-// Otherwise it deletes a recorded timeout.
+// asked records the outcome of a query to a server. If the argument late is true, the server timed out, and asked
+// records the timeout. If it is false, asked deletes a recorded timeout.
 func (r *resting) asked(server string, stream, late bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	maxConnections = 64              // TCP connections; further ones wait until one is closed
 	idle           = 5 * time.Second // time after which an idle connection is closed
 	maxQuerySize   = 1232            // bytes of a query over UDP
-	// TTL of mesh names in seconds, as in Istio's agents: clients notice a changed address soon
+	// TTL of mesh names in seconds, as in Istio's agents. It is short, so that clients notice a changed address soon.
 	ttl = 30
 )
 
@@ -33,7 +33,7 @@ const (
 type Config struct {
 	Listen []string // at least one host:port; each for UDP and TCP
 	// Servers are the host:port of the Pod's DNS servers, in the order in which they are tried. Only the first four are
-	// used. Empty: queries for names outside of the mesh fail (SERVFAIL).
+	// used. Without servers, queries for names outside of the mesh fail (SERVFAIL).
 	Servers []string
 	Place   Place        // for the resolution of incomplete names
 	Log     *obs.Sampled // for warnings that clients can cause, at a limited rate; must not be nil
@@ -77,7 +77,7 @@ func (s *Server) bind(address string) error {
 	if err != nil {
 		return err
 	}
-	// Where the kernel chooses the UDP port, TCP uses the same number.
+	// If the kernel chooses the UDP port, the TCP port has the same number.
 	connections, err := net.Listen("tcp", packets.LocalAddr().String())
 	if err != nil {
 		return errors.Join(err, packets.Close())
@@ -113,9 +113,9 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Take replaces the name table by names. The address slices in names must not change afterwards. Empty names make a
-// table without entries. Of two elements with the same host the later one applies. Take is safe for concurrent use,
-// also with Run.
+// Take replaces the name table by one with the given names. Their address slices must not change afterwards. An empty
+// argument makes a table without entries. Of two elements with the same host the later one applies. Take is safe for
+// concurrent use, also with Run.
 func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
 // Ready reports whether Take was called. Until then every query gets SERVFAIL, because mesh names must not be resolved
@@ -195,7 +195,8 @@ func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 }
 
 // inMesh returns the response for a mesh name. Without addresses of the queried family the response is empty, with code
-// NOERROR, because after NXDOMAIN clients would not query the other family. alias is that of Table.Lookup.
+// NOERROR, because after NXDOMAIN clients would not query the other family. The argument alias is a result of
+// Table.Lookup.
 func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	q := query.Question[0]
 	reply := new(dns.Msg)

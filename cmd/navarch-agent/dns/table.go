@@ -22,7 +22,7 @@ import (
 type Place struct {
 	Namespace string // the Pod's namespace
 	Domain    string // domain of Services, for example svc.cluster.local
-	// Search is the first search domain of resolv.conf; empty: resolv.conf has no search domain. The application's
+	// Search is the first search domain of resolv.conf, or empty if resolv.conf has no search domain. The application's
 	// resolver appends it to a name and queries the result first.
 	Search string
 }
@@ -49,10 +49,10 @@ func (t *Table) Len() int { return len(t.names) }
 // without a dot at the end. found is true for every mesh name, even if it has no address of that family. The caller
 // owns addresses, which are in random order.
 //
-// A host that begins with "*." covers all longer names. A host that matches exactly takes precedence. If no host
-// matches a name exactly and the name ends with Place.Search, Lookup resolves the name without that suffix. After
-// success alias is the name without the suffix, and the response contains a CNAME to alias. Otherwise alias is empty.
-// The rules are those of Istio's agents (istio: pkg/dns/client).
+// A host "*.DOMAIN" covers all names that end with ".DOMAIN". A host that matches exactly takes precedence. If no host
+// matches a name exactly and the name ends with Place.Search, Lookup resolves the name without that suffix. If that
+// succeeds, alias is the name without the suffix, and the response to the client contains a CNAME to alias. In all
+// other cases alias is empty. The rules are those of Istio's agents (istio: pkg/dns/client).
 func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Addr, found bool) {
 	n, found := t.exact(name)
 	if !found {

@@ -35,9 +35,10 @@ const (
 const maxSaid = 512
 
 // NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. The callback
-// (proxy) must return nil when the Envoy in front of the application can serve traffic, else an error with the reason.
-// While the callback returns an error, each probe fails with that error, without a request to the application. Errors:
-// the probe has no method, a port or scheme is invalid, a command is empty, or a number is negative.
+// proxy must return nil when the Envoy in front of the application can serve traffic, and otherwise an error with the
+// reason. While proxy returns an error, each probe fails with that error, without a request to the application.
+// NewApplication returns an error if the probe has no method, a port or scheme is invalid, a command is empty, or a
+// number is negative.
 func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Context) error) (*Application, error) {
 	for _, of := range []struct {
 		field string
@@ -50,7 +51,7 @@ func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Conte
 		}
 	}
 	p := newProber("localhost")
-	p.dialer = &net.Dialer{} // no special source address: redirection exempts the agent's connections
+	p.dialer = &net.Dialer{} // redirection exempts the agent's connections, so no special source address is needed
 	ask, err := p.readiness(probe)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func (p *prober) readiness(probe *networkingv1.ReadinessProbe) (func(context.Con
 	return nil, errors.New("the probe needs one of httpGet, tcpSocket, exec and grpc")
 }
 
-// at returns host:port. An empty host becomes localhost. The error reports that port is not from 1 to 65535.
+// at joins host and port as "host:port". An empty host becomes localhost. An error is returned if port is not from 1 to
+// 65535.
 func at(host string, port uint32) (string, error) {
 	if port == 0 || port > 65535 {
 		return "", fmt.Errorf("port %d: want a number from 1 to 65535", port)
@@ -153,8 +155,8 @@ func (b *beginning) Write(p []byte) (int, error) {
 
 // Run probes the application until ctx ends, and returns ctx.Err(). It calls report with nil when the application
 // becomes healthy. When the application becomes unhealthy, the argument is the reason, with at most 512 bytes of text.
-// Changes count only once the probe's success or failure threshold is reached, also before the first call. Run waits
-// for report to return before the next probe.
+// A result counts only if successThreshold or failureThreshold consecutive probes had it, also before the first call.
+// Run waits for report to return before the next probe.
 func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	if err := pause(ctx, time.Duration(a.probe.GetInitialDelaySeconds())*time.Second); err != nil {
 		return err

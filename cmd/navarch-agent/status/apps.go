@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// maxAppPage is the limit in bytes of each page of an application with several targets, as with stock agents.
+// maxAppPage bounds each metrics page, in bytes, if the application has several pages (targets). Stock agents have this
+// limit too.
 const maxAppPage = 10 << 20
 
-// startApps requests the metrics pages of all targets at once. With several targets it requests plain text only,
-// because two pages of OpenMetrics cannot be concatenated.
+// startApps requests the metrics pages of all targets at once. Each returned channel yields one page. With several
+// targets it requests plain text only, because two pages of OpenMetrics cannot be concatenated.
 func (s *Server) startApps(start func(url, formats string) chan page, formats string) (all []chan page) {
 	if len(s.cfg.Apps) > 1 {
 		formats = plainText
@@ -22,9 +23,9 @@ func (s *Server) startApps(start func(url, formats string) chan page, formats st
 	return all
 }
 
-// awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages. It is
-// an OpenMetrics type if all successful answers have such a type. It is empty for plain text, and if no target
-// answered. If a page is plain text, each OpenMetrics page gets an error.
+// awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages. If
+// all successful answers are OpenMetrics, kind is the OpenMetrics type of one of them. It is empty if an answer is
+// plain text, or if all targets failed. If an answer is plain text, each OpenMetrics page gets an error.
 func awaitApps(apps []chan page) (all []page, kind string) {
 	open, plain := "", false
 	for _, ch := range apps {
@@ -48,7 +49,7 @@ func awaitApps(apps []chan page) (all []page, kind string) {
 }
 
 // copyApps writes the pages to w in the order of their targets. Each page has an equal share of the remaining time, so
-// that a target that hangs leaves time for the others. It returns false when the scraper has disconnected.
+// that a target that hangs leaves time for the others. It returns false if the scraper has disconnected.
 func (s *Server) copyApps(ctx context.Context, w io.Writer, pages []page) bool {
 	limit := int64(maxPage)
 	if len(pages) > 1 {

@@ -20,10 +20,10 @@ var (
 	buffers = sync.Pool{New: func() any { b := make([]byte, maxLine); return &b }}
 )
 
-// copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A
-// missing newline at the end of src is added. If open is set, the page is OpenMetrics, and copying stops before the
-// line "# EOF". Errors: a page of more than limit bytes, a line of more than maxLine bytes, a failed read, or a
-// failed write. The error of a failed write wraps errWrite.
+// copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A missing
+// newline at the end of src is added. The parameter open means that the page is OpenMetrics. Copying then stops before
+// the line "# EOF". copyLines returns an error for a page of more than limit bytes, a line of more than maxLine bytes,
+// a failed read, or a failed write. The error of a failed write wraps errWrite.
 func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

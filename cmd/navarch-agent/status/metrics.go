@@ -29,7 +29,7 @@ const (
 	maxBudget     = time.Minute
 )
 
-// counts are the agent's own metrics about requests for the merged page.
+// counts are the agent's own metrics about requests for the merged page (metrics of agent, Envoy and application).
 type counts struct {
 	scrapes  prometheus.Counter
 	failures *prometheus.CounterVec
@@ -52,8 +52,9 @@ func (c counts) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.scrapes, c.failures}
 }
 
-// newFetcher returns an HTTP client without proxy and compression. It follows up to nine redirects, and only within the
-// scheme and host:port of the first request. Any other redirect is returned as the response.
+// newFetcher returns an HTTP client that uses no HTTP proxy and requests no compression. It follows up to nine
+// redirects, and only within the scheme and host:port of the first request. Any other redirect is returned as the
+// response.
 func newFetcher() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
@@ -129,8 +130,8 @@ func (s *Server) countFailure(source string, err error) bool {
 	return !errors.Is(err, errWrite)
 }
 
-// copyEnvoy writes Envoy's page to w, with Istio's names and labels for request metrics. Errors: the page cannot be
-// read, or w cannot be written (errWrite).
+// copyEnvoy writes Envoy's page to w, with Istio's names and labels for request metrics. It returns an error if the
+// page cannot be read or w cannot be written. In the second case the error wraps errWrite.
 func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	spelled := istiometrics.NewPage(w, s.cfg.Workload)
 	err := envoy.copyTo(spelled, maxPage)
@@ -143,8 +144,8 @@ func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	return err
 }
 
-// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, or w cannot be written
-// (errWrite). After a metric that cannot be collected the other metrics are still written.
+// writeOwn writes the agent's metrics in plain text. If a metric cannot be collected, it writes the other metrics and
+// returns an error. If w cannot be written, the error wraps errWrite.
 func (s *Server) writeOwn(w io.Writer) error {
 	families, err := s.registry.Gather()
 	for _, f := range families {
@@ -155,9 +156,10 @@ func (s *Server) writeOwn(w io.Writer) error {
 	return err
 }
 
-// fetch requests a page from one source. formats is the value of the request's Accept header. The response must begin
-// within the duration first. The body may be read until ctx ends. page.err is set if there is no response, or if the
-// response has a status other than 200, a compressed body, or a content type that cannot be merged.
+// fetch requests a page from one source. formats is the value of the request's Accept header. The parameter from has
+// the headers of the scraper's request. The response must begin within the duration in the parameter first. The body
+// may be read until ctx ends. page.err is set if there is no response, or if the response has a status other than 200,
+// a compressed body, or a content type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)

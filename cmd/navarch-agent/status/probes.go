@@ -26,16 +26,16 @@ import (
 const (
 	maxAnswer      = 10 << 10 // bytes of an application's response, as in the kubelet
 	defaultTimeout = time.Second
-	maxTimeout     = maxBudget // a minute; the port's server ends a response shortly after (limits.Answer)
+	maxTimeout     = maxBudget // a minute; the server of the port allows a response a few seconds more
 )
 
 // Probes contains the probes of the application by the path that the kubelet requests from the agent. Paths are
 // /app-health/CONTAINER/ with livez, readyz or startupz, and /app-lifecycle/CONTAINER/ with prestopz or poststartz.
 type Probes map[string]Probe
 
-// Probe is a probe or lifecycle hook of the application. In the Pod, sidecar injection has replaced the original
-// probe by a request to the agent. The agent then carries out the original probe. Exactly one of HTTP, TCP and GRPC
-// is set.
+// Probe is a probe or lifecycle hook of the application. In the Pod, sidecar injection has replaced the original probe
+// by a request to the agent. On this request the agent carries out the original probe. Exactly one of HTTP, TCP and
+// GRPC is set.
 type Probe struct {
 	HTTP           *HTTPProbe `json:"httpGet"`
 	TCP            *TCPProbe  `json:"tcpSocket"`
@@ -44,9 +44,9 @@ type Probe struct {
 }
 
 // HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the body.
-// Redirects are followed on the Pod's host only. Instead of a status from 300 to 399, as of a redirect to another host,
-// the kubelet gets status 200. Without a complete response, or at the tenth redirect, the kubelet gets status 500. The
-// host of the original probe is ignored.
+// Redirects are followed on the Pod's host only. For any other response with a status from 300 to 399, the kubelet gets
+// status 200. If there is no complete response, or at the tenth redirect, the kubelet gets status 500. The host of the
+// original probe is ignored.
 type HTTPProbe struct {
 	Path    string     `json:"path"` // with or without "/" at the beginning
 	Port    port       `json:"port"`
@@ -56,13 +56,13 @@ type HTTPProbe struct {
 	} `json:"httpHeaders"`
 }
 
-// TCPProbe succeeds (status 200) when a connection to the port of the Pod can be opened, and else fails (status 500).
+// TCPProbe opens a connection to a port of the Pod. The kubelet gets status 200 if that succeeds, and 500 if not.
 type TCPProbe struct {
 	Port port `json:"port"`
 }
 
-// GRPCProbe succeeds (status 200) when grpc.health.v1.Health on the port of the Pod returns SERVING, and else fails
-// (status 500).
+// GRPCProbe calls grpc.health.v1.Health on a port of the Pod. The kubelet gets status 200 if the result is SERVING, and
+// 500 if not.
 type GRPCProbe struct {
 	Port    port   `json:"port"`
 	Service string `json:"service"` // empty: the health of the whole gRPC server
@@ -82,8 +82,8 @@ func (p *port) UnmarshalJSON(b []byte) error {
 }
 
 // ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS, which is a JSON object from path to probe. For a blank text
-// and for null it returns nil, nil. Errors: invalid JSON, an invalid port, or a path or probe that does not have the
-// form that the injector writes. The last error names the first such path in sorted order.
+// and for null it returns nil, nil. ParseProbes returns an error for invalid JSON, an invalid port, or a path or probe
+// in another form than the injector's. The error for a path or probe names the first such path in sorted order.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -102,7 +102,7 @@ func ParseProbes(text string) (Probes, error) {
 
 var endings = map[string][]string{"app-health": {"livez", "readyz", "startupz"}, "app-lifecycle": {"prestopz", "poststartz"}}
 
-// check returns an error if path or probe does not have the form that the injector writes.
+// check returns an error if the path or the probe has another form than the injector's.
 func (p Probe) check(path string) error {
 	part := strings.Split(path, "/")
 	if len(part) != 4 || part[0] != "" || part[2] == "" || !slices.Contains(endings[part[1]], part[3]) {
@@ -163,7 +163,7 @@ func newProber(host string) *prober {
 			MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as the kubelet
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if req.URL.Hostname() != via[0].URL.Hostname() { // not followed, and a success, as in the kubelet
+			if req.URL.Hostname() != via[0].URL.Hostname() { // not followed, but counts as a success, as in the kubelet
 				return http.ErrUseLastResponse
 			}
 			if len(via) >= 10 {
@@ -175,8 +175,8 @@ func newProber(host string) *prober {
 	return p
 }
 
-// dial connects from the source address of probes (newProber). If the machine does not have that address, dial connects
-// from any address. The address ::6 exists only if redirection has added it.
+// dial connects from the source address that newProber has chosen. If the machine does not have that address, dial
+// connects from any address. The address ::6 exists only if redirection has added it.
 func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := p.dialer.DialContext(ctx, network, address)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
@@ -185,7 +185,7 @@ func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c, err
 }
 
-// probe runs the probe that is listed for the request's path, and answers 404 for other paths.
+// probe runs the probe in Config.Probes for the request's path. If there is no such probe, it answers 404.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	probe, ok := s.cfg.Probes[r.URL.Path]
 	if !ok {
@@ -210,8 +210,8 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// ask carries out a probe and returns the status and body for the kubelet. from is the kubelet's request. The error
-// means that the probe failed without a status of the application.
+// ask carries out a probe and returns the status and body for the kubelet. The parameter from is the kubelet's request.
+// An error means that the probe failed, and that there is no complete HTTP response from the application.
 func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
 	switch {
 	case probe.HTTP != nil:
@@ -227,7 +227,7 @@ func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code
 	}
 }
 
-// kubelet returns the User-Agent of the request if it is a kubelet's, else "kube-probe".
+// kubelet returns the request's User-Agent if a kubelet sent the request, and "kube-probe" if not.
 func kubelet(from *http.Request) string {
 	for _, prefix := range []string{"kube-probe/", "kube-lifecycle/"} {
 		if agent := from.UserAgent(); strings.HasPrefix(agent, prefix) {

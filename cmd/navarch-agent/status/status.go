@@ -28,7 +28,7 @@ import (
 const (
 	prefix = "istio_agent_" // as in Istio's agents
 
-	maxScrapes = 4  // concurrent requests for metrics; see turns for requests above the limit
+	maxScrapes = 4  // concurrent requests for metrics; type turns handles requests above the limit
 	maxProbes  = 32 // concurrent probes
 )
 
@@ -40,19 +40,19 @@ type Config struct {
 	// Ready returns nil when the proxy can serve traffic, else an error that lists what is missing.
 	Ready func(context.Context) error
 	// Quit must end the agent as SIGTERM does. Drain must start a graceful close of Envoy's client connections. The
-	// client of the request gets its response when the function returns.
+	// requester gets its response when the function returns.
 	Quit, Drain func()
 	// EnvoyStats is the URL of Envoy's Prometheus page. The query of a request for metrics is added to this URL.
 	EnvoyStats string
 	// Workload is the workload of the proxy, for Istio's labels on request metrics.
 	Workload istiometrics.Workload
-	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: the page contains only
-	// this package's metrics scrapes_total and scrape_failures_total, with the prefix.
+	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: the agent has only this
+	// package's metrics scrapes_total and scrape_failures_total, with the same prefix.
 	Agent prometheus.Collector
 	// Apps are the metrics pages of the application, on localhost; empty: no such page is merged.
 	Apps []scrape.Target
-	// Probes are the probes of the application, by path. They are sent to ProbeHost, the IP address of the Pod, as the
-	// kubelet does. Without Probes, ProbeHost may be empty.
+	// Probes are the probes of the application, by path. Like the kubelet, the Server sends them to the IP address of
+	// the Pod, ProbeHost. If there are no Probes, ProbeHost may be empty.
 	Probes    Probes
 	ProbeHost string
 	Log       *slog.Logger // nil: nothing is logged
@@ -69,8 +69,8 @@ type Server struct {
 	probes   *turns
 }
 
-// New validates cfg and returns a server. It opens no sockets. Errors: a function or EnvoyStats is missing, ProbeHost
-// is not an IP address although there are Probes, or Agent cannot be registered.
+// New validates cfg and returns a server. It opens no sockets. It returns an error if a function or EnvoyStats is
+// missing, if ProbeHost is not an IP address although there are Probes, or if Agent cannot be registered.
 func New(cfg Config) (*Server, error) {
 	if cfg.Ready == nil || cfg.Quit == nil || cfg.Drain == nil || cfg.EnvoyStats == "" {
 		return nil, errors.New("status: Ready, Quit, Drain and EnvoyStats are needed")
@@ -99,8 +99,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Health returns the handler of port 15021, which answers /healthz/ready only, because load balancers from everywhere
-// can reach this port. The status is 200, or 503 with the error of Config.Ready. Other paths get 404.
+// Health returns the handler of port 15021. It answers /healthz/ready only, because this port is reachable from
+// everywhere. The status is 200, or 503 with the error of Config.Ready. Other paths get 404.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -109,7 +109,7 @@ func (s *Server) Health() http.Handler {
 
 // Handler returns the handler of port 15020. It serves readiness as in Health, merged metrics (GET /stats/prometheus or
 // /metrics), and Config.Probes by their paths. POST /quitquitquit and POST /drain call Config.Quit and Config.Drain.
-// They are accepted from this machine only, else the status is 403. Another method gets 405. Other paths get 404.
+// Requests for these two paths from other machines get 403. Requests with a wrong method get 405. Other paths get 404.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -150,7 +150,7 @@ func local(do func()) http.HandlerFunc {
 // l. Slow, idle and oversized requests lose their connection. A client may have 64 connections, and all clients
 // together 128. A client is an IPv4 address or an IPv6 /64. At its own limit, a client loses its oldest connection. At
 // the total limit, the client with the most connections loses one, so that the kubelet always gets an answer. The
-// logger (clients) logs such closed connections at a limited rate; nil: they are not logged. If l cannot accept
+// argument clients logs connections that are closed at a limit; if it is nil, they are not logged. If l cannot accept
 // connections, Serve returns the wrapped error of l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)

@@ -2,7 +2,7 @@
 //
 // Owns: nothing.
 // Reads: untrusted text.
-// Never: guesses. A line with another number of fields, or with an invalid request or status, is an error.
+// Never: accepts a line with another number of fields, or with an invalid request or status.
 package accesslog
 
 import (
@@ -113,7 +113,7 @@ func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
 }
 
-// Client returns the IP address of the client; empty if Remote is not IP:PORT.
+// Client returns the IP address of the client. The result is empty if Remote is not IP:PORT.
 func (e Entry) Client() string {
 	at, err := netip.ParseAddrPort(e.Remote)
 	if err != nil {

@@ -1,15 +1,16 @@
-// Package analyze finds faults in the configuration of a mesh: in files, in a cluster, or in files over a cluster. Its
-// codes are those of istioctl analyze (IST0101), and Navarch's own (NAV1001); see store/problem.
+// Package analyze finds faults in the configuration of a mesh. The configuration is in files, in a cluster, or in a
+// cluster some of whose objects are replaced by files. The codes of faults are those of istioctl analyze (IST0101), and
+// Navarch's own (NAV1001); see store/problem.
 //
-// The objects are converted to records, the store's form of objects, by the code of navarchd's leader
-// (ingest.Records). The conversion finds the problems of single objects and between objects that the leader reports.
-// The checks of this package find faults of objects that have no records: injection, webhooks, Pods and the
-// definitions of the Gateway API. They also report codes that a leader would report too often.
+// The objects are converted to records, the store's form of objects, by the code of navarchd's leader (ingest.Records).
+// The conversion finds the same problems as the leader does, in single objects and between objects. The checks of this
+// package find faults of objects that have no records: injection, webhooks, Pods and the CustomResourceDefinitions of
+// the Gateway API. They also find faults that the leader does not report because they are too frequent.
 //
 // For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that the
 // workload would have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
 //
-// Owns: the checks beside records, the order and the forms of findings. Reads: objects, from files or an API server.
+// Owns: its checks, the order and the output formats of findings. Reads: objects, from files or an API server.
 // Never: changes files or a cluster; reports a fault that depends on a kind that could not be read.
 package analyze
 
@@ -40,7 +41,7 @@ type Finding struct {
 	Message  string           `json:"message"`
 	// Place is the line of the field, or of the closest parent that the file contains. Only Lines.Fill sets it.
 	Place
-	// Location is the file and the number of the document in it (shop.yaml#2); empty for objects of a cluster.
+	// Location is the file and the number of the document in it (shop.yaml#2). It is empty for objects of a cluster.
 	Location string `json:"-"`
 	id       object.ID
 }
@@ -53,17 +54,18 @@ type Config struct {
 	Soon            time.Duration  // certificates that end within this time are reported; 0: 30 days
 }
 
-// Input is the set of objects to analyse. Of the functions of this package, only ReadSecrets changes its slices and
-// maps.
+// Input is the set of objects to analyse. No function of this package except ReadSecrets changes the slices and maps of
+// an Input that it gets.
 type Input struct {
 	Events   []object.Event   // only with Op Put or Broken; of two with the same ID, the later counts
 	Problems []object.Problem // found while the objects were read
 	// Unread maps each kind that could not be read (such as Secret) to the reason. Checks that need such a kind are
 	// left out.
 	Unread map[string]string
-	// Cluster contains the kinds that a cluster was asked for, also those in Unread.
+	// Cluster contains the kinds that were requested from a cluster, including those in Unread.
 	Cluster map[string]bool
-	// Reported are the problems that the control plane reports; empty: it reports none, or was not queried.
+	// Reported are the problems that the control plane reports. It is empty if there are none, or if the control plane
+	// was not queried.
 	Reported []Reported
 }
 
@@ -77,7 +79,7 @@ func Run(in Input, c Config) []Finding {
 	return w.result()
 }
 
-// checks are the checks of this package. Each reads the world and adds findings.
+// checks are the checks of this package. Each check reads the indexed objects (world) and adds findings.
 var checks = []func(*world){
 	namespaces, pods, autoImages, proxyImages, webhooks, annotations,
 	portNames, workloadPorts, inconsistentServices, conditions,
@@ -131,7 +133,7 @@ func (w *world) judge(known *mirror.Snapshot) {
 func (w *world) problem(p object.Problem) {
 	if owner, is := w.stands[p.ID]; is {
 		if owner.ID.Name == "" {
-			return // endpoints
+			return // an added EndpointSlice
 		}
 		p.ID, p.Location, p.Field = owner.ID, owner.Location, inTemplate(owner, p.Field)
 	}
@@ -180,7 +182,7 @@ func rank(s problem.Severity) int {
 	return slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Error}, s)
 }
 
-// AtLeast reports whether s is as severe as threshold or more. An unknown severity is below Info.
+// AtLeast reports whether the severity s equals the threshold or is more severe. An unknown severity is below Info.
 func AtLeast(s, threshold problem.Severity) bool { return rank(s) >= rank(threshold) }
 
 // result returns the findings that no annotation suppresses, sorted, each once.

@@ -21,7 +21,8 @@ var known = func() map[string]*annotation.Instance {
 }()
 
 // annotations reports annotations of Pods, templates, Services and namespaces that are deprecated, alpha, or have a
-// wrong value. Pods that a workload made are left out: their template has the same annotations.
+// wrong value. Pods of a workload such as a Deployment are left out, because the workload's template has the same
+// annotations.
 func annotations(w *world) {
 	for _, p := range w.pods {
 		if !p.owned {

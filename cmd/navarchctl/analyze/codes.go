@@ -61,8 +61,8 @@ func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code],
 // Codes returns every code that this build knows, of Istio and of Navarch, sorted. The caller owns the result.
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
-// schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds.
-// Call it for problems without a code. For other problems it returns "".
+// schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds. It
+// is for problems that have no such code yet. If the webhook has no code for the problem, the result is "".
 func schemaCode(p object.Problem) problem.Analyzer {
 	switch {
 	case !strings.HasSuffix(p.ID.Group, ".istio.io"):

@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// bundleVersion is the annotation with the release of the Gateway API that a definition comes from.
+// bundleVersion is the annotation with the release of the Gateway API that a definition (CustomResourceDefinition)
+// comes from.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
 // oldest contains the oldest release of the Gateway API with which istiod reads a kind
@@ -20,8 +21,9 @@ var oldest = map[string][3]int{
 	"tlsroutes.gateway.networking.k8s.io":          {1, 5, 0},
 }
 
-// served contains the API versions that a definition must serve: for today's istiod (now) and for later releases
-// (later). Empty: no version is required (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
+// served contains, by the name of a definition, the API versions that it must serve for today's istiod (now) and for
+// later releases (later). An empty text requires no version
+// (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
 var served = map[string]struct{ now, later string }{
 	"gateways.gateway.networking.k8s.io":        {"v1beta1", "v1"},
 	"gatewayclasses.gateway.networking.k8s.io":  {"v1beta1", "v1"},
@@ -68,7 +70,7 @@ func (d *definition) versions() (all []string) {
 }
 
 // old reports a definition of a release below the oldest that istiod reads. A definition without a readable release is
-// left out.
+// not reported.
 func (w *world) old(o *object.Object) {
 	want, is := oldest[o.ID.Name]
 	has, ok := release(o.Annotations[bundleVersion])

@@ -171,7 +171,7 @@ func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 	}
 }
 
-// usualSoon is the time before the end of a certificate from which it is reported.
+// usualSoon is the default of Config.Soon: a certificate that ends within this time is reported.
 const usualSoon = 30 * 24 * time.Hour
 
 // ending returns "has ended at TIME" or, for a certificate that ends soon, "ends at TIME". It returns "" for other

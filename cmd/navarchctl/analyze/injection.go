@@ -64,7 +64,7 @@ func (w *world) injects(namespace, pod map[string]string) bool {
 	return stated == "true"
 }
 
-// findInjectors returns the values of all injectors, by the name of their ConfigMap.
+// findInjectors returns the Helm values of all sidecar injectors, by the name of the injector's ConfigMap.
 func (w *world) findInjectors() map[string]*injectorValues {
 	all := map[string]*injectorValues{}
 	for o, m := range decoded[corev1.ConfigMap](w, "", "ConfigMap") {
@@ -76,8 +76,8 @@ func (w *world) findInjectors() map[string]*injectorValues {
 	return all
 }
 
-// injectorOf returns the values of the injector for the revision in a namespace's labels; nil: the injector's
-// ConfigMap was not read.
+// injectorOf returns the values of the injector for the revision in a namespace's labels. The result is nil if the
+// injector's ConfigMap was not read.
 func (w *world) injectorOf(namespace map[string]string) *injectorValues {
 	return w.injectors[inject.NameOf(injectorName, namespace[label.IoIstioRev.Name])]
 }
@@ -96,8 +96,8 @@ type injectorValues struct {
 	} `json:"sidecarInjectorWebhook"`
 }
 
-// namespaces reports namespaces without an injection label, namespaces with both labels, and namespaces whose Pods are
-// injected by default.
+// namespaces reports namespaces without an injection label, namespaces with both injection labels, and namespaces whose
+// Pods are injected by default.
 func namespaces(w *world) {
 	for _, o := range w.byKind[kind{"", "Namespace"}] {
 		stated, byRevision := o.Labels[injection], o.Labels[label.IoIstioRev.Name] != ""
@@ -136,7 +136,8 @@ func pods(w *world) {
 	}
 }
 
-// proxyOf returns the container of a Pod's proxy, which may be a native sidecar; nil: the Pod has no proxy.
+// proxyOf returns the container of a Pod's proxy, which may be a native sidecar. The result is nil if the Pod has no
+// proxy.
 func proxyOf(p *pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.spec.Containers, p.spec.InitContainers} {
 		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == proxyName }); i >= 0 {
@@ -190,7 +191,8 @@ func proxyImages(w *world) {
 	}
 }
 
-// image returns the image that injection sets for proxies; empty: the image is unknown, for example because v is nil.
+// image returns the image that injection sets for proxies. The result is empty if the image is unknown, for example
+// because v is nil.
 func (v *injectorValues) image() string {
 	switch tag, is := v.tag(); {
 	case v == nil || v.Global.Proxy.Image == "":

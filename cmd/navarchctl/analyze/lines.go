@@ -43,7 +43,7 @@ func NewLines(read func(path string) ([]byte, error)) *Lines {
 	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
 }
 
-// location matches the file, the number of the document and the element of a List in a location.
+// location matches a Finding.Location: the file, the number of the document, and the element of a List.
 var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
 
 // place returns the line of a finding's field. If the file lacks the field, it returns the line of the closest
@@ -65,7 +65,7 @@ func (l *Lines) place(f Finding) Place {
 	return Place{File: m[1], Line: d.line + find(d.root, field) - 1}
 }
 
-// document returns a document of a file; nil: the file has no such document.
+// document returns a document of a file, or nil if the file has no such document.
 func (l *Lines) document(path string, number int) *document {
 	key := path + "#" + strconv.Itoa(number)
 	if d, known := l.docs[key]; known {

@@ -59,7 +59,7 @@ var listed = []resource{
 	{kind{model.GroupExtensions, "TrafficExtension"}, "v1alpha1", "trafficextensions"},
 }
 
-// optional are the kinds that may be unreadable. Checks that need such a kind are left out; the findings of the
+// optional are the kinds that may be unreadable. Checks that need an unreadable kind are left out. The findings of the
 // remaining checks stay correct. If the ConfigMap of the mesh configuration is unreadable, the defaults are used.
 var optional = []string{"Namespace", "Node", "Deployment", "MutatingWebhookConfiguration", "ConfigMap", "CustomResourceDefinition",
 	"Secret"}
@@ -70,11 +70,12 @@ var older = map[string]string{model.GroupNetworking: "v1beta1", model.GroupSecur
 // patience bounds the reading of one kind.
 const patience = 2 * time.Minute
 
-// Read reads the objects of a cluster, with the rights of the client's user. system is the namespace of the control
-// plane. Secrets are not read: see ReadSecrets. If the user may not read an optional kind (Namespace, Node, Deployment,
-// MutatingWebhookConfiguration, ConfigMap, CustomResourceDefinition), the reason is in Unread. Kinds that the cluster
-// does not have are empty. Errors: the user may not read a kind that is not optional, the API server fails, an object
-// does not decode, or reading a kind takes longer than 2 min. With an error the Input is incomplete.
+// Read reads the objects of a cluster, with the rights of the client's user. The argument system is the namespace of
+// the control plane. Secrets are not read (see ReadSecrets). If the user may not read an optional kind (Namespace,
+// Node, Deployment, MutatingWebhookConfiguration, ConfigMap, CustomResourceDefinition), the reason is in Unread. Kinds
+// that the cluster does not have are not an error. Errors: the user may not read a kind that is not optional, the API
+// server fails, an object does not decode, or reading a kind takes longer than 2 min. With an error the Input is
+// incomplete.
 func Read(ctx context.Context, api *apiserver.Client, system string) (Input, error) {
 	in := Input{Unread: map[string]string{}, Cluster: map[string]bool{}}
 	for _, r := range listed {
@@ -151,7 +152,7 @@ func (in *Input) unreadable(r resource, err error) error {
 	return fmt.Errorf("read %s: %w", r.plural, err)
 }
 
-// put adds one object of a cluster. Its first argument is the object's kind, since elements of lists do not contain
+// put adds one object of a cluster. The first argument is the object's kind, since elements of lists do not contain
 // their kind.
 func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	var head struct{ Metadata metav1.ObjectMeta }
@@ -166,10 +167,10 @@ func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	return nil
 }
 
-// ReadSecrets adds to in, a result of Read, the Secrets that Gateways name. It reads them in the namespaces of the Pods
-// that the Gateways select, or without such Pods in the Gateway's own namespace. Objects of files replace those of the
-// cluster with the same ID. If the user may not read Secrets, the reason is in Unread. Errors: the API server fails, or
-// reading a Secret takes longer than 2 min.
+// ReadSecrets reads the Secrets that Gateways name, and adds them to the Input, which must be a result of Read. It
+// reads them in the namespaces of the Pods that the Gateways select, or without such Pods in the Gateway's own
+// namespace. An object in the argument files counts instead of the cluster's object with the same ID. If the user may
+// not read Secrets, the reason is in Unread. Errors: the API server fails, or reading a Secret takes longer than 2 min.
 func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
 	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
 	in.Cluster["Secret"] = true

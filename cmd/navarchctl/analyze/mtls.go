@@ -34,8 +34,9 @@ func strictServers(w *world) {
 	}
 }
 
-// mayRefuse reports whether a rule may make clients send no mTLS: it states DISABLE or SIMPLE, or it states no tls and
-// automatic mTLS is off. MUTUAL with certificates of the client's own may satisfy STRICT, if the mesh signed these.
+// mayRefuse reports whether a rule may make clients send no mTLS. The result is true if the rule states mode DISABLE or
+// SIMPLE anywhere, or if automatic mTLS is off. Mode MUTUAL does not count, because the mesh may have signed the
+// client's certificates.
 func mayRefuse(rule *model.DestinationRule, automatic bool) bool {
 	if !automatic {
 		return true
@@ -48,7 +49,8 @@ func mayRefuse(rule *model.DestinationRule, automatic bool) bool {
 	return false
 }
 
-// withoutMTLS reports whether clients send no client certificate by the tls of a rule; nil: the rule states none.
+// withoutMTLS reports whether clients send no client certificate by the tls of a rule. The argument tls is nil if the
+// rule states no tls.
 func withoutMTLS(tls *networkingv1.ClientTLSSettings, automatic bool) bool {
 	if tls == nil {
 		return !automatic
@@ -56,8 +58,8 @@ func withoutMTLS(tls *networkingv1.ClientTLSSettings, automatic bool) bool {
 	return tls.GetMode() == networkingv1.ClientTLSSettings_DISABLE || tls.GetMode() == networkingv1.ClientTLSSettings_SIMPLE
 }
 
-// ruledServices yields the services of a rule's host, each with the host. The host may be a wildcard; hosts with a rule
-// of their own are then left out, because the more specific rule counts.
+// ruledServices yields the services of a rule's host, each with the host. If the host is a wildcard, hosts with a rule
+// of their own are left out, because the more specific rule counts.
 func (w *world) ruledServices(rule *model.DestinationRule) iter.Seq2[*model.Service, string] {
 	return func(yield func(*model.Service, string) bool) {
 		for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -104,7 +106,8 @@ func (w *world) strictPorts(in *planinput.Input, rule *model.DestinationRule, se
 	}
 }
 
-// strictCluster reports the tls of a policy if an endpoint of the selection accepts only mTLS.
+// strictCluster reports a policy without mTLS if an endpoint of the selection (the endpoints of one Envoy cluster)
+// accepts only mTLS.
 func (w *world) strictCluster(in *planinput.Input, rule *model.DestinationRule, q planinput.Selection, labels map[string]string,
 	policy traffic.Policy, reported map[string]bool) {
 	field, states := "spec.host", "the rule states no tls, and enableAutoMtls is false"

@@ -74,7 +74,7 @@ func closedPolicies(w *world) {
 
 // imports reports hosts that a Sidecar imports and that no Service, ServiceEntry or VirtualService has.
 func imports(w *world) {
-	hosts := map[string]map[string]bool{} // by host: namespaces
+	hosts := map[string]map[string]bool{} // the namespaces that have a host, by host
 	add := func(namespace string, all []string) {
 		for _, host := range all {
 			for _, in := range []string{namespace, "*"} {
@@ -201,8 +201,8 @@ func restricted(c corev1.Container) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "BLOCKED_CIDRS_IN_JWKS_URIS" && e.Value != "" })
 }
 
-// remoteCluster is the label of Secrets with access to other clusters. The keys in such a Secret are names of
-// clusters.
+// remoteCluster is the label of Secrets with credentials for other clusters. The data keys of such a Secret are names
+// of clusters.
 const remoteCluster = "istio/multiCluster"
 
 // registries reports networks of the mesh configuration whose fromRegistry is not a cluster of the mesh.

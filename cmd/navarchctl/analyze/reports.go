@@ -26,8 +26,8 @@ type Reported struct {
 	Proxies  int              `json:"proxies"` // for RefusedByProxies: the number of proxies that refuse the configuration
 }
 
-// fromControlPlane are the codes that only the control plane can report. They are about refusals by proxies, the
-// usage of tenants, and the age of the control plane's view of clusters.
+// fromControlPlane are the codes that only the control plane can report. They are about refusals by proxies, the usage
+// of tenants, and the age of the control plane's data about clusters.
 var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.VersionWithheld, problem.TenantNearBudget, problem.ClusterStale}
 
 // reports adds the reported problems with the codes of fromControlPlane. Problems with other codes are found in the
@@ -55,8 +55,8 @@ func reports(w *world) {
 	}
 }
 
-// idsByName maps the names of all objects, "Kind namespace/name", to their IDs. Of several objects with one name, that
-// of the first group and cluster counts.
+// idsByName maps the names of all objects, "Kind namespace/name", to their IDs. Of several objects with one name, the
+// object whose ID is the least (ID.Compare) counts.
 func (w *world) idsByName() map[string]object.ID {
 	all := make(map[string]object.ID, len(w.byID))
 	for id := range w.byID {
@@ -85,8 +85,8 @@ func (w *world) named(ids map[string]object.ID, name string) object.ID {
 // rootKeys are the keys of ConfigMaps under which the root certificates for proxies are stored.
 var rootKeys = []string{"root-cert.pem", "ca-root-cert.pem", "ca.crt"}
 
-// authorities reports certificates of authorities that have ended or end soon. They are the roots of the mesh, and the
-// authorities by which gateways verify clients.
+// authorities reports CA certificates that have ended or end soon: root certificates of the mesh, and CA certificates
+// by which gateways verify clients.
 func authorities(w *world) {
 	for o, of := range decoded[corev1.ConfigMap](w, "", "ConfigMap") {
 		for _, key := range rootKeys {
@@ -108,7 +108,7 @@ func authorities(w *world) {
 const maxAuthorities = 200
 
 // firstEnd finds the certificate in PEM text that expires first. end describes the expiry as ending does; end is empty
-// if the certificate does not expire soon. The second result is the certificate's subject.
+// if the certificate has not expired and does not expire soon. The second result is the certificate's subject.
 func (w *world) firstEnd(text []byte) (end, which string) {
 	var first *x509.Certificate
 	for range maxAuthorities {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// meshGateway is the name for all sidecars in a VirtualService's gateways.
+// meshGateway is the name that stands for all sidecars in the field gateways of a VirtualService.
 const meshGateway = "mesh"
 
 // portSelectors reports destinations without a port whose service has several ports.
@@ -36,7 +36,7 @@ func portSelectors(w *world) {
 	}
 }
 
-// uncheckedServers reports TLS settings of DestinationRules that name no authorities to verify the server with.
+// uncheckedServers reports TLS settings of DestinationRules that name no CA certificates to verify the server with.
 func uncheckedServers(w *world) {
 	unchecked := func(t *networkingv1.ClientTLSSettings) bool {
 		return (t.GetMode() == networkingv1.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1.ClientTLSSettings_MUTUAL) &&

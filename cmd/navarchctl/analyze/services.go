@@ -170,7 +170,7 @@ func (w *world) negative(o *object.Object) {
 		Status struct{ Conditions []metav1.Condition }
 	}
 	if decode(o, &with) != nil {
-		return // the pipeline reports objects that do not decode
+		return // the conversion to records reports objects that do not decode
 	}
 	for _, c := range with.Status.Conditions {
 		if c.Status == metav1.ConditionFalse {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// suppression is the annotation that lists the codes, separated by commas, that are not reported for the annotated
-// object. * means all codes.
+// suppression is the annotation that lists codes, separated by commas. These codes are not reported for the annotated
+// object. * stands for all codes.
 const suppression = "galley.istio.io/analyze-suppress"
 
 // suppressed reports whether the annotation of the finding's object suppresses it.
@@ -56,8 +56,8 @@ func (s Suppression) Covers(f Finding) bool {
 	return code && (object || s.object == "*")
 }
 
-// Suppressed removes the findings that a suppression selects, and returns the remaining findings. The result uses the
-// array of all, whose content changes.
+// Suppressed removes the findings that a suppression selects, and returns the remaining findings. The result reuses the
+// array of the first argument, whose content changes.
 func Suppressed(all []Finding, by []Suppression) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return slices.ContainsFunc(by, func(s Suppression) bool { return s.Covers(f) })
@@ -65,14 +65,15 @@ func Suppressed(all []Finding, by []Suppression) []Finding {
 }
 
 // Of returns the findings about a namespace: about objects in the namespace, and about cluster-wide objects with the
-// namespace's name, such as the Namespace itself. The result uses the array of all, whose content changes.
+// namespace's name, such as the Namespace itself. The result reuses the array of the first argument, whose content
+// changes.
 func Of(all []Finding, namespace string) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return f.id.Namespace != namespace && (f.id.Namespace != "" || f.id.Name != namespace)
 	})
 }
 
-// Known returns f prepared for Compare, Of and Suppression.Covers, for findings that do not come from Run. f.Object
+// Known prepares a finding that does not come from Run for Compare, Of and Suppression.Covers, and returns it. f.Object
 // must be "Kind namespace/name", or "Kind name" for an object without a namespace.
 func Known(f Finding) Finding {
 	kind, name, _ := strings.Cut(f.Object, " ")

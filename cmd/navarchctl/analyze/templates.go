@@ -22,11 +22,12 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// workloads are the kinds with a template of Pods.
+// workloads are the kinds with a Pod template.
 var workloads = []kind{{"apps", "Deployment"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"}, {"apps", "ReplicaSet"}, {"batch", "Job"},
 	{"batch", "CronJob"}}
 
-// workload is the decoded part of a workload. Only CronJobs have JobTemplate.
+// workload has the decoded fields of an object of one of these kinds. CronJobs have JobTemplate, and the other kinds
+// Template.
 type workload struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
@@ -36,7 +37,8 @@ type workload struct {
 	}
 }
 
-// inTemplate returns the path in a workload of a Pod's field: spec.containers becomes spec.template.spec.containers.
+// inTemplate converts the path of a Pod's field to the path in a workload: spec.containers becomes
+// spec.template.spec.containers. An empty path becomes the path of the template.
 func inTemplate(owner *object.Object, field string) string {
 	template := "spec.template"
 	if owner.ID.Kind == "CronJob" {
@@ -84,8 +86,9 @@ func (w *world) findPods() (all []*pod) {
 	return all
 }
 
-// standIn adds Pods for the workloads of files, and EndpointSlices for Services that select them. Workloads of a
-// cluster are left out, because their Pods were read. Pods and Services of files get addresses, as in a cluster.
+// standIn adds the objects that a cluster would make from the files: Pods for workloads, and EndpointSlices for
+// Services. For a workload that was read from a cluster it adds no Pod, because the workload's Pods were read too. Pods
+// and Services from files get addresses, as in a cluster.
 func (w *world) standIn() {
 	for _, o := range w.byKind[kind{"", "Service"}] {
 		w.giveAddress(o)
@@ -109,8 +112,9 @@ func (w *world) standIn() {
 	w.endpointSlices(made)
 }
 
-// withProxy returns the labels of the Pod that a template makes. A Pod that injection gives a proxy has the label of
-// workloads with mTLS. If the namespace is not among the objects, injection is assumed, unless the Pod refuses it.
+// withProxy returns the labels that the Pod has in a cluster. If injection adds a proxy to the Pod, they include the
+// label for mTLS (security.istio.io/tlsMode). If the namespace was not read, withProxy assumes injection, unless the
+// Pod refuses it.
 func (w *world) withProxy(p *pod) map[string]string {
 	space, known := w.spaces[p.meta.Namespace]
 	stated := cmp.Or(p.labels[label.SidecarInject.Name], p.notes[annotation.SidecarInject.Name])
@@ -123,7 +127,8 @@ func (w *world) withProxy(p *pod) map[string]string {
 	return labels
 }
 
-// giveAddress replaces a Service of a file that states no clusterIP by a copy with a clusterIP.
+// giveAddress replaces a Service from a file by a copy with a clusterIP. It does nothing if the Service states a
+// clusterIP, or has the type ExternalName.
 func (w *world) giveAddress(o *object.Object) {
 	if o.Location == "" || bytes.Contains(o.JSON, []byte(`"clusterIP`)) {
 		return
@@ -171,11 +176,11 @@ func (w *world) put(id object.ID, of *object.Object, body any, labels, annotatio
 // labelAt is one label of a Pod in a namespace.
 type labelAt struct{ namespace, key, value string }
 
-// endpointSlices adds EndpointSlices for Services with a selector. made are the Pods that standIn added. A Service
-// that is from a cluster, or that has an EndpointSlice, gets one more EndpointSlice for the Pods in made that the
-// Service selects. If it selects none of them, nothing is added. Any other Service of a file gets one EndpointSlice
-// for all Pods that the Service selects; this EndpointSlice may be empty. In a namespace without Pods, such a Service
-// gets no EndpointSlice, because the workloads may be in files that are not analysed.
+// endpointSlices adds EndpointSlices for Services with a selector. The argument made has the Pods that standIn added. A
+// Service from a cluster, or with an EndpointSlice already, gets a further EndpointSlice for the added Pods that it
+// selects, if there are any. Any other Service gets one EndpointSlice for all Pods that it selects. This EndpointSlice
+// may be empty. No EndpointSlice is added in a namespace without Pods, because its workloads may be in files that are
+// not analysed.
 func (w *world) endpointSlices(made []*pod) {
 	has := map[[2]string]bool{}
 	for _, o := range w.byKind[kind{discoveryv1.GroupName, "EndpointSlice"}] {

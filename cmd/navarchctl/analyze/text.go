@@ -29,8 +29,8 @@ func (f Finding) String() string {
 	return show.Printable(fmt.Sprintf("%s [%s] (%s) %s", words[f.Severity], f.Code, at, message))
 }
 
-// WriteText writes one line for each finding, an empty line, and a line with the number of findings of each severity
-// that has any. Without findings it writes "No findings." Errors are those of w.
+// WriteText writes one line for each finding, an empty line, and a line with the counts of findings by severity.
+// Severities without findings are left out. Without any findings it writes "No findings." Errors are those of w.
 func WriteText(w io.Writer, all []Finding) error {
 	count := map[problem.Severity]int{}
 	for _, f := range all {

@@ -56,8 +56,8 @@ func (w *world) overlaps() {
 	}
 }
 
-// combinations returns sets of labels: every combination of the label name (absent, or one of values) and the revision
-// label (absent, or one of revisions).
+// combinations returns label sets with every combination of two labels. The first label has the key name; it is absent,
+// or has one of values. The revision label is absent, or has one of revisions.
 func combinations(name string, values, revisions []string) (all []map[string]string) {
 	for _, revision := range append([]string{""}, revisions...) {
 		for _, value := range append([]string{""}, values...) {

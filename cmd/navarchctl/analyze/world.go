@@ -18,7 +18,7 @@ import (
 )
 
 // Origin is the origin in the IDs of all analysed objects of the config cluster, whether from files or from its API
-// server. An object of a file thus has the same ID as the object in the cluster that it replaces. Origin must not be
+// server. An object from a file thus has the same ID as the object in the cluster that it replaces. Origin must not be
 // changed.
 var Origin = origin.New("", origin.Files)
 
@@ -37,7 +37,7 @@ type world struct {
 	known       *mirror.Snapshot // the records, resolved
 	pods        []*pod
 	inhabited   map[string]bool // namespaces with Pods, or with templates of Pods
-	// spaces contains the labels of each namespace whose object was read.
+	// spaces contains the labels of each namespace whose object was read, by the name of the namespace.
 	spaces    map[string]map[string]string
 	hooks     []hook
 	injectors map[string]*injectorValues // by the name of their ConfigMap
@@ -129,7 +129,7 @@ func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 	}
 }
 
-// decode decodes an object. The case of names of fields does not matter, as in encoding/json.
+// decode decodes an object. Field names match in upper and lower case, as in encoding/json.
 func decode(o *object.Object, into any) error { return json.Unmarshal(o.JSON, into) }
 
 // id returns the ID of an object of the config cluster.
@@ -137,7 +137,7 @@ func (w *world) id(group, kind, namespace, name string) object.ID {
 	return object.ID{Origin: Origin, Group: group, Kind: kind, Namespace: namespace, Name: name}
 }
 
-// live reports whether objects of a kind were read from a cluster.
+// live reports whether objects of a kind were requested from a cluster.
 func (w *world) live(kind string) bool { return w.fromCluster[kind] }
 
 // knows reports whether all objects of the kinds were read.

@@ -19,8 +19,8 @@ const (
 )
 
 // ask checks rights, each by a call of the function `about`. It adds one result for the required rights, and one result
-// for each optional feature that lacks a right. If the API server fails, it adds the result of cannot instead. The
-// results are about the given subject. If rights are missing, the results contain the advice `do`.
+// for each optional feature that lacks a right. If the API server fails, it adds only the result for that error
+// (cannot). All results are about the subject `check`. If rights are missing, results contain the advice `do`.
 func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

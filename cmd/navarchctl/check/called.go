@@ -24,9 +24,9 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// called makes the API server call the webhooks of each configuration by dry runs. For a validating configuration it
-// creates a Gateway that the webhook refuses. For a mutating one it creates a Pod to which the webhook adds a proxy.
-// This also tests the network between the API server and the replicas.
+// called tests by dry runs whether the API server can call the webhooks of each configuration. For a validating
+// configuration it creates a Gateway that the webhook refuses. For a mutating one it creates a Pod to which the webhook
+// adds a proxy. The dry runs also test the network between the API server and the replicas.
 func (k *checker) called(ctx context.Context, all []hook) {
 	var seen []string
 	for _, h := range all {
@@ -62,9 +62,9 @@ type notCalled struct{ why string }
 // Error implements error.
 func (n *notCalled) Error() string { return n.why }
 
-// attempt creates an object by a dry run, and decodes the response into a value. names are the webhooks that should be
-// called. refused is true if such a webhook denied the object, which is not an error. The error is *notCalled if the
-// API server could not call one of these webhooks. Other errors are those of the API server.
+// attempt creates an object by a dry run, and decodes the response into a value. The argument names has the webhooks
+// that should be called. The result refused is true if one of them denied the object. A denial is not an error. The
+// error is *notCalled if the API server could not call one of these webhooks. Other errors are those of the API server.
 func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -84,8 +84,8 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	return false, err
 }
 
-// refuses tests the ValidatingWebhookConfiguration at path. found describes the success. The error is *notCalled if the
-// webhook was not called, and otherwise that of the API server.
+// refuses tests the ValidatingWebhookConfiguration at path. The result found describes the success. The error is
+// *notCalled if the webhook was not called. Other errors are those of the API server.
 func (k *checker) refuses(ctx context.Context, path string) (found string, err error) {
 	of := &unstructured.Unstructured{}
 	if err := k.get(ctx, path, &of.Object); err != nil {
@@ -99,9 +99,9 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	return "the webhook refused a dry run, as it should", err
 }
 
-// injects tests the MutatingWebhookConfiguration at path. found describes the success. The error is *notCalled if the
-// webhook was not called. Other errors: the webhook selects no Pod (selected) or refused the Pod, or the API server
-// fails.
+// injects tests the MutatingWebhookConfiguration at path. The result found describes the success. The error is
+// *notCalled if the webhook was not called. Other errors: the webhook selects no Pod (selected) or refused the Pod, or
+// the API server fails.
 func (k *checker) injects(ctx context.Context, path string) (found string, err error) {
 	var of admissionregistrationv1.MutatingWebhookConfiguration
 	if err := k.get(ctx, path, &of); err != nil {
@@ -133,8 +133,9 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	return "a dry run of a Pod in namespace " + namespace + " added a proxy", nil
 }
 
-// selected returns a namespace and Pod labels that one of the webhooks selects. It tries the control plane's
-// namespace and "default". Errors: the webhooks select no Pod in either namespace, or a namespace cannot be read.
+// selected returns a namespace, and labels for a Pod in it that one of the webhooks selects. It tries the control
+// plane's namespace and "default". Errors: the webhooks select no Pod in either namespace, or a namespace cannot be
+// read.
 func (k *checker) selected(ctx context.Context, of *admissionregistrationv1.MutatingWebhookConfiguration) (namespace string,
 	pod map[string]string, err error) {
 	revision := cmp.Or(of.Labels[label.IoIstioTag.Name], of.Labels[label.IoIstioRev.Name])

@@ -2,7 +2,8 @@
 // checks the API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the
 // leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
-// Owns: the list of checks, and the text of each result. Reads: the API server, replicas' pages, their secure address.
+// Owns: the list of checks, and the text of each result. Reads: the API server, and each replica's debug pages, CA and
+// xDS server.
 // Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. The
 // check obtains no certificate, because a rotation of the mesh's roots would wait for the certificate's expiry.
 package check
@@ -35,13 +36,13 @@ const (
 
 // Result is the result of one check, one line of the output.
 type Result struct {
-	// Check is the examined thing, for humans. If several revisions exist, it begins with the revision in checks of one
-	// revision.
+	// Check names the examined thing, for humans. If several revisions exist, the name begins with the revision that
+	// the check is about.
 	Check  string `json:"check"`
 	Name   Name   `json:"name"` // kind of check
 	Status Status `json:"status"`
 	Limit  string `json:"limit"`        // required figure, as text (Limits)
-	Figure string `json:"figure"`       // measured figure, as text; without one "within", "outside" or "unknown"
+	Figure string `json:"figure"`       // measured figure, as text; "within", "outside" or "unknown" if nothing was measured
 	Found  string `json:"found"`        // the finding, for humans
 	Do     string `json:"do,omitempty"` // advice, possibly also for an OK result; empty: no advice
 	Remedy string `json:"remedy"`       // page and anchor of the remedy, PAGE#NAME; never empty
@@ -72,22 +73,22 @@ type Config struct {
 	Namespace, Revision string // those of the control plane; empty Revision: all revisions, or with Pre "default"
 	// Pre selects the checks before an installation. Replicas are not examined.
 	Pre bool
-	// Upgrade is the version that is to be installed; empty: no upgrade. Pre excludes the checks of an upgrade. Tool is
-	// the version of this program, which is compared with Upgrade.
+	// Upgrade is the version that is to be installed; empty: no upgrade. With Pre, Upgrade has no effect. Tool is the
+	// version of this program, which is compared with Upgrade.
 	Upgrade, Tool string
 	// Replica returns the access to a Pod of the control plane. Run calls it at most once for each ready Pod, not
 	// concurrently. The caller of Run must close the connections after Run. Replica may be nil only if Pre is true.
 	Replica func(*corev1.Pod) Replica
 }
 
-// checker collects the results of a cluster, or of one of its revisions.
+// checker collects the results for a cluster, or for one revision of the control plane.
 type checker struct {
 	Config
 	prefix  string // text that begins each result: the revision, if the namespace has several
 	results []Result
 	pods    []corev1.Pod       // Pods of the revision
 	secrets map[string]string  // Secrets of gateways: maps "namespace/name" to a Gateway that names the Secret
-	made    map[string]Replica // by Pod name
+	made    map[string]Replica // results of Config.Replica, by Pod name
 }
 
 // patience is the time limit of one request, and of a group of requests that belong together.
@@ -216,8 +217,8 @@ func (k *checker) clock(ctx context.Context) {
 	k.compare(NameClock.of("clock of the API server"), said, took)
 }
 
-// compare compares a remote time with this machine's time. said is the remote time in whole seconds, rounded down. took
-// is the duration of the request that returned the remote time.
+// compare compares a remote time with this machine's time. The argument said is the remote time in whole seconds,
+// rounded down. The argument took is the duration of the request that returned the remote time.
 func (k *checker) compare(check subject, said time.Time, took time.Duration) {
 	apart := time.Until(said.Add(time.Second/2)).Abs() - took
 	check = check.at(max(apart, 0).Round(time.Second).String())

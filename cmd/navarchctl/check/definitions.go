@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// kinds are those of Istio's kinds that have an effect in Navarch, by group. versions are the versions that are read,
-// the newest first (store/source/kube).
+// kinds lists the kinds of Istio that have an effect in Navarch, by group. The field versions lists the versions that
+// Navarch reads, newest first.
 var kinds = []struct {
 	group     string
 	versions  []string
@@ -24,7 +24,7 @@ var kinds = []struct {
 	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 
-// definitions reports which of Istio's kinds the API server serves in a version that is read.
+// definitions checks whether the API server serves each of these kinds in a version that Navarch reads.
 func (k *checker) definitions(ctx context.Context) {
 	for _, of := range kinds {
 		check := NameDefinitions.of("definitions of " + of.group)

@@ -82,9 +82,9 @@ func (k *checker) gateways(ctx context.Context) {
 	}
 }
 
-// servers returns the faults of one Gateway, and adds the Pods that it selects to pods. For a Gateway without a
-// selector, Pods are not examined. rights caches which service accounts may list Secrets. The error is that of the API
-// server.
+// servers returns the faults of one Gateway. It adds the Pods that the Gateway selects to the map pods, and the Secrets
+// that the Gateway names to k.secrets. For a Gateway without a selector, Pods are not examined. The map rights caches
+// which service accounts may list Secrets. The error is that of the API server.
 func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[string]bool) (faults []string, err error) {
 	needs := g.credentials()
 	for _, name := range needs {
@@ -169,8 +169,8 @@ func (k *checker) may(ctx context.Context, namespace, account string, right *aut
 	return review.Status.Allowed, err
 }
 
-// accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right is on a
-// resource (of) or on a path. The argument that is not used is nil.
+// accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right concerns a
+// resource (the argument of) or a path. The other argument is nil.
 func accountReview(namespace, name string, of *authorizationv1.ResourceAttributes,
 	path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReview {
 	return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -7,8 +7,9 @@ import (
 )
 
 // issuer is the kind of CA that signs certificates for workloads (the chart's issuer.kind). With an issuer other than
-// Navarch's own CA, the operator must write the roots and caBundles. With Navarch's own CA, the leader writes them
-// (deploy/docs/security-ca.md, Another CA; deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
+// Navarch's own CA, the operator must write the root certificates for workloads and the caBundles of webhooks. With
+// Navarch's own CA, the leader writes them (deploy/docs/security-ca.md, Another CA; deploy/docs/kubernetes-ca.md,
+// Certificates of signers of Kubernetes).
 type issuer int
 
 // The issuers.
@@ -51,7 +52,7 @@ func (i issuer) failurePolicy() string {
 	return "the control plane sets Fail only for a certificate of the mesh's CA: set it once invalid objects are refused, or keep Ignore"
 }
 
-// bundle returns the advice if API servers do not trust a webhook by its caBundle.
+// bundle returns the advice for a webhook whose caBundle does not verify the webhook's certificate.
 func (i issuer) bundle() string {
 	if i == ownCA {
 		return "the leader writes the mesh's roots into caBundle: see the leader's log, and --write-webhook-configurations"

@@ -59,7 +59,7 @@ func (k *checker) ending(name string) bool {
 	return slices.ContainsFunc(k.pods, func(pod corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp != nil })
 }
 
-// leading adds the result for the process that leads. l is the page that this process has served.
+// leading adds the result for the process that leads. The argument l is the page /debug/leader of this process.
 func (k *checker) leading(l inspect.Leader) {
 	const do = "see the leader's log: it says what the API server refuses, or does not answer"
 	age := time.Since(l.Read).Round(time.Second)

@@ -65,19 +65,19 @@ type subject struct {
 	figure string // empty: the word for the status (usual)
 }
 
-// of returns the subject of a check with this name. text names the examined thing.
+// of returns the subject of a check with this name. The argument text names the examined thing.
 func (n Name) of(text string) subject { return subject{name: n, text: text} }
 
-// with returns the subject with a longer text, without a figure.
+// with returns a copy of the subject without a figure, and appends the argument to its text.
 func (s subject) with(text string) subject { return subject{name: s.name, text: s.text + text} }
 
-// at returns the subject with a figure.
+// at returns a copy of the subject with the given figure.
 func (s subject) at(figure string) subject {
 	s.figure = figure
 	return s
 }
 
-// count returns the subject with a number as its figure.
+// count returns a copy of the subject with a number as its figure.
 func (s subject) count(n int) subject { return s.at(strconv.Itoa(n)) }
 
 // usual contains the figures of results without a measured figure.

@@ -16,7 +16,7 @@ import (
 	of "navarch.io/navarch/store/problem"
 )
 
-// problem is the used part of an element of /debug/problems.
+// problem has the used fields of an element of /debug/problems.
 type problem struct {
 	Object, Location, Field, Code, Severity, Message string
 }
@@ -92,8 +92,8 @@ func (r Replica) debug(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// unique merges equal problems of several replicas, and sorts the problems by object. It changes the array of its
-// argument.
+// unique merges equal problems of several replicas, and sorts the problems by object. It sorts its argument in place,
+// and overwrites its elements.
 func unique(all []problem) []problem {
 	slices.SortFunc(all, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field),
@@ -105,7 +105,7 @@ func unique(all []problem) []problem {
 // concern is a group of problems that makes one result.
 type concern struct {
 	check    subject
-	fine, do string // text without problems; advice for problems
+	fine, do string // text if there are no problems; advice if there are problems
 	fails    bool   // true: errors make the result a failure; false: a warning
 	warns    bool   // true: warnings make the result a warning; false: it stays ok
 	is       func(problem) bool

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// behindProxy is the maximum time for which a proxy may lack a sent version.
+// behindProxy is the maximum time that a proxy may take to acknowledge a version.
 const behindProxy = time.Minute
 
 // Proxy contains the state of one proxy, as replicas of the control plane report it. All texts may be untrusted.

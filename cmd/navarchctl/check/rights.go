@@ -189,7 +189,7 @@ func (k *checker) withNames(all []question) []question {
 }
 
 // installer checks whether the caller may install the chart. The installer creates and patches the chart's objects, and
-// grants navarchd's rights. Kubernetes lets only users grant rights who have these rights themselves.
+// grants navarchd's rights. Kubernetes lets users grant only rights that they have themselves.
 func (k *checker) installer(ctx context.Context) {
 	var all []question
 	for _, of := range installs {

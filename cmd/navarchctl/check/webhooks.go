@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/admit/configure"
 )
 
-// hook is one webhook of a configuration.
+// hook is one webhook. The field named of is the webhook's configuration.
 type hook struct {
 	of hooks.Configuration
 	hooks.Webhook
@@ -26,8 +26,8 @@ type hook struct {
 // String returns "KIND CONFIGURATION, WEBHOOK".
 func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// configurations returns all webhook configurations of the cluster that have a revision label. The error is that of the
-// API server.
+// configurations returns all webhook configurations of the cluster that have a revision label. The error means that the
+// API server cannot be asked.
 func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -35,7 +35,7 @@ func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, er
 }
 
 // hooks returns the webhooks that call a Service in the control plane's namespace. If a revision is selected, it
-// returns only the webhooks of this revision. The error is that of configurations.
+// returns only the webhooks of this revision. The error is the one that configurations returns.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -48,8 +48,8 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	return own, err
 }
 
-// webhooks checks each of the control plane's webhooks: its Service, and whether replicas have a certificate that the
-// caBundle verifies. Then it makes the API server call the webhooks (called).
+// webhooks checks each webhook of the control plane: its Service, and whether the caBundle verifies the replicas'
+// certificates. Last, it makes the API server call the webhooks by dry runs (called).
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 }
 
-// webhook checks one webhook. The error describes a fault, and do is the advice against the fault.
+// webhook checks one webhook. The error describes a fault. The result do is the advice for mending the fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
@@ -108,7 +108,7 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 		return "see the line about replicas", errNoReplica
 	}
 	target := int(service.Spec.Ports[i].TargetPort.IntVal)
-	if target == 0 { // a name, which is not resolved here
+	if target == 0 { // the port has a name, which is not resolved here
 		target = 15017
 	}
 	conf := &tls.Config{RootCAs: roots, ServerName: s.Name + "." + s.Namespace + ".svc", MinVersion: tls.VersionTLS12}
@@ -165,8 +165,8 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 }
 
-// others reports webhooks of control planes that exist before an installation. Webhooks of the same revision are a
-// warning.
+// others reports the webhooks of control planes that exist before an installation. Webhooks of the revision that is to
+// be installed are a warning.
 func (k *checker) others(ctx context.Context) {
 	check := NameOthers.of("control planes that are there")
 	all, err := k.configurations(ctx)

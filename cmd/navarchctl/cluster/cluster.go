@@ -1,10 +1,10 @@
-// Package cluster finds the replicas of a control plane in a Kubernetes cluster by istioctl's labels. It connects to
-// ports of their Pods through the API server, as kubectl port-forward does.
+// Package cluster finds the replicas of a control plane in a Kubernetes cluster, by the labels that istioctl uses. It
+// connects to ports of the replicas' Pods through the API server, as kubectl port-forward does.
 //
 // Owns: the flags that select the cluster; connections to Pods, until they are closed.
 // Reads: kubeconfigs, Pods of the control plane's namespace.
-// Never: writes to a cluster, except that Token may create a token; listens on a port of this machine, which other
-// users could use.
+// Never: writes to a cluster, except that Token may create a token; listens on a port of this machine (other users
+// could connect to it).
 package cluster
 
 import (
@@ -37,7 +37,7 @@ type Flags struct {
 	Revision            string // revision of the control plane; empty: all revisions
 }
 
-// Bind adds all flags to s, with istioctl's names.
+// Bind adds all flags to s. They have the same names as in istioctl.
 func (f *Flags) Bind(s *pflag.FlagSet) {
 	f.BindCluster(s)
 	s.StringVarP(&f.Revision, "revision", "r", "", "Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
@@ -65,7 +65,7 @@ func (f *Flags) Given() bool {
 	return err == nil
 }
 
-// Kubeconfigs returns the paths that are read without --kubeconfig: those in $KUBECONFIG, else the default path.
+// Kubeconfigs returns the paths that are read if --kubeconfig is not set: those in $KUBECONFIG, else the default path.
 func Kubeconfigs() []string {
 	return clientcmd.NewDefaultClientConfigLoadingRules().Precedence
 }
@@ -82,16 +82,16 @@ func Contexts(kubeconfig string) []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
-// Cluster is the access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
+// Cluster gives access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	Flags                    // Context is the context in use; empty: there is no context, as with the service account of a Pod
+	Flags                    // Context is the context in use; it is empty if there is none, for example with a Pod's service account
 	API    *apiserver.Client // client of the API server; not nil
 	config *rest.Config
 }
 
 // Open reads the kubeconfig and returns the cluster. In a Pod without a kubeconfig it uses the Pod's service account.
-// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. Each error names --kubeconfig,
-// and also the context or the paths that were tried, if they are known.
+// It sends no request. It returns an error if the kubeconfig is missing, invalid, or lacks the context. Each error
+// names --kubeconfig; most also name the context or the paths that were tried.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -115,7 +115,7 @@ func (f *Flags) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// String returns "context NAME", or "the API server URL" without a context, for messages.
+// String returns "context NAME" for messages, or "the API server URL" if there is no context.
 func (c *Cluster) String() string {
 	if c.Context == "" {
 		return "the API server " + c.API.Address()
@@ -139,15 +139,16 @@ func (c *Cluster) selector(s string) string {
 }
 
 // Replicas lists the Pods of the control plane that serve proxies. The list ready, sorted by name, has the ready Pods.
-// It also has the Pods that are being deleted and still run, because they have proxies until they are drained. The list
-// others has a text "NAME (REASON)" for each further Pod, in no particular order. The caller must close the Pods that
-// it has dialled. Errors: the request fails, or ready would be empty. With an error both lists are nil. An error names
-// the context or the API server, the namespace and the labels.
+// It also has the Pods that are being deleted but still run, because proxies may still be connected to them. The list
+// others has a text "NAME (REASON)" for each remaining Pod, in no particular order. The caller must close the Pods that
+// it has dialled. Replicas returns an error if the request fails, or if no Pod is ready. Both lists are nil then. An
+// error names the context or the API server, the namespace and the labels.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }
 
-// Processes lists the Pods of the control plane with any role. Results and errors have the form of those of Replicas.
+// Processes lists all Pods of the control plane, whatever their role. Its results and errors have the same form as
+// those of Replicas.
 func (c *Cluster) Processes(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
 }

@@ -31,16 +31,16 @@ type Pod struct {
 	of              *Cluster
 
 	mu       sync.Mutex            // guards link; held while the link is made
-	link     httpstream.Connection // nil: not connected yet
+	link     httpstream.Connection // the connection that all Dials share; nil: not connected yet
 	requests atomic.Int64
 }
 
-// monitoringPort is istiod's port, the default. A Pod's annotation prometheus.io/port overrides this port, as for
-// istioctl.
+// monitoringPort is the default of Pod.Monitoring, and the port of istiod. As in istioctl, a Pod's annotation
+// prometheus.io/port overrides it.
 const monitoringPort = 15014
 
-// Pod returns the access to a Pod by its API object. It sends no request, and does not keep the object. The first Dial
-// connects. The caller must call Close.
+// Pod returns a Pod for the given API object. It sends no request, and does not keep the object. The first Dial
+// connects to the API server. The caller must call Close.
 func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 	p := &Pod{Namespace: pod.Namespace, Name: pod.Name, Account: pod.Spec.ServiceAccountName,
 		Revision: pod.Labels[label.IoIstioRev.Name], Monitoring: monitoringPort, of: c}
@@ -53,9 +53,8 @@ func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 // String returns "Pod NAMESPACE/NAME", for messages.
 func (p *Pod) String() string { return "Pod " + p.Namespace + "/" + p.Name }
 
-// Client returns an HTTP client without a time limit whose requests go to the Pod. The host of a URL should be
-// localhost, and the URL's port selects the Pod's port. Each call returns another client, with its own idle
-// connections.
+// Client returns an HTTP client for requests to the Pod, without a time limit. The host of a URL should be localhost.
+// The port of the URL selects the Pod's port. Each call returns another client, with its own idle connections.
 func (p *Pod) Client() *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
@@ -72,12 +71,12 @@ func (p *Pod) Client() *http.Client {
 }
 
 // Dial connects to a port of the Pod, from the loopback address of its network namespace. It blocks until the
-// connection is made or ctx ends. The caller must close the connection. Errors: the API server cannot be reached or
-// refuses the port-forward, the node reports a failure of the port, or ctx ends. An error names the Pod and the port.
-// If no process listens on the port, Dial may succeed all the same, and a later Read fails.
+// connection is made or ctx ends. The caller must close the connection. Dial fails if the API server cannot be reached
+// or refuses the port-forward, if the node reports a failure of the port, or if ctx ends. An error names the Pod and
+// the port. If no process listens on the port, Dial may succeed nevertheless. A later Read then fails.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
-	if ctx.Err() != nil { // an existing link could win the select below
+	if ctx.Err() != nil { // dialling over an existing link could finish first in the select below
 		return nil, ended()
 	}
 	type made struct {
@@ -92,7 +91,7 @@ func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	select {
 	case m := <-done:
 		return m.conn, m.err
-	case <-ctx.Done(): // the library has no contexts
+	case <-ctx.Done(): // the library for port-forwards accepts no context
 		go func() {
 			if m := <-done; m.conn != nil {
 				_ = m.conn.Close()
@@ -121,7 +120,7 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	_ = failures.Close() // nothing is written to this stream
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := link.CreateStream(headers)
-	if err != nil { // the node may have failed the port already
+	if err != nil { // the node may have reported a failure of the port already
 		said := p.said(failures, port)
 		_ = failures.Reset()
 		link.RemoveStreams(failures)
@@ -136,11 +135,11 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	return c, nil
 }
 
-// said returns the node's message about a failure to connect to a port. It returns nil if the stream for failures ends
-// without a message, or if no message arrives within failureLag.
+// said returns the node's message about a failure to connect to a port. It returns nil if no message arrives within
+// failureLag, or if the stream ends without a message.
 func (p *Pod) said(failures httpstream.Stream, port int) error {
 	done := make(chan error, 1)
-	go func() { done <- failure(failures, p, port) }() // ends with the stream
+	go func() { done <- failure(failures, p, port) }() // ends when the stream ends
 	select {
 	case err := <-done:
 		return err
@@ -149,8 +148,8 @@ func (p *Pod) said(failures httpstream.Stream, port int) error {
 	}
 }
 
-// failure returns the node's message about a failed port as an error, or nil if the stream for failures ends without
-// a message. It blocks until this stream ends.
+// failure returns the node's message about a failed port as an error, or nil if the stream in the parameter failures
+// ends without a message. It blocks until this stream ends.
 func failure(failures io.Reader, p *Pod, port int) error {
 	text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure))
 	if len(text) == 0 {
@@ -203,7 +202,8 @@ func (p *Pod) connect() (httpstream.Connection, error) {
 	return link, nil
 }
 
-// Close ends all connections to the Pod, after a Dial in progress has its link. A later Dial connects again.
+// Close ends all connections to the Pod. If a Dial is connecting to the API server, Close waits for it first. A later
+// Dial connects again.
 func (p *Pod) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *Pod) Close() {
 	}
 }
 
-// conn is a connection to a port: one end of a pipe. carry copies between the other end and streams of the link.
+// conn is a connection to a port. It is one end of a pipe. carry copies data between the other end and the stream data.
 type conn struct {
 	net.Conn
 	data   httpstream.Stream
@@ -253,9 +253,9 @@ const (
 	failureLag    = time.Second
 )
 
-// carry copies data between the connection far and the stream c.data, until both directions have ended. The last
-// argument must block until the node reports a failure, and return the failure. If the stream for failures ends
-// without a report, it must return nil.
+// carry copies data between the connection far and the stream c.data, until both directions have ended. The callback
+// why must block until the node reports a failure, and return the failure. If the stream in the parameter failures ends
+// without a report, why must return nil.
 func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
 	said := make(chan struct{})
 	go func() {

@@ -13,26 +13,27 @@ import (
 	"navarch.io/navarch/deploy/fidelity"
 )
 
-// seen has the facts about a proxy that conditions read besides the difference itself. Throughout this package,
-// "theirs" is istiod's configuration and "ours" is Navarch's.
+// seen has the facts about a proxy that conditions (functions that judge a difference) read besides the difference.
+// Throughout this package, "theirs" is istiod's configuration and "ours" is Navarch's.
 type seen struct {
 	theirClusters map[string]bool
 	ourClusters   map[string]bool
-	// theirEmpty has the names of istiod's assignments without endpoints.
+	// theirEmpty has the names of istiod's endpoint assignments (ClusterLoadAssignments) without endpoints.
 	theirEmpty map[string]bool
 	resource   pair // the resource that differs, in the form that clean returns
 }
 
-// conditions maps the names of conditions to their functions. Each line of the fidelity lists that holds in any mesh
-// names a condition. A condition verifies both values, the messages around them and the proxy's clusters, so a line
-// applies only to the differences that its row in fidelity.md explains.
+// conditions maps the names of conditions to their functions. The fidelity lists (files of deploy/fidelity) have a line
+// for each explained kind of difference. A line that holds in any mesh names a condition. A condition checks both
+// values, the messages that contain them and the proxy's clusters. So a line applies only to the differences that its
+// row in fidelity.md explains.
 var conditions = map[string]func(d difference, s *seen) bool{
 	// Only one side has a value.
 	"ours-only":   func(d difference, _ *seen) bool { return d.theirs == nil && d.ours != nil },
 	"theirs-only": func(d difference, _ *seen) bool { return d.ours == nil && d.theirs != nil },
 	// Ours is true, and theirs is absent.
 	"ours-true": func(d difference, _ *seen) bool { return d.theirs == nil && d.ours == true },
-	// istiod alone has tags of spans, and without a tracing provider no span is made.
+	// Only istiod sends tags for tracing spans. Neither side has a tracing provider, so Envoy makes no spans.
 	"no-provider": func(d difference, _ *seen) bool {
 		around := d.parent()
 		return d.ours == nil && around.theirs["provider"] == nil && around.ours["provider"] == nil
@@ -44,7 +45,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	"names": func(d difference, s *seen) bool {
 		return d.theirs == nil && (strings.HasSuffix(text(s.resource.ours["type"]), "_DNS") || s.resource.ours["cluster_type"] != nil)
 	},
-	// Navarch alone has metadata, and the metadata contains only Navarch's digest of the endpoints without mTLS.
+	// Only Navarch has metadata. It contains only Navarch's digest of the endpoints without mTLS.
 	"digest": func(d difference, _ *seen) bool {
 		metadata, _ := d.ours.(map[string]any)
 		filters, _ := metadata["filter_metadata"].(map[string]any)
@@ -56,7 +57,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	"no-endpoints": func(d difference, _ *seen) bool {
 		locality, is := d.theirs.(map[string]any)
 		list, _ := locality["lb_endpoints"].([]any)
-		return is && d.ours == nil && len(list) == 0 && len(d.around) == 1 // the path is that of a locality
+		return is && d.ours == nil && len(list) == 0 && len(d.around) == 1 // so the path is that of a locality
 	},
 	"repeated":              repeated,
 	"missing-port":          missingPort,
@@ -92,7 +93,8 @@ var conditions = map[string]func(d difference, s *seen) bool{
 		return is && d.theirs == nil && (nameOf(ours) == name && ours["disabled"] == true || len(ours) == 1 && ours[name] != nil)
 	},
 	"nowhere": nowhere,
-	// Both sides name the same cluster. istiod's value is the host of the cluster, and ours is the cluster in SNI form.
+	// Both sides name the same cluster. istiod's value is the host of the cluster, and Navarch's value is the cluster's
+	// name in SNI form.
 	"authority": func(d difference, _ *seen) bool {
 		cluster := text(d.parent().theirs["cluster_name"])
 		return cluster != "" && cluster == d.parent().ours["cluster_name"] && strings.HasSuffix(cluster, "|"+text(d.theirs)) &&
@@ -115,8 +117,8 @@ func otherPort(theirs, ours string, s *seen) bool {
 		!s.theirClusters[theirs] && s.theirClusters[ours] && s.ourClusters[ours]
 }
 
-// weightedPort is for an entry of weighted clusters that one side lacks. It reports whether that side has an entry
-// that differs only in the port, as missingPort describes.
+// weightedPort judges an entry of weighted clusters that only one side has. It reports whether the other side has an
+// entry that differs only in the port, as missingPort describes.
 func weightedPort(d difference, s *seen) bool {
 	entry, others, reversed := d.theirs, d.parent().ours, false
 	if entry == nil {
@@ -168,7 +170,7 @@ func destinations(action map[string]any) []string {
 	return all
 }
 
-// parent returns the messages that contain the field on both sides; zero for a whole resource.
+// parent returns the messages that contain the field on both sides. It is zero if the difference is a whole resource.
 func (d difference) parent() pair {
 	if len(d.around) == 0 {
 		return pair{}
@@ -209,7 +211,7 @@ func endpointsOf(assignment map[string]any) map[string]int {
 	return all
 }
 
-// terminals matches the names of terminal filters, which have to be the last of a chain.
+// terminals matches the names of terminal filters, which must be last in a chain.
 var terminals = regexp.MustCompile(`^envoy\.filters\.(http\.router|network\.(tcp_proxy|http_connection_manager))(~\d+)?$`)
 
 func terminalLast(order any) bool {
@@ -217,8 +219,8 @@ func terminalLast(order any) bool {
 	return len(list) > 0 && terminals.MatchString(text(list[len(list)-1]))
 }
 
-// addresses reports whether all domains are IP addresses, with or without a port. Domains are JSON strings, as diff
-// returns elements of sets.
+// addresses reports whether all domains are IP addresses, with or without a port. The domains are JSON texts with
+// quotes, because diff returns elements of sets as JSON.
 func addresses(domains []any) bool {
 	for _, d := range domains {
 		host := strings.Trim(text(d), `"`)
@@ -232,10 +234,10 @@ func addresses(domains []any) bool {
 	return true
 }
 
-// sent finds the clusters that a filter chain sends to, in the JSON of the chain.
+// sent finds the names of clusters in the JSON of a filter chain.
 var sent = regexp.MustCompile(`"cluster": "([^"]+)"`)
 
-// nowhere reports whether istiod alone has a filter chain, and all clusters that the chain sends to lack endpoints.
+// nowhere reports whether only istiod has a filter chain, and no cluster in the chain has endpoints.
 func nowhere(d difference, s *seen) bool {
 	to := sent.FindAllStringSubmatch(canon(d.theirs), -1)
 	for _, m := range to {
@@ -246,13 +248,14 @@ func nowhere(d difference, s *seen) bool {
 	return d.ours == nil && len(to) > 0
 }
 
-// lists returns the lines that hold in any mesh: first the lines of all proxies, second the lines of gateways.
+// lists returns the lines that hold in any mesh. The first element has the lines of all proxies, the second those of
+// gateways.
 var lists = sync.OnceValue(func() [][]line {
 	all := make([][]line, 2)
 	for i, list := range []string{fidelity.Sidecars, fidelity.Gateways} {
 		lines, err := parseLines(list)
 		if err != nil {
-			panic(err) // a test parses them
+			panic(err) // cannot happen: a test parses the lists
 		}
 		for _, l := range lines {
 			if l.mesh != nil {
@@ -263,8 +266,9 @@ var lists = sync.OnceValue(func() [][]line {
 	return all
 })
 
-// argued returns the first line that explains a difference, or nil. If router is true (a gateway), the lines of
-// gateways come first. A difference of identities is never explained. place is "TYPE RESOURCE.path".
+// argued returns the first line that explains a difference, or nil. For a gateway (router), the lines of gateways are
+// tried first; for other proxies they are not used. A difference of identities is never explained. place is "TYPE
+// RESOURCE.path".
 func argued(place string, d difference, s *seen, router bool) *line {
 	if identitiesOf(d.path, d.theirs, d.ours) != "" {
 		return nil

@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Types lists the resource types that are compared, clusters first. It must not be modified. Secrets come from the
-// agent or have private keys. Extensions are rewritten by the agent, which fetches their modules.
+// Types lists the resource types that are compared, clusters first. It must not be modified. Secrets are not compared,
+// because they come from the agent or have private keys. Extension configurations are not compared, because the agent
+// rewrites them.
 var Types = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
 
 // message returns an empty message of one of Types.
@@ -35,23 +36,22 @@ func message(t xds.Type) proto.Message {
 	}
 }
 
-// parsed is a resource as a decoded JSON object with proto's names of fields.
+// parsed is a resource as a decoded JSON object. Its keys are the field names of the proto file, in snake case.
 type parsed map[string]any
 
-// structURL is the type URL of the Struct that temporarily replaces a message of a type that this program does not
-// know.
+// structURL is the type URL of Struct. A Struct temporarily replaces a message whose type this program does not know.
 const structURL = "type.googleapis.com/google.protobuf.Struct"
 
-// parse decodes the JSON of a resource, with proto's names of fields or with those of proto JSON. Messages of unknown
-// types are kept unchanged. A non-nil unread reports that out lacks a part that this program does not know, such as a
-// field. err reports that raw is not a resource of the type.
+// parse decodes the JSON of a resource, with field names in snake case or camel case. Messages of unknown types are
+// kept unchanged. If unread is not nil, out lacks a part that this program does not know, such as a field. If err is
+// not nil, raw is not a resource of the type.
 func parse(t xds.Type, raw json.RawMessage) (out parsed, unread, err error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return nil, nil, err
 	}
 	if fields, is := v.(map[string]any); is {
-		delete(fields, "@type") // a dump wraps the resource in an Any
+		delete(fields, "@type") // a dump has the resource as an Any, with a type URL
 	}
 	stood, err := json.Marshal(standIn(v))
 	if err != nil {
@@ -81,8 +81,7 @@ func fieldsOf(m proto.Message) (parsed, error) {
 	return withoutStandIns(v).(map[string]any), nil
 }
 
-// standIn replaces, in place, messages of unknown types by Structs with the same fields, so that protojson accepts
-// them.
+// standIn replaces messages of unknown types by Structs with the same fields, which protojson accepts. It changes v.
 func standIn(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,15 +119,15 @@ func withoutStandIns(v any) any {
 	return v
 }
 
-// ownFilters matches the names of Istio's own filters. statistics lists fields that only affect names in statistics and
-// traces.
+// ownFilters matches the names of Istio's own filters. statistics lists fields that only affect statistics and traces.
 var (
 	ownFilters = regexp.MustCompile(`istio\.(metadata_exchange|stats|alpn)|istio_authn|peer_metadata|metadata_exchange|istio_extension`)
 	statistics = []string{"stat_prefix", "alt_stat_name", "decorator", "traffic_direction", "stats_tags"}
 )
 
-// clean returns a copy of a value in a normal form. It omits names in statistics, Istio's own filters and metadata,
-// and empty lists, and sorts lists whose order has no meaning. The parameter in is the path of fields to the value.
+// clean returns a copy of a value in a normal form. The copy lacks fields for statistics, Istio's own filters and
+// metadata, and empty lists. Lists whose order has no meaning are sorted. The parameter in is the path of field names
+// to the value.
 func clean(v any, in string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -155,8 +154,8 @@ func clean(v any, in string) any {
 	return v
 }
 
-// simplified rewrites one message to its normal form, and returns it. A message whose only field is a list of rules
-// with one element is replaced by the element.
+// simplified brings one message into its normal form, and returns it. If the message only combines rules (such as
+// and_rules), and has a single rule, the result is that rule.
 func simplified(out map[string]any) any {
 	if typed, is := out["match_typed_subject_alt_names"].([]any); is {
 		delete(out, "match_typed_subject_alt_names")
@@ -202,8 +201,8 @@ func sortCanonically(list []any) {
 	slices.SortFunc(list, func(a, b any) int { return strings.Compare(canon(a), canon(b)) })
 }
 
-// canon returns decoded JSON as text with sorted keys, and with the spacing of Python's json module, because the
-// fidelity lists have this form.
+// canon returns decoded JSON as text. Keys are sorted, and the spacing is that of Python's json module, as in the
+// fidelity lists (deploy/fidelity).
 func canon(v any) string {
 	var b strings.Builder
 	writeCanon(&b, v)
@@ -236,7 +235,7 @@ func writeCanon(b *strings.Builder, v any) {
 	default:
 		raw, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // a value of a JSON document
+			panic(err) // cannot happen: v was decoded from JSON
 		}
 		b.Write(raw)
 	}

@@ -1,10 +1,12 @@
 // Package compare compares the resources that a proxy got from istiod with those that Navarch would serve the proxy. A
-// row of deploy/docs/fidelity.md may explain ("argue for") a difference. Differences without such a row are findings.
+// row in a table of deploy/docs/fidelity.md may explain ("argue for") a difference. Differences that no row explains
+// are findings.
 //
 // Data: a dump's resources are added one after the other (Comparison.Add). Each is parsed, brought into a normal form
-// (clean), and compared with Navarch's by path (diff). Some differences do not count (counts). Any other difference
-// either matches a line of the fidelity lists whose condition holds for its values (argued), or is a Finding. Names
-// contain "theirs" for istiod's and "ours" for Navarch's configuration.
+// (clean), and compared field by field with Navarch's resource of the same name (diff). Harmless differences are
+// ignored (counts). The fidelity lists of deploy/fidelity have the rows in machine-readable form. If a line of the
+// lists applies to a difference and its condition holds, the difference is explained (argued). Any other difference is
+// a Finding. In names of variables, "theirs" is istiod's configuration and "ours" is Navarch's.
 //
 // Owns: nothing.
 // Reads: untrusted dumps; the lists of deploy/fidelity.
@@ -23,9 +25,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Most is the highest number of findings and of notes that are kept for one proxy. Further findings are counted, and
-// further notes are dropped. mostText is the highest number of bytes of a note, and of a value in a finding. The rest
-// is cut.
+// Most is the highest number of findings and of notes that are kept for one proxy. Further findings are only counted,
+// and further notes are dropped. mostText is the highest number of bytes of a note, and of a value in a finding. Longer
+// texts are cut.
 const (
 	Most     = 200
 	mostText = 1024
@@ -33,12 +35,13 @@ const (
 
 // Ours provides the resources that Navarch would serve the proxy.
 type Ours interface {
-	// Get returns a resource, which the caller does not change; nil without an error if Navarch has no such resource.
+	// Get returns a resource, which the caller does not change. It returns nil without an error if Navarch has no such
+	// resource.
 	Get(t xds.Type, name string) (proto.Message, error)
-	// Names returns the names of a type's resources, sorted; nil: there are no resources.
+	// Names returns the sorted names of a type's resources. It may return nil if there are none.
 	Names(t xds.Type) []string
-	// Objects returns the configuration objects that caused a value of a resource. The argument value is the path of
-	// the field, then the JSON of Navarch's value. An absent value has no JSON.
+	// Objects returns the configuration objects that caused a value of a resource. The argument called value is the
+	// path of the field, followed by the JSON of Navarch's value. The JSON is missing if Navarch has no value.
 	Objects(t xds.Type, name, value string) []string
 }
 
@@ -53,8 +56,9 @@ type Count struct {
 type Finding struct {
 	Type     string `json:"type"`     // plural of the type's noun, such as clusters
 	Resource string `json:"resource"` // name of the resource
-	// Path is .field.list[key].field. It ends with #count or #order for a property of a list. For a property of a
-	// gateway's resource it is a space and a word, such as " shared". Empty: the whole resource.
+	// Path has the form .field.list[key].field. It ends with #count or #order if the lists differ in length or order.
+	// For some properties of a gateway's resource it is a space and a word, such as " shared". An empty Path means the
+	// whole resource.
 	Path   string `json:"path"`
 	Istiod string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes, then "... (N bytes)"; empty: absent
 	// Navarch is Navarch's value, in the form of the field Istiod.
@@ -62,8 +66,8 @@ type Finding struct {
 	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value (Ours.Objects)
 }
 
-// Argument is a row of the fidelity page that explains differences of one proxy. A row has one Argument for each
-// combination of the other fields except Places.
+// Argument is a row of the fidelity page that explains differences of one proxy. Differences for which Row, Class,
+// Type, Field and Why are equal share one Argument.
 type Argument struct {
 	Row   string `json:"row"`   // fidelity.md#anchor
 	Class string `json:"class"` // class of the row: harmless, asked, kept, better
@@ -74,8 +78,9 @@ type Argument struct {
 	Places int `json:"places"`
 }
 
-// Outcomes of a resource or a proxy. Equal: no difference counts. Argued: a row explains each difference that counts.
-// Different: there is at least one finding or unreadable part. Types without a section do not count.
+// Outcomes of a resource or a proxy. Equal: there are no differences, or only harmless ones. Argued: rows explain all
+// other differences. Different: there is at least one finding or unreadable part. Types for which the dump has no
+// section do not affect the outcome.
 const (
 	Equal     = "equal"
 	Argued    = "argued"
@@ -106,8 +111,8 @@ type Comparison struct {
 	at     map[Argument]int
 }
 
-// New begins the comparison of one proxy. The argument router reports that the proxy is a gateway. The argument most is
-// the number of findings to keep, limited to Most. With 0, findings are only counted.
+// New begins the comparison of one proxy. The argument router states that the proxy is a gateway. The argument most is
+// the number of findings to keep, at most Most. If it is 0, findings are only counted.
 func New(ours Ours, router bool, most int) *Comparison {
 	c := &Comparison{ours: ours, router: router, most: min(most, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
 		eds: map[string]bool{}, at: map[Argument]int{},
@@ -124,8 +129,8 @@ func New(ours Ours, router bool, most int) *Comparison {
 
 func noun(t xds.Type) string { return t.Noun() + "s" }
 
-// Section records that the dump has a section of a type, even an empty one. Result searches only these types for
-// resources that istiod did not send.
+// Section records that the dump has a section for a type of resources, even an empty one. Only for these types does
+// Result report the resources that istiod did not send.
 func (c *Comparison) Section(t xds.Type) { c.has[t] = true }
 
 // Note adds a remark to the result, formatted as by fmt.Sprintf, and cut after 1024 bytes. Notes beyond Most are
@@ -136,10 +141,11 @@ func (c *Comparison) Note(format string, args ...any) {
 	}
 }
 
-// Add compares a resource that istiod sent. Clusters have to be added before endpoints, because assignments to which no
-// cluster refers are ignored. Add also ignores types that are not in Types, and repeated names. A resource that cannot
-// be parsed is a finding with a note. A resource with an unknown part counts as Different, with a note. Add does not
-// keep raw. The error is one of Ours or of encoding its resource, not a fault of the dump.
+// Add compares a resource that istiod sent. Clusters have to be added before endpoints, because endpoint assignments to
+// which no cluster refers are ignored. Add also ignores types that are not in Types, and repeated names. A resource
+// that cannot be parsed is a finding with a note. A resource with an unknown part counts as Different, with a note. Add
+// does not keep raw. A fault of the dump is no error. An error means that Ours failed, or that its resource cannot be
+// encoded.
 func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	if !slices.Contains(Types, t) || c.got[t][name] {
 		return nil
@@ -170,7 +176,7 @@ func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	return nil
 }
 
-// learn records the facts about istiod's resources that conditions read.
+// learn records the facts about istiod's resources that the conditions in argue.go read.
 func (c *Comparison) learn(t xds.Type, name string, theirs parsed) {
 	if t == xds.Endpoint && len(endpointsOf(theirs)) == 0 {
 		c.known.theirEmpty[name] = true
@@ -185,7 +191,7 @@ func (c *Comparison) learn(t xds.Type, name string, theirs parsed) {
 	}
 }
 
-// of returns Navarch's resource; nil if Navarch has no such resource.
+// of returns Navarch's resource, or nil if Navarch has no such resource.
 func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
 	m, err := c.ours.Get(t, name)
 	if m == nil || err != nil {
@@ -195,8 +201,8 @@ func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
 }
 
 // Result adds the resources that only Navarch has, and returns the result. Call it once, after all of istiod's
-// resources were added. For a type without a section it adds a note instead. The error is one of Ours or of encoding
-// its resource.
+// resources were added. For a type without a section it only adds a note. An error means that Ours failed, or that its
+// resource cannot be encoded.
 func (c *Comparison) Result() (*Result, error) {
 	for _, t := range Types {
 		if !c.has[t] {
@@ -285,7 +291,7 @@ func (c *Comparison) resource(t xds.Type, name string, theirs, ours parsed) stri
 	return outcome
 }
 
-// fields returns the differences of two resources, both of which it changes.
+// fields returns the differences of two resources. It may change both resources.
 func (c *Comparison) fields(t xds.Type, theirs, ours parsed) []difference {
 	if t == xds.Endpoint {
 		asDumped(theirs, ours)
@@ -325,7 +331,7 @@ func (c *Comparison) find(t xds.Type, name, path, istiod string, value any, nava
 	c.result.Findings = append(c.result.Findings, Finding{noun(t), name, path, cut(istiod), cut(navarch), objects})
 }
 
-// shown returns a value as JSON; empty: the value is absent.
+// shown returns a value as JSON, or an empty text if the value is absent.
 func shown(v any) string {
 	if v == nil {
 		return ""

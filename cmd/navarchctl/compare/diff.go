@@ -10,7 +10,7 @@ import (
 
 // difference is one field with different values. An absent value is nil. theirs is istiod's value, ours is Navarch's.
 type difference struct {
-	path         string // .field.list[key].field; with #count or #order for a property of a list; or a mark
+	path         string // .field.list[key].field, for lists also with #count or #order; or a mark (see alike)
 	theirs, ours any
 	around       []pair // the messages that contain the field, outermost first
 }
@@ -18,8 +18,9 @@ type difference struct {
 // pair has the same message of both configurations.
 type pair struct{ theirs, ours map[string]any }
 
-// sets contains the fields with lists whose order has no meaning. ordered contains the fields with lists whose order
-// has a meaning. rules contains the fields with lists of RBAC rules, which count as equal in any order.
+// sets has the names of list fields whose order has no meaning. ordered has the names of list fields whose order is
+// compared separately, as #order. rules has the names of fields with lists of RBAC rules, which are equal if they have
+// the same elements in any order.
 var (
 	sets = []string{"domains", "cipher_suites", "application_protocols", "server_names", "prefix_ranges", "source_prefix_ranges",
 		"match_subject_alt_names", "ids", "principals_set", "request_headers_to_remove", "response_headers_to_remove"}
@@ -27,13 +28,14 @@ var (
 	rules   = []string{"principals", "permissions", "and_ids", "or_ids", "rules", "ids"}
 )
 
-// differ collects the differences of one resource. around has the messages that contain the present field.
+// differ collects the differences of one resource. around has the messages that contain the field that is being
+// compared.
 type differ struct {
 	found  []difference
 	around []pair
 }
 
-// diff returns the differences of two resources in the form of clean. It does not change them.
+// diff returns the differences of two resources that were normalised by clean. It does not change the resources.
 func diff(theirs, ours any) []difference {
 	var d differ
 	d.values("", theirs, ours)
@@ -130,8 +132,8 @@ func (e elements) common(other elements) (keys []string) {
 	return keys
 }
 
-// keyed returns the elements of a list by their keys. The second element with the same key gets "~2" appended, and so
-// on.
+// keyed returns the elements of a list by their keys. If several elements have the same key, "~2" is appended to the
+// second key, "~3" to the third, and so on.
 func keyed(path string, list []any) elements {
 	out := elements{at: map[string]any{}}
 	seen := map[string]int{}
@@ -147,7 +149,7 @@ func keyed(path string, list []any) elements {
 }
 
 // key returns the text that identifies an element of the list at a path. The text is the element's match, address,
-// locality with priority, or name, else its index i.
+// locality with priority, or name. An element that has no such text is identified by its index i.
 func key(path string, e any, i int) string {
 	place := strconv.Itoa(i)
 	fields, is := e.(map[string]any)
@@ -183,7 +185,8 @@ func key(path string, e any, i int) string {
 	return place
 }
 
-// lastField returns the last field of a path, with the key of its list element. Dots in keys are ignored.
+// lastField returns the last field of a path. If the path ends with a list element, the result includes the element's
+// key in brackets. Dots in keys do not separate fields.
 func lastField(path string) string {
 	begin, depth := 0, 0
 	for i := 0; i < len(path); i++ {
@@ -196,7 +199,7 @@ func lastField(path string) string {
 			depth++
 		case ']':
 			depth = max(0, depth-1)
-		case '"': // a text in a key that is JSON
+		case '"': // a quoted text in a key, which may be JSON
 			if end := endOfText(path[i:]); depth > 0 && end > 0 {
 				i += end
 			}
@@ -205,7 +208,8 @@ func lastField(path string) string {
 	return path[begin:]
 }
 
-// endOfText returns the index of the quote that ends the JSON text at the beginning of s; 0: the text does not end.
+// endOfText returns the index of the quote that ends the JSON text at the beginning of s, or 0 if the text does not
+// end.
 func endOfText(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -218,7 +222,7 @@ func endOfText(s string) int {
 	return 0
 }
 
-// texts reports whether all elements of a list are strings; true for an empty list.
+// texts reports whether all elements of a list are strings. It is true for an empty list.
 func texts(list []any) bool {
 	return !slices.ContainsFunc(list, func(e any) bool {
 		_, is := e.(string)
@@ -226,7 +230,8 @@ func texts(list []any) bool {
 	})
 }
 
-// without returns the elements of the first list that the second list lacks, each once, as sorted JSON texts.
+// without returns the elements of the first list that are not in the second list, as sorted JSON texts without
+// duplicates.
 func without(a, b []any) []any {
 	had := map[string]bool{}
 	for _, e := range b {

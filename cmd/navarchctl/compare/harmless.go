@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// uncounted matches "TYPE RESOURCE.path" of the fields in the section "Not counted as differences" of
-// deploy/docs/fidelity.md.
+// uncounted matches "TYPE RESOURCE.path" for the fields that deploy/docs/fidelity.md lists in the section "Not counted
+// as differences".
 var uncounted = regexp.MustCompile(`shadow_rules_stat_prefix$|typed_dns_resolver_config$|initial_read_buffer_size$|track_remaining$|` +
 	`cleanup_interval$|\.request_id_extension|max_connections_to_accept_per_socket_event$`)
 
-// Fields whose differences do not count at sidecars; at gateways these fields have an effect.
+// Fields whose differences may be harmless in sidecars. In gateways these fields have an effect.
 var (
 	inspector          = regexp.MustCompile(`\.listener_filters(\[envoy\.filters\.listener\.tls_inspector\])?$`)
 	certificateHeaders = regexp.MustCompile(`\.(forward_client_cert_details|set_current_client_cert_details)$`)
 )
 
-// counts reports whether a difference counts in the comparison; otherwise it is harmless. place is "TYPE
-// RESOURCE.path"; router reports that the proxy is a gateway.
+// counts reports whether a difference counts. If not, it is harmless and ignored. place is "TYPE RESOURCE.path". router
+// states that the proxy is a gateway.
 func counts(place string, d difference, router bool) bool {
 	switch {
 	case uncounted.MatchString(place):
@@ -35,13 +35,13 @@ func counts(place string, d difference, router bool) bool {
 	return !strings.HasPrefix(place, "clusters ") || !ourTrustDomain(d)
 }
 
-// endsTLS reports whether a message, such as a filter chain, terminates TLS on either side.
+// endsTLS reports whether one of the two messages, such as filter chains, terminates TLS.
 func endsTLS(p pair) bool {
 	return p.theirs["transport_socket"] != nil || p.ours["transport_socket"] != nil
 }
 
-// inspectorAlone reports whether tls_inspector is the only filter of the difference, and one side lacks it. The
-// result is false if a filter chain is selected by a property that tls_inspector detects.
+// inspectorAlone reports whether only one side has a value, and tls_inspector is the only filter in it. It returns
+// false if a property that tls_inspector detects selects a filter chain.
 func inspectorAlone(d difference) bool {
 	for _, v := range []any{d.theirs, d.ours} {
 		filters, is := v.([]any)
@@ -58,8 +58,8 @@ func inspectorAlone(d difference) bool {
 	return (d.theirs == nil || d.ours == nil) && !byTLS.MatchString(chosen)
 }
 
-// byTLS finds the criteria of filter chains that tls_inspector detects. Application protocols other than these are
-// detected by http_inspector.
+// byTLS finds the criteria of filter chains that tls_inspector detects. http_inspector detects all other application
+// protocols.
 var byTLS = regexp.MustCompile(`"server_names": |"transport_protocol": "tls"|"application_protocols": \[[^]]*"(istio[^"]*|h2)"`)
 
 // ourTrustDomain reports whether only Navarch's value verifies that the server's SPIFFE ID has one of several
@@ -73,16 +73,16 @@ func ourTrustDomain(d difference) bool {
 	})
 }
 
-// Marks replace differences in a gateway's resource that would hide further differences. alike removes such a
-// difference and returns its mark.
+// A mark is a text that stands for one kind of difference in a gateway's resource. Such a difference would hide others,
+// so alike removes it and returns its mark.
 const (
 	markShared      = " shared"      // several names share a virtual host
 	markUnreachable = " unreachable" // routes after one that matches all requests
 	markEmpty       = " empty"       // localities without endpoints
 )
 
-// alike removes the differences that marks replace from a gateway's resource, which it changes and returns. The
-// second result has the marks that apply to the resource, each once.
+// alike changes a gateway's resource and returns it. It removes the properties for which there is a mark. The second
+// result has the marks of the removed properties, each once.
 func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	var marks []string
 	mark := func(m string) {
@@ -121,8 +121,8 @@ func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	return resource, marks
 }
 
-// cutUnreachable removes the routes of a virtual host after the first one that matches all requests. It reports
-// whether it removed any.
+// cutUnreachable removes the routes of a virtual host after the first route that matches all requests. It reports
+// whether it removed any route.
 func cutUnreachable(host map[string]any) bool {
 	routes, _ := host["routes"].([]any)
 	for i, e := range routes {
@@ -136,7 +136,7 @@ func cutUnreachable(host map[string]any) bool {
 	return false
 }
 
-// takesAll reports whether a match of a route matches all requests.
+// takesAll reports whether a route's match accepts all requests.
 func takesAll(match map[string]any) bool {
 	if n := len(match); n == 2 && match["case_sensitive"] == nil || n > 2 || n == 0 {
 		return false

@@ -10,23 +10,24 @@ import (
 	"strings"
 )
 
-// line is one line of the fidelity lists: an explanation ("argument") of a kind of differences.
+// line is one line of the fidelity lists (files of deploy/fidelity). It explains ("argues for") one kind of difference.
 type line struct {
-	// harmless, asked, kept, better or render, as the head of differences.txt explains.
+	// harmless, asked, kept, better or render. The head of differences.txt explains these classes.
 	class  string
 	places int            // number of differences in the measured cases
 	where  *regexp.Regexp // matches "CASE TYPE RESOURCE.path"
-	who    *regexp.Regexp // matches the result of identitiesOf; nil: identities have to be equal
+	who    *regexp.Regexp // matches the result of identitiesOf; nil if the identities have to be equal
 	why    string
-	// The fields below are for any mesh; mesh is nil if the line holds only in the measured cases.
+	// The fields below are set if the line holds in any mesh. If it holds only in the measured cases, mesh is nil.
 	mesh      *regexp.Regexp // matches "TYPE RESOURCE.path"
 	condition string         // a key of conditions
 	anchor    string         // heading of the table in deploy/docs/fidelity.md
 }
 
-// parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. Lines
-// that hold in any mesh also have a condition, with an optional expression after a space (default: the third column),
-// and the anchor. Empty lines and those that begin with # are skipped. The error contains the first invalid line.
+// parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. The
+// two further columns of lines that hold in any mesh are the condition and the anchor. An optional expression follows
+// the condition after a space; its default is the expression of the third column. Empty lines and lines that begin with
+// # are skipped. The error contains the first invalid line.
 func parseLines(list string) (all []line, err error) {
 	for text := range strings.Lines(list) {
 		text = strings.TrimSuffix(text, "\n")
@@ -71,17 +72,17 @@ func parseLine(columns []string) (l line, err error) {
 	return l, err
 }
 
-// identityFields matches the fields that identify a peer: names in certificates, principals of RBAC.
+// identityFields matches the fields that identify a peer by names in certificates or by RBAC principals.
 const identityFields = `match_subject_alt_names|match_typed_subject_alt_names|principals|principal_name|and_ids|or_ids|not_id`
 
-// identifies matches the name of one of these fields; identified matches a path that contains one.
+// identifies matches the name of an identity field. identified matches a path that contains an identity field.
 var (
 	identifies = regexp.MustCompile(`^(` + identityFields + `)$`)
 	identified = regexp.MustCompile(`(` + identityFields + `)(?:[.\[]|$)`)
 )
 
 // identitiesOf returns the identities that only one value of a difference has: "-exact spiffe://a +prefix spiffe://b/",
-// where - means istiod's value and + Navarch's. It is empty if both have the same identities.
+// where - means istiod's value and + Navarch's. The result is empty if both values have the same identities.
 func identitiesOf(path string, theirs, ours any) string {
 	within := identified.MatchString(path)
 	x, y := collectIdentities(theirs, within, ""), collectIdentities(ours, within, "")
@@ -101,8 +102,8 @@ func identitiesOf(path string, theirs, ours any) string {
 	return strings.Join(all, " ")
 }
 
-// collectIdentities returns "MATCHER TEXT" of each identity in a value. within reports that the value is in one of the
-// identityFields; other values count if they contain a SPIFFE ID.
+// collectIdentities returns "MATCHER TEXT" of each identity in a value. within states that the value is inside one of
+// the identityFields. Elsewhere only texts with a SPIFFE ID count as identities.
 func collectIdentities(v any, within bool, matcher string) (all []string) {
 	if text, is := v.(string); is && within && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) {
 		var element any // an element of a set, which diff returns as JSON text

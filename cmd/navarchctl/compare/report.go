@@ -10,7 +10,7 @@ type Report struct {
 	// Summary is computed by Summarise.
 	Summary   Summary    `json:"summary"`
 	Workloads []Workload `json:"workloads"`        // the caller adds one for each compared proxy
-	Unread    []Unread   `json:"unread,omitempty"` // the caller adds one for each dump that could not be read
+	Unread    []Unread   `json:"unread,omitempty"` // the caller adds one for each dump or Pod that could not be read
 }
 
 // Summary counts the elements of Workloads by outcome. Resources counts the resources of all workloads.
@@ -35,7 +35,7 @@ type Unread struct {
 	Reason string `json:"reason"` // text of the error
 }
 
-// Room returns the number of findings that may still be added: 20,000 less the present findings, but at least 0.
+// Room returns the number of findings that may still be added to the report. All workloads together may have 20,000.
 func (r *Report) Room() int {
 	room := mostOfAll
 	for _, w := range r.Workloads {

@@ -28,9 +28,9 @@ type Dump struct {
 	// Has is true for each xds.Type that has a section in the dump, even an empty one. Envoy omits endpoints unless the
 	// request has include_eds.
 	Has [xds.NumTypes]bool
-	// Node is the node in the bootstrap's section; zero if the dump lacks the section.
+	// Node is the proxy's node, from the bootstrap section of the dump. It is zero if the dump lacks the section.
 	Node Node
-	// Hosts has the endpoints of Envoy's /clusters; nil if /clusters was not read.
+	// Hosts has the endpoints of Envoy's /clusters. It is nil if /clusters was not read.
 	Hosts []Host
 	raw   bool // resources are not decoded
 }
@@ -38,14 +38,14 @@ type Dump struct {
 // Node is the identity that a proxy claims in its bootstrap. A field is empty if the dump lacks it.
 type Node struct {
 	ID string // usually sidecar~IP~NAME.NAMESPACE~DOMAIN or router~IP~NAME.NAMESPACE~DOMAIN
-	// Namespace is NAMESPACE of the metadata. If the metadata lacks it, it is the text after the last dot in the third
-	// part of an ID with four parts.
+	// Namespace is the value of NAMESPACE in the metadata. If the metadata lacks NAMESPACE, Namespace is the text after
+	// the last dot in the third part of an ID with four parts.
 	Namespace string
 	Account   string // name of the service account (SERVICE_ACCOUNT of the metadata)
 }
 
 // Addresses returns the IP address in the node's ID as a list of one element. The address is the second part of the ID,
-// unverified. nil: the ID does not have four parts, or the second part is empty.
+// unverified. Addresses returns nil if the ID does not have four parts, or if the second part is empty.
 func (n Node) Addresses() []string {
 	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && parts[1] != "" {
 		return parts[1:2]
@@ -59,18 +59,18 @@ type Resource struct {
 	// Name is empty if neither the resource, nor its entry in the dump, nor the refused version states a name.
 	Name    string
 	Version string // version_info of the version in Raw; empty: unknown
-	// Raw is the JSON of the resource. It is nil if the dump lacks it, usually because the proxy has no version of the
-	// resource: every version was refused or is withheld.
+	// Raw is the JSON of the resource. Raw is nil if the dump lacks the JSON. Usually the proxy then has no version of
+	// the resource, because every version was refused or is withheld.
 	Raw json.RawMessage
 	// Message is Raw decoded, without parts that this program does not know. It is nil if Raw is nil or cannot be
 	// decoded, and for resources of a Stream.
 	Message proto.Message
-	// Problem is the error of decoding Raw; nil if Raw is decoded, or if no decoding was tried.
+	// Problem is the error of decoding Raw. It is nil if Raw was decoded, or if no decoding was tried.
 	Problem error
 	// Where is the state of the resource in Envoy's dump: "static", "warming", "draining"; empty: active.
 	Where string
-	// Failure describes the newest version if the proxy refused it or it is withheld; nil otherwise. If the dump has
-	// several states of one listener, only the first of them has the Failure.
+	// Failure describes the newest version if the proxy refused this version, or if navarchd withholds it. In all other
+	// cases Failure is nil. If the dump has several states of one listener, only the first of them has the Failure.
 	Failure *Failure
 }
 
@@ -94,7 +94,8 @@ func (f *Failure) Word() string {
 // object is a JSON object with unparsed fields.
 type object map[string]json.RawMessage
 
-// field returns the field with a proto name, or with the corresponding proto JSON name. nil: the object has neither.
+// field returns the field with a proto name, or with the corresponding proto JSON name. It returns nil if the object
+// has neither.
 func (o object) field(name string) json.RawMessage {
 	if raw, ok := o[name]; ok {
 		return raw
@@ -113,13 +114,13 @@ func camel(name string) string {
 	return first
 }
 
-// text returns a string field; empty if the field is missing or has another type.
+// text returns a string field, or "" if the field is missing or has another type.
 func (o object) text(name string) (s string) {
 	_ = json.Unmarshal(o.field(name), &s)
 	return s
 }
 
-// object returns an object field; nil if the field is missing or has another type.
+// object returns an object field, or nil if the field is missing or has another type.
 func (o object) object(name string) (out object) {
 	if json.Unmarshal(o.field(name), &out) != nil {
 		return nil
@@ -127,8 +128,8 @@ func (o object) object(name string) (out object) {
 	return out
 }
 
-// list returns a field with a list of objects; nil if the field is missing or has another type. Elements of other types
-// are nil.
+// list returns a field with a list of objects, or nil if the field is missing or has another type. An element of
+// another type becomes nil.
 func (o object) list(name string) []object {
 	var raws []json.RawMessage
 	if json.Unmarshal(o.field(name), &raws) != nil {
@@ -143,9 +144,9 @@ func (o object) list(name string) []object {
 	return out
 }
 
-// section describes the section of a type in a dump. message is the name of the section's message, lists are the lists
-// of entries, and body is the field of an entry that contains the resource
-// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
+// section describes the section of a resource type in a dump. The field message is the name of the section's proto
+// message. The field lists has the lists of entries. The field body names the field of an entry that contains the
+// resource (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
 type section struct {
 	message, body string
 	lists         []list
@@ -169,7 +170,7 @@ var sections = [xds.NumTypes]section{
 
 // Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. From /clusters it
 // sets only Hosts, like ReadClusters. Unknown sections are skipped. A resource that cannot be decoded has its Problem
-// set. The error reports that raw has another form. raw is not kept.
+// set. The error reports that raw has another form. Read does not keep raw.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -258,7 +259,7 @@ func (d *Dump) add(t xds.Type, where string, e object) {
 	}
 }
 
-// nameOf returns the name in the JSON of a resource; empty if there is no name.
+// nameOf returns the name in the JSON of a resource, or "" if the JSON has no name.
 func nameOf(t xds.Type, raw json.RawMessage) string {
 	var o object
 	if raw == nil || json.Unmarshal(raw, &o) != nil {
@@ -270,8 +271,8 @@ func nameOf(t xds.Type, raw json.RawMessage) string {
 	return o.text("name")
 }
 
-// failureOf returns the error state of an entry and the JSON of the refused resource. Both are nil without an error
-// state.
+// failureOf returns the error state of an entry, and the JSON of the refused resource. Without an error state, both
+// results are nil.
 func failureOf(e object) (*Failure, json.RawMessage) {
 	state := e.object("error_state")
 	if state == nil {

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Stream parses a sequence of config_dumps, of Envoy's admin interface or of istioctl proxy-config all. It has one
-// entry of a dump in memory at a time: one resource, or the states of one listener. A Stream is not safe for concurrent
-// use.
+// Stream parses a sequence of config_dumps from Envoy's admin interface or from istioctl proxy-config all. It keeps
+// only one entry of a dump in memory. An entry is one resource, or all states of one listener. A Stream is not safe for
+// concurrent use.
 type Stream struct {
 	in   *json.Decoder
 	from *bounded
@@ -23,7 +23,7 @@ type Stream struct {
 // does not end within these bytes, Next fails.
 const MaxResource = 64 << 20
 
-// bounded is a reader with a budget of bytes, which a Stream renews at each value.
+// bounded is a reader with a budget of bytes. A Stream resets the budget to most before each value.
 type bounded struct {
 	io.Reader
 	left, most int
@@ -39,19 +39,20 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewStream returns a stream of the dumps in r. It reads nothing; Next reads r, and may read beyond the end of a dump.
+// NewStream returns a stream of the dumps in r. NewStream does not read r. Next reads r, and may read beyond the end of
+// a dump.
 func NewStream(r io.Reader) *Stream {
 	from := &bounded{r, MaxResource, MaxResource}
 	return &Stream{json.NewDecoder(from), from}
 }
 
-// decode decodes the next value with a renewed budget.
+// decode decodes the next value, after it resets the budget.
 func (s *Stream) decode(into any) error {
 	s.from.left = s.from.most
 	return s.in.Decode(into)
 }
 
-// token reads the next token with a renewed budget.
+// token reads the next token, after it resets the budget.
 func (s *Stream) token() (json.Token, error) {
 	s.from.left = s.from.most
 	return s.in.Token()
@@ -99,8 +100,8 @@ func (s *Stream) Next(v Visitor) error {
 	return err
 }
 
-// members calls each with the name of every member of the next value, which has to be an object. The function each has
-// to read the member's value.
+// members reads the next value, which must be an object. For every member it calls the function each with the member's
+// name. The function must read the member's value.
 func (s *Stream) members(each func(key string) error) error {
 	if err := s.open('{'); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (s *Stream) members(each func(key string) error) error {
 	return err
 }
 
-// elements calls each for every element of the next value, which has to be a list or null. The function each has to
+// elements reads the next value, which must be a list or null. For every element it calls the function each, which must
 // read the element.
 func (s *Stream) elements(each func() error) error {
 	at, err := s.token()
@@ -137,7 +138,7 @@ func (s *Stream) elements(each func() error) error {
 	return err
 }
 
-// open reads the delimiter that begins an object or a list; another token is an error.
+// open reads the delimiter that begins an object or a list. Any other token is an error.
 func (s *Stream) open(want json.Delim) error {
 	at, err := s.token()
 	if err != nil {
@@ -232,7 +233,8 @@ func (s *Stream) member(section, key string, v Visitor) error {
 	})
 }
 
-// typeOf returns the type of resources in the section with a message name; xds.Unknown for other sections.
+// typeOf returns the type of the resources in a section, given the name of the section's message. It returns
+// xds.Unknown for an unknown name.
 func typeOf(message string) xds.Type {
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.message == message })
 	if i < 0 {

@@ -1,7 +1,7 @@
 // Package hooks lists the mutating and validating webhook configurations of a Kubernetes cluster that have a revision
-// (label istio.io/rev). Both kinds have one common form.
+// (label istio.io/rev). Both kinds have the same Go type, Configuration.
 //
-// Owns: the common form.
+// Owns: nothing.
 // Reads: the API server.
 // Never: changes a configuration.
 package hooks
@@ -48,10 +48,10 @@ type Webhook struct {
 	Ignores bool
 }
 
-// Path returns the URL path of the configuration at the API server. Kind has to be Mutating or Validating.
+// Path returns the URL path of the configuration at the API server. c.Kind must be Mutating or Validating.
 func (c Configuration) Path() string { return paths[c.Kind] + "/" + url.PathEscape(c.Meta.Name) }
 
-// Revision returns the value of the label istio.io/rev; empty if the configuration lacks the label.
+// Revision returns the value of the label istio.io/rev, or "" if the configuration lacks the label.
 func (c Configuration) Revision() string { return c.Meta.Labels[label.IoIstioRev.Name] }
 
 // LeadsTo reports whether the API server calls the webhook at a Service of the namespace. It is false for a webhook
@@ -61,8 +61,8 @@ func (w Webhook) LeadsTo(namespace string) bool {
 }
 
 // OfRevisions lists the configurations of a cluster whose Revision is not empty. Mutating configurations precede
-// validating configurations. Each kind is in the API server's order. nil: there is no such configuration. Errors are
-// those of apiserver.Client.Do, and name the kind.
+// validating configurations. Each kind is in the API server's order. The result may be empty. Errors are those of
+// apiserver.Client.Do, and name the kind.
 func OfRevisions(ctx context.Context, api *apiserver.Client) (all []Configuration, err error) {
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := list(ctx, api, Mutating, &mutating); err != nil {

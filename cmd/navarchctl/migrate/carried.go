@@ -1,18 +1,20 @@
 package migrate
 
-// carry is the rule by which a setting becomes values of Navarch's chart.
+// carry is a rule that translates a setting of istiod into values of Navarch's chart.
 type carry struct {
-	// to lists the paths of the chart's values, each of which is set. A key below the setting is appended to each path.
+	// to lists the paths, in the chart's values, to which the setting's value is written. If the setting is below the
+	// rule's key, the rest of the setting's path is appended to each of these paths.
 	to []string
-	// as converts the value. It returns false if the value has no equivalent. nil: the value is copied.
+	// as, if not nil, converts the value. It returns false if the value has no equivalent. If as is nil, the value is
+	// copied.
 	as func(any) (any, bool)
 }
 
 func to(paths ...string) carry { return carry{to: paths} }
 
-// carried maps settings to their rules, by kind and key. The rule with the longest key that is the setting or above it
-// applies. Environment variables that Navarch acts on and that have no rule are copied to the chart's value env, or to
-// envVarFrom if Kubernetes fills them in.
+// carried maps the kind and key of a setting to a rule. A rule also applies to settings below its key. If several rules
+// apply, the rule with the longest key is used. An environment variable that is ActedOn and has no rule is copied to
+// the chart's value env. If Kubernetes fills in the variable, it is copied to envVarFrom.
 var carried = map[Sort]map[string]carry{
 	Value: {
 		"affinity": to("affinity"), "tolerations": to("tolerations"), "nodeSelector": to("nodeSelector"),

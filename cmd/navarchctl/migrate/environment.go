@@ -1,8 +1,8 @@
 package migrate
 
-// environment classifies istiod's environment variables (pilot/pkg/features and pilot/pkg/bootstrap, 1.20 to 1.31). The
-// columns are those of row: name (* at the end matches any rest), effect, equivalent or reason, and a value that needs
-// no action. ActedOn means that navarchd reads a variable of the same name, which a test verifies.
+// environment classifies istiod's environment variables (pilot/pkg/features and pilot/pkg/bootstrap of Istio 1.20 to
+// 1.31). Each row has the name of a variable (* at the end matches any rest), the effect, the equivalent or the reason,
+// and a value that needs no action. ActedOn means that navarchd reads a variable of the same name; a test verifies it.
 var environment = []row{
 	// Variables of the process.
 	{"REVISION", ActedOn, "the same; `revision`", ""},

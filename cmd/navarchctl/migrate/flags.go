@@ -1,7 +1,8 @@
 package migrate
 
-// flags classifies the flags of pilot-discovery (pilot/cmd/pilot-discovery/app/cmd.go, 1.20 to 1.31). The columns are
-// those of row: name (* at the end matches any rest), effect, equivalent or reason, and a value that needs no action.
+// flags classifies the flags of pilot-discovery (pilot/cmd/pilot-discovery/app/cmd.go of Istio 1.20 to 1.31). Each row
+// has the name of a flag (* at the end matches any rest), the effect, the equivalent or the reason, and a value that
+// needs no action.
 var flags = []row{
 	{"httpAddr", Decide, "the chart's port is 8080; `--http-addr` of a navarchd that you run yourself", ":8080"},
 	{"httpsAddr", Decide, "the chart's port is 15017; `--https-addr` of a navarchd that you run yourself", ":15017"},

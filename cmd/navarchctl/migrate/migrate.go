@@ -40,12 +40,12 @@ const (
 	Operator    Sort = "operator" // a field of an IstioOperator's spec
 )
 
-// row is one line of a table. It applies to its key, and to keys below it without a line of their own.
+// row is one line of a table. It applies to its key, and to all keys below its key that have no line of their own.
 type row struct {
-	// Parts are separated by dots; * at the end matches any rest of a word.
+	// key has parts that are separated by dots. A * at the end matches any rest.
 	key    string
 	effect Effect
-	here   string // Markdown: the equivalent value, flag or variable in Navarch; without one, the reason or advice
+	here   string // Markdown: the equivalent in Navarch (a value, flag or variable) or, without an equivalent, a reason or advice
 	// For Reported and Decide, the value that needs no action, usually istiod's default; empty: no such value.
 	same string
 }
@@ -53,18 +53,18 @@ type row struct {
 // Setting is one setting of an istiod with its classification.
 type Setting struct {
 	Sort Sort `json:"sort"`
-	// Key is the name, or the path of a value or field with dots between its parts. The path of a value lacks pilot and
-	// similar prefixes.
+	// Key is the name of a flag or variable, or the path of a value or field with dots between its parts. The path of a
+	// value lacks pilot and other prefixes without a meaning.
 	Key string `json:"key"`
 	// Value is the text of the value; "N entries" for a list, or "(from elsewhere)" for a variable that Kubernetes
 	// fills in.
 	Value  string `json:"value"`
 	Effect Effect `json:"effect"`
-	// Here is Markdown: the equivalent in Navarch; without one, the reason or advice.
+	// Here is Markdown: the equivalent in Navarch or, without an equivalent, a reason or advice.
 	Here string `json:"here"`
 
 	path []string // for a Helm value, the parts of its key, which may contain dots themselves
-	raw  any      // the given value; for a variable that Kubernetes fills in, its entry of env as a map
+	raw  any      // the given value; for a variable that Kubernetes fills in, its entry in env, as a map
 }
 
 // same reports whether two settings have the same kind, key, displayed value and effect.
@@ -78,7 +78,8 @@ var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags
 // unknown is the advice for a key that no table has.
 const unknown = "it is not known here: look it up in the release notes of the istiod that has it"
 
-// classify sets effect and advice of a setting by the longest matching line of its table. An unknown key is Reported.
+// classify returns the setting with the effect and advice of the longest matching line in its table. A setting with an
+// unknown key is Reported.
 func classify(s Setting) Setting {
 	s.Effect, s.Here = Reported, unknown
 	best := -1
@@ -93,7 +94,7 @@ func classify(s Setting) Setting {
 	return s
 }
 
-// orDecide changes the effect of an ActedOn setting to Decide if its value cannot be translated.
+// orDecide returns the setting. If it is ActedOn but its value cannot be translated, its effect becomes Decide.
 func (s Setting) orDecide() Setting {
 	if s.Effect == ActedOn && !s.carryInto(map[string]any{}, map[string]any{}) {
 		s.Effect, s.Here = Decide, "this value cannot be carried over: "+s.Here
@@ -101,8 +102,9 @@ func (s Setting) orDecide() Setting {
 	return s
 }
 
-// below reports whether a line applies to a key: both are equal, the key is below the line's path, or the line ends
-// with * and the key begins with the text before it.
+// below reports whether a row of a table applies to a setting. The argument line is the row's key, and the argument key
+// is the setting's key. The row applies if both are equal, or if the setting's key is below the row's key. If the row's
+// key ends with *, the row applies if the setting's key begins with the text before the *.
 func below(line, key string) bool {
 	if stem, is := strings.CutSuffix(line, "*"); is {
 		return strings.HasPrefix(key, stem)
@@ -110,11 +112,11 @@ func below(line, key string) bool {
 	return key == line || strings.HasPrefix(key, line+".")
 }
 
-// aliases lists first parts of a value's path that have no meaning. Istio's chart puts all of its values below one such
-// key, for Helm's sake, and before 1.24 below pilot.
+// aliases lists words that have no meaning at the beginning of a value's path. For technical reasons of Helm, Istio's
+// chart has all of its values below one such key. Before 1.24, values of istiod itself were below pilot.
 var aliases = []string{"_internal_defaults_do_not_set", "pilot", "defaults"}
 
-// withoutAlias returns the path of a value without leading aliases. A path of one part is kept.
+// withoutAlias returns the path of a value without leading aliases. It never removes the last part.
 func withoutAlias(path []string) []string {
 	for _, alias := range aliases {
 		if len(path) > 1 && path[0] == alias {
@@ -127,7 +129,7 @@ func withoutAlias(path []string) []string {
 // FromValues classifies Helm values of the chart istiod. Flags and variables in them become settings of kind Flag and
 // Environment. Null values are left out, and so are empty maps, lists and texts, except below meshConfig and
 // global.proxy. The result is sorted by importance (Decide, Reported, ActedOn, NoEffect), then by kind and key. It is
-// nil without settings. Settings keep references to parts of tree.
+// nil if there are no settings. Settings keep references to parts of tree.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
 	walk(nil, tree, func(path []string, v any) {
@@ -152,8 +154,8 @@ func FromValues(tree map[string]any) []Setting {
 // meant lists the values below which an empty value has a meaning, for example "tracing: {}" of a ProxyConfig.
 var meant = []string{"meshConfig", "global.proxy"}
 
-// walk calls f for each leaf, in the order of keys; a list is a leaf. null is skipped. Empty maps, lists and texts are
-// skipped, too, except below the values of meant.
+// walk calls f for each leaf of v, in the order of keys. A list is a leaf. walk skips null. It also skips empty maps,
+// lists and texts, except below the paths in meant.
 func walk(path []string, v any, f func(path []string, v any)) {
 	full := strings.Join(withoutAlias(path), ".")
 	empty := slices.ContainsFunc(meant, func(above string) bool { return strings.HasPrefix(full, above+".") })
@@ -187,7 +189,8 @@ func texts(list []any) (all []string) {
 // elsewhere is displayed as the value of a variable that Kubernetes fills in.
 const elsewhere = "(from elsewhere)"
 
-// fromReferences returns the settings of variables with values from Secrets, ConfigMaps or fields, not yet classified.
+// fromReferences returns a setting for each variable whose value comes from a Secret, a ConfigMap or a field. The
+// settings are not classified yet.
 func fromReferences(list []any) (all []Setting) {
 	for _, one := range list {
 		entry, _ := one.(map[string]any)
@@ -239,9 +242,9 @@ func byEffect(a, b Setting) int {
 	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
-// Merge joins lists of settings, classifies them again, and sorts them by importance, then by kind and key. Of
-// duplicates (kind, key, value and effect) the last one is kept, because Values uses the last one. The lists are not
-// changed. Without settings it returns nil.
+// Merge joins lists of settings, classifies them again, and sorts them by importance, then by kind and key. Of several
+// settings with equal kind, key, value and effect, Merge keeps the last one, because Values uses the last one. Merge
+// does not change the lists. Without settings it returns nil.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
 	kept := all[:0]

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// operator is the table of those IstioOperator fields that have no equivalent value in Istio's chart istiod (istio:
-// operator/pkg/apis/types.go, 1.20 to 1.31). The columns are those of row: field, effect, equivalent or reason, and a
-// value that needs no action.
+// operator classifies the IstioOperator fields that have no equivalent value in Istio's chart istiod
+// (operator/pkg/apis/types.go of Istio 1.20 to 1.31). Each row has a field, the effect, the equivalent or the reason,
+// and a value that needs no action.
 var operator = []row{
 	{"profile", Reported, "profiles are not read: migrate the values and components of the profile; gateways have a chart of their own", "minimal"},
 	{"compatibilityVersion", Reported, "not read: pass the environment variables that this version sets", ""},
@@ -27,8 +27,8 @@ var operator = []row{
 	{"components", Reported, "the field belongs to a chart that Navarch does not replace", ""},
 }
 
-// fields maps fields of an IstioOperator's spec to the equivalent values of Istio's chart istiod. Some values exist
-// at the top level and below pilot; the map then has the value below pilot.
+// fields maps fields of an IstioOperator's spec to the equivalent values of Istio's chart istiod. The chart has some
+// values both at the top level and below pilot. For these values the map has the path below pilot.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",
@@ -45,8 +45,9 @@ var fields = map[string]string{
 	"components.pilot.k8s.priorityClassName":   "global.priorityClassName",
 }
 
-// fromOperator classifies the settings of an IstioOperator. Fields override spec.values, as in istioctl install. The
-// hub and tag of components.pilot override those of the spec. fromOperator changes spec.values in tree.
+// fromOperator classifies the settings of an IstioOperator. Other fields of the spec override spec.values, as in
+// istioctl install. The hub and tag of components.pilot override those of the spec. fromOperator changes spec.values in
+// tree.
 func fromOperator(tree map[string]any) []Setting {
 	spec, _ := tree["spec"].(map[string]any)
 	values, _ := spec["values"].(map[string]any)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// scaling maps the values that together describe number and size of replicas to their parsers. A parser returns false
-// for an invalid value.
+// scaling maps each Helm value that describes the number or size of replicas to its parser. A parser returns false for
+// an invalid value.
 var scaling = map[string]func(Setting) (any, bool){
 	"autoscaleEnabled":             func(s Setting) (any, bool) { return truth(s.raw) },
 	"autoscaleMin":                 upTo(math.MaxInt32),
@@ -23,7 +23,7 @@ var scaling = map[string]func(Setting) (any, bool){
 
 const stabilization = "autoscaleBehavior.scaleDown.stabilizationWindowSeconds"
 
-// upTo returns a parser of integers from 1 to most.
+// upTo returns a parser of integers. The parser accepts the numbers from 1 to its argument most.
 func upTo(most int) func(Setting) (any, bool) {
 	return func(s Setting) (any, bool) {
 		n, err := strconv.Atoi(fmt.Sprint(s.raw))
@@ -40,8 +40,8 @@ func size(s Setting) (any, bool) {
 	return s.raw, err == nil
 }
 
-// scaledTogether changes the effects of scaling values that exclude each other: istiod has either a fixed number of
-// replicas, or bounds for an autoscaler.
+// scaledTogether changes the effects of scaling values that exclude or contradict each other. For example, istiod has
+// either a fixed number of replicas, or bounds for an autoscaler.
 func scaledTogether(all []Setting) {
 	given := map[string]any{}
 	for _, s := range all {
@@ -68,7 +68,7 @@ func scaledTogether(all []Setting) {
 }
 
 // deployment returns an entry of the chart's value deployments, with every role of navarchd, from a tree of scaling
-// values. Missing values have the defaults of istiod's chart. It may change resources in tree.
+// values. Missing values have the defaults of istiod's chart. It may change the value resources in tree.
 func deployment(tree map[string]any) map[string]any {
 	resources, _ := tree["resources"].(map[string]any)
 	if resources == nil {
@@ -96,7 +96,7 @@ func deployment(tree map[string]any) map[string]any {
 	return d
 }
 
-// or returns v if v is an int, and the second argument if not.
+// or returns v if v is an int. If not, it returns the second argument.
 func or(v any, otherwise int) int {
 	if n, is := v.(int); is {
 		return n

@@ -18,10 +18,10 @@ import (
 // discovery is the name of istiod's container.
 const discovery = "discovery"
 
-// FromYAML classifies the settings in one or several YAML documents. A document without a kind has Helm values.
-// Deployments with istiod's container (discovery) and IstioOperators are used. Other objects are ignored. The settings
-// are merged as by Merge; the result is nil without settings. Errors name the document that cannot be parsed, by its
-// number from 1.
+// FromYAML classifies the settings in one or several YAML documents. A document without a kind contains Helm values.
+// FromYAML uses Deployments with istiod's container (discovery) and IstioOperators, and ignores other objects. The
+// settings are merged as by Merge. The result is nil if there are no settings. An error contains the number of the
+// document that cannot be parsed, beginning with 1.
 func FromYAML(text []byte) ([]Setting, error) {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var lists [][]Setting
@@ -53,8 +53,9 @@ func FromYAML(text []byte) ([]Setting, error) {
 	}
 }
 
-// FromDeployment classifies the arguments and environment variables of the container discovery; nil if d lacks it. A
-// variable that Kubernetes fills in keeps its source. The settings are merged as by Merge.
+// FromDeployment classifies the arguments and environment variables of the container discovery; nil if d lacks it. For
+// a variable that Kubernetes fills in, the setting keeps the reference to the source. The settings are merged as by
+// Merge.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {
@@ -73,15 +74,15 @@ func FromDeployment(d *appsv1.Deployment) []Setting {
 	return nil
 }
 
-// mostOfRelease is the highest number of bytes of an unpacked Helm record.
+// mostOfRelease is the maximum size in bytes of an unpacked Helm record.
 const mostOfRelease = 32 << 20
 
 // charts has the present and former names of istiod's chart.
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
-// FromRelease classifies the operator's values of a Helm release. record is the value of the key "release" in the
-// release's Secret: base64 of gzipped JSON. It returns false, without an error, if the release is of another chart than
-// istiod's. The error reports that the record is invalid or has more than 32 MiB of JSON.
+// FromRelease classifies the values that the operator gave a Helm release. The argument record is the value of the key
+// "release" in the release's Secret: base64 of gzipped JSON. FromRelease returns false, without an error, if the chart
+// of the release is not istiod's. It fails if the record is invalid or has more than 32 MiB of JSON.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

@@ -1,8 +1,8 @@
 package migrate
 
-// values classifies the values of Istio's chart istiod (manifests/charts/istio-control/istio-discovery/values.yaml,
-// 1.20 to 1.31), in the chart's order, without the prefixes pilot and _internal_defaults_do_not_set. The columns are
-// those of row: path, effect, equivalent or reason, and a value that needs no action.
+// values classifies the values of Istio's chart istiod (manifests/charts/istio-control/istio-discovery/values.yaml of
+// Istio 1.20 to 1.31), in the chart's order. Each row has the path of a value, the effect, the equivalent or the
+// reason, and a value that needs no action. Paths lack the prefixes pilot and _internal_defaults_do_not_set.
 var values = []row{
 	{"autoscaleEnabled", ActedOn, "`deployments[].autoscaling`", ""},
 	{"autoscaleMin", ActedOn, "`deployments[].autoscaling.minReplicas`", ""},

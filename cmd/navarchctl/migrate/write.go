@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Values translates ActedOn settings into values of Navarch's chart. values is a tree of maps for YAML, empty without
-// such settings. It shares parts with the settings. rest has all other settings, sorted by importance, Decide first;
-// nil without such settings.
+// Values translates ActedOn settings into values of Navarch's chart. The result values is a tree of maps for YAML, and
+// is empty if there is nothing to translate. It shares parts with the settings. The result rest has all settings that
+// were not translated, sorted by importance, Decide first. It is nil if there are no such settings.
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
-	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // the last equivalent setting wins, as in istiod
+	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of equivalent settings the last wins, as in istiod
 		for _, s := range all {
 			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
 				rest = append(rest, s)
@@ -28,8 +28,8 @@ func Values(all []Setting) (values map[string]any, rest []Setting) {
 	return values, rest
 }
 
-// under reports whether the key of a setting is equal to key or below it. Parts of a value's path may contain dots, so
-// they are compared one by one.
+// under reports whether the key of a setting is equal to the argument key or below it. Parts of a value's path may
+// contain dots, so they are compared one by one.
 func (s Setting) under(key string) bool {
 	parts := strings.Count(key, ".") + 1
 	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
@@ -119,5 +119,5 @@ func seconds(v any) (any, bool) {
 	return int(d.Seconds()), err == nil && d >= time.Second && d%time.Second == 0
 }
 
-// plaintext parses the address of plain-text xDS. It accepts only :15010, the port that the chart opens.
+// plaintext returns true for the address of plain-text xDS. It accepts only :15010, the port that the chart opens.
 func plaintext(v any) (any, bool) { return true, v == ":15010" }

@@ -37,10 +37,10 @@ type reporter struct {
 
 type key struct{}
 
-// Start begins to show on terminal the progress of requests (Transport) and Work under the returned context. The
-// command has to write its output to o and e, which erase the line and then write to out and errs. stop cancels the
-// context, waits for the goroutine of this package, and erases the line. It has to be called, and may be called again.
-// After stop, o and e only pass their input on.
+// Start begins to show the progress of a command on the terminal. It shows requests (Transport) and texts (Work) whose
+// context is the returned context, or derives from it. The command must write its output to the returned writers o and
+// e. They erase the line, and then write to out and errs. The returned function stop cancels the context and erases the
+// line. It must be called, and may be called again. After stop, o and e only pass their input on.
 func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Context, o, e io.Writer, stop func()) {
 	r := &reporter{terminal: terminal, quiet: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, r))
@@ -56,9 +56,9 @@ func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Contex
 	}
 }
 
-// Work shows a text as the present work until done is called. While requests are pending, their numbers are shown
-// instead. A later call replaces the text, and done removes the text of a later call too. If ctx does not come from
-// Start, Work does nothing. done is not nil.
+// Work shows a text about the present work until the returned function is called. While requests are pending, their
+// numbers are shown instead. A later call of Work replaces the text. The returned function removes also the text of a
+// later call, and is never nil. If ctx does not come from Start, Work shows nothing.
 func Work(ctx context.Context, what string) (done func()) {
 	r, is := ctx.Value(key{}).(*reporter)
 	if !is {
@@ -102,7 +102,7 @@ func (r *reporter) print(began time.Time) {
 	fmt.Fprintf(r.terminal, "%s%s, %v", erase, line, time.Since(began).Round(time.Second))
 }
 
-// erase erases the line, which is shown again after patience unless end is set.
+// erase erases the line. If end is true, the line is never shown again; otherwise it is shown again after patience.
 func (r *reporter) erase(end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,13 +112,13 @@ func (r *reporter) erase(end bool) {
 	r.shown, r.quiet, r.closed = false, time.Now(), r.closed || end
 }
 
-// writer erases the line before each write to the writer below.
+// writer erases the line before each write to another writer.
 type writer struct {
 	r  *reporter
 	to io.Writer
 }
 
-// Write implements io.Writer. Results are those of the writer below.
+// Write implements io.Writer. Results are those of the other writer.
 func (w *writer) Write(p []byte) (int, error) {
 	w.r.erase(false)
 	return w.to.Write(p)
@@ -131,7 +131,7 @@ func Transport(of http.RoundTripper) http.RoundTripper { return transport{of} }
 
 type transport struct{ of http.RoundTripper }
 
-// RoundTrip passes the request on and counts it. Errors are those of the round tripper below.
+// RoundTrip passes the request on and counts it. Errors are those of the wrapped round tripper.
 func (t transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	r, is := q.Context().Value(key{}).(*reporter)
 	if !is {

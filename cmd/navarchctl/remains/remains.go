@@ -1,6 +1,6 @@
 // Package remains lists and deletes the objects that a Helm uninstallation of a control plane leaves behind. It also
-// lists the webhook configurations, which have to be deleted before the uninstallation. Otherwise the API server would
-// refuse Pods and objects, because no webhook answers.
+// lists the webhook configurations, which have to be deleted before the uninstallation. If they remained, the API
+// server would refuse Pods and objects, because no webhook answers.
 //
 // Owns: the list of these objects, and the order of their deletion.
 // Reads: the API server.
@@ -97,10 +97,10 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validating: "wrong objects are refused"}
 
 // Webhooks returns the webhook configurations that have a revision label and call Services in the control plane's
-// namespace. With a Revision, ours has the configurations of this revision. Without a Revision, ours has those that
-// call the same Service as a configuration of Navarch's charts. So ours includes revision tags. The list others has the
-// rest, for example of an istiod in the same namespace. Both lists have mutating configurations first. Errors are those
-// of the API server or its client.
+// namespace. The list ours has the configurations of c.Revision. If c.Revision is empty, it has the configurations that
+// call the same Service as a configuration of Navarch's charts. These include revision tags. The list others has the
+// rest, for example of an istiod in the same namespace. In both lists, mutating configurations come first. Errors are
+// those of the API server or its client.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c Cluster) services(of hooks.Configuration) (names []string) {
 	return names
 }
 
-// Running lists the Deployments and StatefulSets of the control plane that still exist and need the kept objects. They
+// Running lists the existing Deployments and StatefulSets of the control plane, which need the objects of Kept. They
 // are the Deployments of navarchd and of an istiod, and the StatefulSets of the chart's etcd. Elements are "Kind name",
 // with the Helm release if it is known; nil without such workloads. Errors are the API server's.
 func (c Cluster) Running(ctx context.Context) (all []string, err error) {
@@ -184,13 +184,13 @@ var secrets = map[string]string{
 	"navarch-kek":     "the key encryption key: without it nobody opens the mesh's CA keys and the Secrets in etcd, nor in its backups",
 }
 
-// Kept returns the objects that an uninstallation of the chart keeps, except definitions. They are Secrets with the
-// user's CA, istiod's root, the key encryption key or etcd's certificates; then volumes of etcd; then the ConfigMaps of
-// all namespaces with the mesh's roots or revocation lists. Errors are those of the API server or its client, with the
-// kind.
+// Kept returns the objects that an uninstallation of the chart keeps, except CustomResourceDefinitions. Secrets come
+// first: those with the user's CA, istiod's root, the key encryption key or etcd's certificates. The volumes of etcd
+// follow, and last the ConfigMaps of all namespaces with the mesh's roots or revocation lists. Errors are those of the
+// API server or its client, with the kind.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
-	// excludes the Secrets of Helm, each of which may have a megabyte
+	// the selector excludes the Secrets of Helm, each of which may have a megabyte
 	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string {
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
@@ -241,8 +241,8 @@ var plurals = map[string][]string{
 	"extensions.istio.io": {"trafficextensions", "wasmplugins"},
 }
 
-// Definitions returns the existing CustomResourceDefinitions of Istio's kinds, sorted by name. Holds has the number of
-// their objects, or states that no version is served. Each definition is requested by name, since all definitions of a
+// Definitions returns the existing CustomResourceDefinitions of Istio's kinds, sorted by name. Object.Holds states the
+// number of objects, or that no version is served. Definitions requests each one by name, since all definitions of a
 // cluster may have many megabytes. Errors are those of the API server or its client.
 func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	for group, all := range plurals {
@@ -308,10 +308,9 @@ func (c Cluster) count(ctx context.Context, path string) (int, error) {
 // Empty reports whether an object from Definitions is known to have no objects. It is false if no version is served.
 func (o Object) Empty() bool { return o.Holds == "0 objects" }
 
-// Delete deletes objects one after the other. An object whose uid has changed since the listing is not deleted. Delete
-// calls gone after each object; an object that no longer exists counts as deleted. It stops at the first error, which
-// names the object. The error is that of the API server, also if the uid has changed, or of its client. An object that
-// was listed without a uid is an error too.
+// Delete deletes objects one after the other. Delete calls gone after each deletion. An object that no longer exists
+// counts as deleted. Delete stops at the first error, which names the object. Errors: the object's uid has changed
+// since the listing, the object was listed without a uid, or an error of the API server or its client.
 func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
 	for _, o := range all {
 		if o.uid == "" {

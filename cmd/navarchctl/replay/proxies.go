@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// planOnce is the plan of a process's proxies, which is computed at the first use.
+// planOnce is the plan (the computed configuration) of a process's proxies. The first use computes it.
 type planOnce struct {
 	once     sync.Once
 	mu       sync.Mutex // guards planner and resolver
@@ -74,7 +74,7 @@ func (p *process) makePlan() error {
 	return nil
 }
 
-// base returns a fork of the plan, which a preview may change.
+// base returns a copy of the plan, which a preview may change.
 func (p *process) base(context.Context) (*plan.Base, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -85,8 +85,8 @@ func (p *process) base(context.Context) (*plan.Base, error) {
 	return &plan.Base{Planner: l.planner.Fork(), Resolver: l.resolver.Fork()}, nil
 }
 
-// describe returns the description of a subject by the plan. sees reports whether the caller may see a namespace.
-// Errors are those of planned and of describe.Of.
+// describe returns the description of a subject, derived from the plan. The function sees reports whether the caller
+// may see a namespace. Errors are those of planned and of describe.Of.
 func (p *process) describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -151,7 +151,8 @@ func (p proxies) stream(i int) inspect.Stream {
 	}
 }
 
-// explain returns the planned resources of a proxy, and a function that returns the Specs of a resource.
+// explain returns the planned resources of a proxy, and a function that returns the inputs of a resource
+// (inspect.Specs).
 func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -164,8 +165,8 @@ func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	}, nil
 }
 
-// secret returns the state of a Secret at a proxy. If the report shows that the Secret was refused or sent, this is the
-// state. Otherwise the plan of this build decides between withheld and not asked for. The second result is always true.
+// secret returns the state of a Secret at a proxy. The state is refused or sent if the report says so. Otherwise the
+// plan of this build decides between withheld and not asked for. The second result is always true.
 func (p *process) secret(of *report.Proxy, i int, name string) (inspect.Standing, bool) {
 	l, err := p.planned()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package replay answers HTTP requests for the processes in a report (navarchctl --snapshot). It serves /api/v1, /debug
 // and /version with the handlers of navarchd. The planner of this build plans the configuration again from the report's
-// records and nodes. Acknowledgements, refusals, problems and the ledger of changes come from the report.
+// records and nodes. Acknowledgements, refusals, problems and the list of changes come from the report.
 //
 // Owns: one plan for each process of the report, computed at the first use.
 // Reads: cmd/internal/report.
@@ -85,7 +85,7 @@ func newProcess(r *report.Report, of *report.Process) *process {
 // serves reports whether the process served proxies.
 func (p *process) serves() bool { return p.Notified > 0 || p.Served > 0 || len(p.Proxies) > 0 }
 
-// newAPI returns the handlers of /api/v1. others provides the answers of the report's other processes.
+// newAPI returns the handlers of /api/v1. The argument others provides the answers of the report's other processes.
 func (p *process) newAPI(others peers) *api.API {
 	c := api.Config{Self: p.Name, Zone: p.Zone, Version: p.Version, Rules: p.rules, Pages: apiPages{p}, Replicas: others,
 		Now: func() time.Time { return p.Created }}
@@ -163,7 +163,8 @@ func (p *process) pages() http.Handler {
 // apiPages provides pages and previews of a process to the API (api.Pages).
 type apiPages struct{ *process }
 
-// PlanRoom implements api.Pages: no other replica asks.
+// PlanRoom reserves memory for the body of a plan request, with navarchd's handler. Results and errors are those of
+// debug.Pages.PlanRoom.
 func (p apiPages) PlanRoom(who authz.Caller, bytes int) (release func(), err error) {
 	return p.previews.PlanRoom(who, bytes)
 }
@@ -180,8 +181,8 @@ func (p apiPages) Plan(ctx context.Context, who authz.Caller, body []byte, q url
 	return p.previews.Plan(ctx, who, body, q)
 }
 
-// Turn returns at once, because there are no other callers to wait for. The functions do nothing, and the error is
-// always nil.
+// Turn returns at once, because there are no other callers to wait for. The returned functions do nothing, and the
+// error is always nil.
 func (apiPages) Turn(context.Context, authz.Caller, bool) (made, read func(), err error) {
 	return func() {}, func() {}, nil
 }
@@ -209,7 +210,7 @@ type peers struct {
 }
 
 // Ask returns the answer of each other process that served proxies, and an error for each process that the report
-// lacks. The wait is ignored.
+// lacks. Ask ignores the time limit.
 func (s peers) Ask(ctx context.Context, q ask.Question, _ time.Duration) (heard []ask.Heard) {
 	for _, p := range s.all {
 		if p != s.self && p.serves() {

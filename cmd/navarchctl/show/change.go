@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/push/meaning"
 )
 
-// Change has the printed content of a plan, the effects that a change of objects would have on proxies. Its methods do
-// not change it.
+// Change has the content of a printed plan. A plan describes the effects that a change of objects would have on
+// proxies. The methods leave a Change as it is.
 type Change struct {
 	Revision int64 // revision of the configuration before the change
 	// Created, Changed and Deleted count the objects of the change, without refused and unchanged objects.
@@ -140,15 +140,15 @@ func levelText(l meaning.Level) string {
 	return "MED"
 }
 
-// reach returns a text with the number of views that a line is about. It is empty if the line is about all affected
-// views.
+// reach returns a text with the numbers of views and proxies that a line is about. The text is empty if the line is
+// about all affected views.
 func reach(s meaning.Summary, n meaning.Count) string {
 	if n.Views == s.Views {
 		return ""
 	}
 	text := fmt.Sprintf("  (%d of %s, %s", n.Views, Plural(s.Views, "view"), Plural(n.Proxies, "proxy"))
 	switch {
-	case strings.Contains(n.Example, ", such as "): // the label of a view, which names a proxy
+	case strings.Contains(n.Example, ", such as "): // Example is the label of a view, which names a proxy
 		text += ": " + n.Example
 	case n.Example != "":
 		text += ", such as " + n.Example

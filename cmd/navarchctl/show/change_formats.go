@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxMarkdown bounds the rows of each table in Markdown, so that a comment of a pull request remains readable.
+// maxMarkdown is the maximum number of rows of a table in Markdown. A comment of a pull request then remains readable.
 const maxMarkdown = 50
 
 // Markdown prints the change as Markdown, for a comment of a pull request. Each table has at most 50 rows. Markdown

@@ -41,9 +41,9 @@ func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	return []string{orDash(host), strconv.Itoa(int(port)), orDash(subset), orDash(direction), kind, origin(metadata)}
 }
 
-// origin returns "name.namespace" of the object that the control plane recorded in the metadata istio.config
-// (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME). It returns "-" without that metadata, and the value itself if
-// the value has another form.
+// origin returns "name.namespace" of the object from which a resource was made. The metadata key istio.config has the
+// object's path (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME). origin returns "-" without that key, and the
+// value itself if the value has another form.
 func origin(metadata *corev3.Metadata) string {
 	path := metadata.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/")

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	findingsShown = 10  // most printed findings of a workload, unless all are printed, and always most printed notes
-	valueShown    = 300 // most printed bytes of a value, unless values are printed in full
+	findingsShown = 10  // maximum number of printed findings of a workload (unless all is set), and of printed notes
+	valueShown    = 300 // maximum number of printed bytes of a value (unless all is set)
 )
 
 // Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,

@@ -32,7 +32,7 @@ type Filter struct {
 type layout struct {
 	heading []string
 	rows    func(f Filter, m proto.Message) [][]string        // of one resource
-	takes   func(f Filter, name string, m proto.Message) bool // the filter selects a resource; m may be nil
+	takes   func(f Filter, name string, m proto.Message) bool // reports whether the filter selects a resource; m may be nil
 }
 
 func all(Filter, string, proto.Message) bool { return true }
@@ -47,9 +47,9 @@ var layouts = [xds.NumTypes]layout{
 }
 
 // Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. It sorts
-// resources whose names have Istio's form by host, port, subset and direction, and others by name. An assignment is
-// selected if one of its endpoints is. The dump stays unchanged, and the result is a new slice. t must not be
-// xds.Unknown.
+// resources whose names have Istio's form by host, port, subset and direction, and others by name. An assignment (the
+// endpoints of a cluster) is selected if one of its endpoints is. The dump stays unchanged, and the result is a new
+// slice. t must not be xds.Unknown.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
@@ -144,13 +144,13 @@ func unknown(t xds.Type, name string) []string {
 		return clusterRow(name, "-", nil)
 	case xds.Endpoint:
 		at = len(row) - 1
-	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // the first column
+	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // the name is in the first column
 	}
 	row[at] = name
 	return row
 }
 
-// notes prints the lines below the table: resources that were refused, are withheld, or cannot be decoded.
+// notes prints a line for each resource that was refused, is withheld, or cannot be decoded.
 func notes(w io.Writer, selected []dump.Resource) error {
 	for _, r := range selected {
 		var err error

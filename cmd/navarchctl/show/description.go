@@ -31,15 +31,15 @@ type Touched struct {
 	Objects      []string  `json:"objects"`      // touched objects of the description, at most four
 }
 
-// mostNamed bounds the objects that a line names.
+// mostNamed is the maximum number of objects that a line names, unless wide is set.
 const mostNamed = 3
 
-// unstated ends the lines of facts that no object causes.
+// unstated is the end of the line of a fact that no object causes.
 const unstated = "(default)"
 
 // Description prints a description. Each line of a fact ends with the objects that cause the fact, or with (default) if
-// no object causes it. It names the first three objects, or all objects if wide is set. Text may be untrusted. Errors
-// are those of w.
+// no object causes it. The line names the first three objects, or all objects if wide is set. Text may be untrusted.
+// Errors are those of w.
 func Description(w io.Writer, d *Described, wide bool) error {
 	facts := func(heading, indent string, all []describe.Fact) error { return facts(w, heading, indent, all, wide) }
 	for _, o := range d.Objects {

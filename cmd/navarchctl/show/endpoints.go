@@ -14,8 +14,9 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// takesAssignment reports whether the filter selects an endpoint of the assignment. Without a filter for endpoints, it
-// also selects empty and undecoded assignments.
+// takesAssignment reports whether the filter selects an assignment (the endpoints of a cluster). If a field for
+// endpoints is set, one of the endpoints must match. If no such field is set, empty and undecoded assignments are
+// selected too.
 func takesAssignment(f Filter, name string, m proto.Message) bool {
 	if f.Cluster != "" && !strings.EqualFold(f.Cluster, name) {
 		return false
@@ -31,8 +32,8 @@ func (f Filter) takesEndpoint(address *corev3.Address, health string) bool {
 }
 
 // endpointRows returns one row for each selected endpoint of an assignment. If the assignment is empty and the filter
-// has no field for endpoints, it returns a row of dashes. Outlier checks are unknown here: only Envoy's /clusters has
-// them.
+// has no field for endpoints, it returns a row of dashes. The results of outlier checks are unknown, because only
+// Envoy's /clusters has them.
 func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	a, _ := m.(*endpointv3.ClusterLoadAssignment)
 	for _, group := range a.GetEndpoints() {

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// extensionRows returns the row of a filter's configuration: its name, its type, and the source of the code.
+// extensionRows returns the row of an extension (the configuration of one filter): its name, its type, and the source
+// of its code.
 func extensionRows(_ Filter, m proto.Message) [][]string {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	kind := string(config.GetTypedConfig().MessageName())
@@ -28,7 +29,7 @@ func extensionRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{{config.GetName(), orDash(kind), content}}
 }
 
-// codeOf returns the URI or the file of a module's code; "-" if the module has no such field.
+// codeOf returns the URI or the file of a Wasm module's code; "-" if neither is set.
 func codeOf(p *wasmv3.PluginConfig) string {
 	code := p.GetVmConfig().GetCode()
 	if uri := code.GetRemote().GetHttpUri().GetUri(); uri != "" {

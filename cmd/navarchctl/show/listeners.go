@@ -53,8 +53,8 @@ func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return out
 }
 
-// kind returns HTTP, TCP or HTTP+TCP, by the terminal filters of the chains. Without such filters it returns UNKNOWN.
-// Chains whose cluster is BlackHoleCluster are ignored.
+// kind returns HTTP, TCP or HTTP+TCP, according to the filter chains (terminal). It ignores chains to the cluster
+// BlackHoleCluster. If no other chain has a known filter, it returns UNKNOWN.
 func kind(l *listenerv3.Listener) string {
 	var http, tcp bool
 	for _, chain := range chains(l) {
@@ -77,8 +77,8 @@ func kind(l *listenerv3.Listener) string {
 	return "UNKNOWN"
 }
 
-// terminal returns the first connection manager of a chain, or the first TCP proxy with its cluster. It returns nil if
-// the chain has no such filter.
+// terminal returns the first filter of a chain that is an HTTP connection manager or a TCP proxy. For a TCP proxy it
+// also returns the name of the cluster. The filter is nil if the chain has neither.
 func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	for _, filter := range chain.GetFilters() {
 		m, err := filter.GetTypedConfig().UnmarshalNew()
@@ -177,8 +177,8 @@ func tcpDestination(m *tcpv3.TcpProxy) string {
 	return "Clusters: " + orDash(strings.Join(weighted, ", "))
 }
 
-// inline describes a route configuration within a listener. If its only route is for all paths and leads to one
-// cluster, the text names the cluster. Otherwise the text has the domains and matches.
+// inline describes a route configuration within a listener. If the only route matches all paths and leads to one
+// cluster, the text names the cluster. Otherwise it has the domains and matches.
 func inline(rc *routev3.RouteConfiguration) string {
 	var hosts []string
 	for _, vh := range rc.GetVirtualHosts() {

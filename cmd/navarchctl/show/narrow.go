@@ -8,10 +8,10 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// Narrowed returns the JSON of a resource. Of an assignment, it keeps only the endpoints that Address, Port and Status
-// of the filter select, and removes localities without such endpoints. The result is r.Raw itself, which may be nil, in
-// three cases: none of the three fields is set, r is not a decoded assignment, or r.Raw has another form. The resource
-// stays unchanged.
+// Narrowed returns the JSON of a resource. For an assignment (the endpoints of a cluster), the JSON has only the
+// endpoints that Address, Port and Status of the filter select. Localities without such endpoints are removed. The
+// result is r.Raw itself, which may be nil, in three cases: none of the three fields is set, r is not a decoded
+// assignment, or r.Raw has another form. The resource stays unchanged.
 func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	a, ok := r.Message.(*endpointv3.ClusterLoadAssignment)
 	if !ok || f.Address+f.Status == "" && f.Port == 0 {
@@ -38,9 +38,9 @@ func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	return raw
 }
 
-// elements replaces each element of a list in a JSON object by the result of the function keep, and returns the
-// object. It removes an element whose result is nil. names are the possible names of the field with the list. The error
-// is that of keep, or raw is not an object, or the field is not a list.
+// elements replaces each element of a list in a JSON object by the result of the function keep, and returns the object.
+// It removes an element whose result is nil. The argument names has the possible names of the list's field. Errors:
+// keep fails, raw is not an object, or the field is not a list.
 func elements(raw json.RawMessage, names []string,
 	keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage

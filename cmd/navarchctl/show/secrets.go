@@ -57,10 +57,10 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 // ownRoot matches the names of ca/issue's roots.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
-// epochOf returns the epoch (the number of a CA key in the mesh's keyring) that an issuer's name contains. Names of
-// an operator's own CA contain no epoch. For such a name the result is "signer" and the start of the signer's key
-// identifier. The command navarchctl ca status lists the key identifier beside the epoch. Without a key identifier the
-// result is "-".
+// epochOf returns the epoch (the number of a CA key in the mesh's keyring) that an issuer's name contains. Names of an
+// operator's own CA contain no epoch. For such a name the result is "signer" and the start of the signer's key
+// identifier. In the output of navarchctl ca status, the key identifier is beside the epoch. Without a key identifier
+// the result is "-".
 func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/suggest"
 )
 
-// Suggestions prints a line for each namespace with the savings of its Sidecar, or the reason why it gets no Sidecar.
-// Below these lines, it prints the notes, and the unused hosts to which a VirtualService routes. It does not print the
-// Sidecars. Names may be untrusted text. The report stays unchanged. Errors are those of w.
+// Suggestions prints a line for each namespace. The line has the savings of the suggested Sidecar, or the reason why no
+// Sidecar is suggested. Below these lines, it prints the notes, and the unused hosts to which a VirtualService routes.
+// It does not print the Sidecars. Names may be untrusted text. The report stays unchanged. Errors are those of w.
 func Suggestions(w io.Writer, r *suggest.Report) error {
 	var b bytes.Buffer
 	made := 0
@@ -26,7 +26,7 @@ func Suggestions(w io.Writer, r *suggest.Report) error {
 		"PUSH THEN"}}
 	for _, e := range r.Suggestions {
 		clusters := Thousands(e.ClustersNow)
-		if e.ClustersNow == 0 { // without a Sidecar to compare with, the planned clusters are not counted
+		if e.ClustersNow == 0 { // without a suggested Sidecar, planned clusters were not counted
 			clusters = Thousands(e.Clusters) + " outbound"
 		}
 		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), clusters, Thousands(e.Used)}

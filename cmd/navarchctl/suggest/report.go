@@ -5,7 +5,8 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// Report contains the suggestions for all namespaces, and the plan of the suggested Sidecars.
+// Report contains the suggestions for all namespaces, and the plan (the effect on the proxies) of the suggested
+// Sidecars.
 type Report struct {
 	SchemaVersion int              `json:"schemaVersion"`    // 1
 	Suggestions   []Entry          `json:"suggestions"`      // sorted by namespace
@@ -13,8 +14,9 @@ type Report struct {
 	Unread        []compare.Unread `json:"unread,omitempty"` // proxies whose usage could not be read
 }
 
-// Entry is a suggestion with its Sidecar, and the savings of the measured proxy that saves most bytes. The numbers are
-// 0 if no proxy was measured.
+// Entry is a suggestion with its Sidecar and its savings. The savings are those of the measured proxy that saves most
+// bytes. They are 0 if no proxy was measured. If the Sidecar would save nothing, Sidecar is nil and Skipped is set, but
+// Hosts, Unused and Notes remain.
 type Entry struct {
 	Suggestion
 	Sidecar      map[string]any `json:"sidecar,omitempty"` // Suggestion.Object; nil: Skipped is the reason

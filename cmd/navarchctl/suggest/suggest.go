@@ -31,7 +31,7 @@ type Usage struct {
 type Service struct {
 	Namespace string
 	Hosts     []string
-	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry
+	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry; empty: only the own
 	AliasFor  string   // host that an ExternalName Service leads to; empty: the Service is no alias
 }
 
@@ -39,7 +39,7 @@ type Service struct {
 type Route struct {
 	Object       string // name for messages
 	Namespace    string
-	ExportTo     []string // "*" for all, "." for the own namespace, or names of namespaces
+	ExportTo     []string // "*" for all, "." for the own namespace, or names of namespaces; empty: no namespace
 	Hosts        []string
 	Destinations []string // hosts to which it routes
 }
@@ -67,16 +67,16 @@ type Suggestion struct {
 	Used      int           `json:"used"`              // number of different clusters that at least one proxy used
 	Skipped   string        `json:"skipped,omitempty"` // reason for no Sidecar; empty: Hosts is the suggestion
 	Hosts     []string      `json:"hosts,omitempty"`   // egress hosts, "./*" first, then sorted; nil if skipped
-	// Unused lists "NAMESPACE/HOST (VIRTUALSERVICE)" for hosts of other namespaces that no proxy used, sorted. A
-	// VirtualService routes to each such host. The VirtualService applies to the namespace, and belongs to the
-	// namespace or has an imported or used host. nil: there are no such hosts, or the namespace is skipped.
+	// Unused lists hosts of other namespaces that no proxy used, but to which a VirtualService routes. An element is
+	// "NAMESPACE/HOST (VIRTUALSERVICE)". The list is sorted, and nil if the namespace is skipped. The VirtualService
+	// applies to the namespace, and belongs to it or has a used or imported host.
 	Unused []string `json:"unusedButRouted,omitempty"`
 	Notes  []string `json:"notes,omitempty"` // sentences for the operator; nil if skipped
 }
 
-// Sidecars returns a Suggestion for each namespace with proxies, sorted by namespace; nil without proxies. A namespace
-// is skipped (Suggestion.Skipped) if a Sidecar without a selector already applies to it, or if the counters of one of
-// its proxies cover less than atLeast. Sidecars does not change its arguments.
+// Sidecars returns a Suggestion for each namespace with proxies, sorted by namespace. Without proxies it returns nil. A
+// namespace is skipped (Suggestion.Skipped) if a Sidecar without a selector already applies to it, or if the counters
+// of one of its proxies cover less than atLeast. Sidecars does not change its arguments.
 func Sidecars(all []Usage, c Config, atLeast time.Duration) (out []Suggestion) {
 	byNamespace := map[string][]Usage{}
 	for _, u := range all {
@@ -132,8 +132,8 @@ func suggest(namespace string, proxies []Usage, c Config, atLeast time.Duration)
 	return s
 }
 
-// decided returns the reason why a namespace is skipped if a Sidecar already applies to all of it. The reason is empty
-// without such a Sidecar.
+// decided returns the reason to skip a namespace because a Sidecar already applies to all of it. Without such a Sidecar
+// it returns "".
 func (c Config) decided(namespace string) string {
 	for _, s := range c.Sidecars {
 		switch {
@@ -149,7 +149,7 @@ func (c Config) decided(namespace string) string {
 }
 
 // imports returns the egress hosts for the used hosts, and the unused hosts that a VirtualService routes to. The
-// namespace's own services are always imported. Names that lead to a used host are imported, too. They are the hosts of
+// namespace's own services are always imported. Further imports are names that lead to a used host: the hosts of
 // VirtualServices that route to the used host, and its aliases.
 func (c Config) imports(namespace string, used map[string]bool) (hosts, unused []string) {
 	wanted := map[string]bool{"./*": true}

@@ -22,7 +22,7 @@ func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error 
 	return answers(r, MaxAnswer, each)
 }
 
-// answers is Answers with another limit than MaxAnswer.
+// answers is like Answers, with the argument most in place of MaxAnswer.
 func answers(r io.Reader, most int64, each func(node json.RawMessage, u Usage) error) error {
 	limited := &io.LimitedReader{R: r, N: most + 1}
 	in := json.NewDecoder(limited)
@@ -96,7 +96,7 @@ func (u *Usage) clusters(in *json.Decoder) error {
 	return err
 }
 
-// status contains the used fields of a cluster's status.
+// status contains those fields of a cluster's status that this package reads.
 type status struct {
 	Name  string `json:"name"`
 	Hosts []struct {
@@ -119,7 +119,7 @@ func (c status) used() bool {
 	return false
 }
 
-// add counts a cluster.
+// add adds the status of one cluster to the usage.
 func (u *Usage) add(c status) {
 	switch {
 	case strings.HasPrefix(c.Name, "outbound|"):

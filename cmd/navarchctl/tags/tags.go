@@ -1,11 +1,11 @@
-// Package tags manages revision tags, which are additional names of a revision for the labels of namespaces and Pods. A
-// tag is a MutatingWebhookConfiguration with Istio's names, labels and selectors, so that istioctl tag and navarchctl
-// tag see each other's tags.
+// Package tags manages revision tags. A tag is an additional name of a revision, which labels of namespaces and Pods
+// can use. It is stored as a MutatingWebhookConfiguration with Istio's names, labels and selectors, so that istioctl
+// tag and navarchctl tag see each other's tags.
 //
 // Owns: the content of a tag's configuration, and the changes to set or remove one.
 // Reads: the cluster's webhook configurations and namespaces.
 // Never: writes a caBundle that it did not read from the cluster; changes the configuration of a revision, except to
-// end its default role.
+// disable that of the revision "default".
 package tags
 
 import (
@@ -34,8 +34,8 @@ const (
 	defaultTag = "default"
 	// defaultValidator is the configuration of the webhook that validates objects without a revision.
 	defaultValidator = "istiod-default-validator"
-	// deactivated is a label that no object has. A selector for this label disables a configuration (istio:
-	// istioctl/pkg/tag/generate.go).
+	// deactivated is a label that no object has. A selector for this label disables a webhook configuration, as in
+	// istioctl.
 	deactivated      = "istio.io/deactivated"
 	deactivatedValue = "never-match"
 )
@@ -96,8 +96,8 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	return tags, nil
 }
 
-// chooses reports whether a tag injects the Pods of a namespace with these labels. The label istio-injection precedes
-// the label of the revision.
+// chooses reports whether a tag injects the Pods of a namespace with these labels. The label istio-injection takes
+// precedence over the label istio.io/rev.
 func chooses(labels map[string]string, tag string) bool {
 	if said, is := labels["istio-injection"]; is {
 		return said == "enabled" && tag == defaultTag
@@ -122,8 +122,8 @@ type Change struct {
 }
 
 // Generate returns the configuration of a tag. It has the address and the CA bundle of the revision's webhook, and the
-// tag's selectors. Generate changes nothing in the cluster. Errors: the tag's name is invalid, the revision has no
-// configuration with a webhook, or those of the API server.
+// tag's selectors. Generate changes nothing in the cluster. It fails if the tag's name is invalid, if the revision has
+// no configuration with a webhook, or if the API server fails.
 func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -154,10 +154,13 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 }
 
 // Set returns the change that points a tag at a revision, without applying it. The change replaces the tag's existing
-// configuration, and deletes configurations of the tag that have another name. Errors: the tag points at another
-// revision and overwrite is false; the tag is not "default" and a revision has its name; those of Generate. For the tag
-// "default", the change also disables the webhook of the default revision. It then also points the validating webhook
-// for objects without a revision at the revision's Service, if both exist.
+// configuration, and deletes configurations of the tag that have another name.
+//
+// For the tag "default", the change also disables the webhook of the revision named "default". If the validating
+// webhook for objects without a revision exists, the change points it at the Service of the tag's revision.
+//
+// Set fails if the tag points at another revision and overwrite is false. It also fails if a revision has the tag's
+// name, except for "default". Other errors are those of Generate.
 func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -208,7 +211,7 @@ func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	}
 }
 
-// off returns a copy of a configuration that selects no Pod.
+// off returns a copy of a configuration, changed so that the copy selects no Pod.
 func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c = c.DeepCopy()
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}
@@ -219,8 +222,8 @@ func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregi
 	return c
 }
 
-// validator returns the default validator, changed to call the Service of a configuration. It returns nil if there is
-// no validator, or if no webhook of the validator changes.
+// validator returns the configuration defaultValidator, changed to call the Service of made. It returns nil if
+// defaultValidator does not exist, needs no change, or if made has no Service.
 func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
 	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)

@@ -2,11 +2,11 @@
 // about one process. The replica makes its own part of the answer, requests the parts of the other replicas in the name
 // of the verified caller, and merges the parts.
 //
-// Owns: the table of endpoints, and the requests of callers that wait for an event.
-// Reads: the loops of this process through cmd/navarchd/debug, the ledger of deliveries, other replicas (api/ask).
-// Never: changes anything; shows one tenant's data to another; waits for the reply to one question longer than
-// ask.Patience beyond the time for which the question itself may wait. The field "partial" names the replicas without a
-// part.
+// Owns: the table of endpoints, and the requests that wait for an event.
+// Reads: the state of this process (cmd/navarchd/debug), the ledger of deliveries, the answers of other replicas
+// (api/ask).
+// Never: changes the configuration; shows one tenant's data to another; waits for another replica longer than the
+// request itself may wait plus ask.Patience. The field "partial" of an answer names the replicas whose part is missing.
 package api
 
 import (
@@ -33,11 +33,11 @@ import (
 // changed.
 type API struct {
 	Config
-	tenants, system *web.Turns // turns of requests that wait: of tenants' callers, and of callers who see everything
+	tenants, system *web.Turns // limits of waiting requests: of tenants, and of callers who see everything
 }
 
-// waitsOfTenant is the maximum number of waiting requests of one tenant. waitsOfSystem is that of one caller who sees
-// everything. All callers on this machine count as one caller.
+// waitsOfTenant is the maximum number of waiting requests of one tenant. waitsOfSystem is the maximum number of one
+// caller who sees everything. All callers on this machine count as one caller.
 const waitsOfTenant, waitsOfSystem = 32, 128
 
 // New returns the API of a process, with a copy of c. The fields Rules and Pages are required.
@@ -54,10 +54,10 @@ type endpoint struct {
 	parameters []string
 	tenants    bool // callers of a tenant are answered too, with only the data that they may see
 	costly     bool // making the part takes much processor time, because it plans or reads the whole plan
-	paged      bool // the part is a page of /debug, which waits for its turn itself
+	paged      bool // the part is a page of /debug; Pages.Render waits for the caller's turn
 	alone      bool // only the process that serves the request answers
 	fleet      bool // the answer is about connected proxies
-	probes     bool // the question goes only to replicas that have just answered a cheap question in time
+	probes     bool // a cheap question is sent first, and only replicas that answer it get this one
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
 	// part makes the part of this process. For an error without a known status, the response is 400 (statusOf).
@@ -67,14 +67,15 @@ type endpoint struct {
 	posted func(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error)
 	within time.Duration // timeout of a POST request
 	body   int64         // largest body of a POST request, in bytes
-	// merge makes the answer of the parts. Errors have the same meaning as those of part.
+	// merge makes the answer from the parts. Its errors become HTTP statuses like the errors of part.
 	merge merger
 }
 
 // merger merges the parts of several replicas. partial lists the replicas without a part.
 type merger func(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error)
 
-// replied is the part of one replica as JSON, and the revision that the replica has planned.
+// replied is the part of one replica as JSON. revision is the store's revision up to which the replica has notified its
+// proxies; 0: unknown.
 type replied struct {
 	replica  string
 	revision int64
@@ -105,7 +106,7 @@ func statusOf(err error) int {
 }
 
 // merging makes a merger from a function that merges decoded parts of type P. If a part does not decode, its replica is
-// added to partial. The revision of the answer is the lowest revision of the parts; 0: no part has a revision.
+// added to partial. The answer has the lowest revision of the parts, or 0 if no part has a revision.
 func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fleetapi.Answer[T], error)) merger {
 	return func(a *API, q url.Values, raw []replied, partial []fleetapi.Missing) (any, error) {
 		var parts []fleetapi.From[P]
@@ -228,8 +229,9 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 	return e.waits(q)
 }
 
-// answer makes the answer of all replicas, in the caller's turn. For a page of one proxy, it asks other replicas only
-// if this process does not have the proxy. read, never nil, must be called once the caller has received the answer.
+// answer waits for the caller's turn, and makes the answer from the parts of all replicas. For a page of one proxy, it
+// asks other replicas only if this process does not have the proxy. read, never nil, must be called once the caller has
+// received the answer.
 func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) (answer any, read func(), err error) {
 	wait, err := e.check(q)
 	if err != nil {
@@ -262,7 +264,7 @@ func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.V
 	return answer, read, err
 }
 
-// inquire requests the parts of the other replicas, if any.
+// inquire requests the parts of the other replicas. It returns nil if no other replica has to be asked.
 func (a *API) inquire(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte,
 	wait time.Duration) []ask.Heard {
 	if a.Replicas == nil || e.alone || q.Get(aloneParameter) == "true" {
@@ -341,9 +343,9 @@ func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Val
 	return ask.Reply{Part: raw, Revision: a.notified()}
 }
 
-// turn waits until a caller may be answered, like debug.Pages.Turn. Requests that wait for an event are only counted.
-// They use little processor time, and with a turn they would delay other requests of their tenant. With an error made
-// and read are nil.
+// turn waits until the caller may be answered, and returns functions as Pages.Turn does. For requests that wait for an
+// event, turn limits only their number. They use little processor time, and must not delay other requests of their
+// tenant. With an error, the results made and read are nil.
 func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
 	switch {
 	case e.paged || e.posted != nil:
@@ -359,8 +361,8 @@ func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, re
 	return turn.Made, turn.Done, err
 }
 
-// notified returns the store's revision up to which the streams of this process are notified. It is 0 without role xds,
-// and until a plan exists.
+// notified returns the store's revision up to which the streams of this process are notified. The revision is 0 without
+// role xds, and until a plan exists.
 func (a *API) notified() int64 {
 	if a.Proxies == nil {
 		return 0
@@ -372,7 +374,8 @@ func (a *API) notified() int64 {
 // sees returns a function, never nil, that reports whether the caller may see a namespace.
 func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
 
-// members returns the records of the fleet. It returns nil if this process is alone, or does not know the fleet yet.
+// members returns the records of the fleet's replicas. It returns nil if this process is alone, or does not know the
+// records yet.
 func (a *API) members() []member.Record {
 	if a.Members == nil {
 		return nil

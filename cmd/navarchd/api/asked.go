@@ -9,10 +9,9 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 )
 
-// Asked answers another replica's question with the part of this process. The Reply of a failure has an HTTP status. It
-// is 501 for an endpoint that is unknown or that only the requested process answers, and 403 for a tenant's question
-// about the whole system. A wrong parameter has status 400. The statuses of other failures are those that direct
-// callers get.
+// Asked answers another replica's question with the part of this process. The Reply of a failure has an HTTP status.
+// The status is 501 for an unknown endpoint, and for an endpoint about one process. It is 403 for a tenant's question
+// about the whole system, and 400 for a wrong parameter. Other failures have the statuses that direct callers get.
 func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	e := endpointOf(question.Endpoint)
 	if e == nil || e.alone {
@@ -30,7 +29,7 @@ func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	if err != nil {
 		return ask.Failed(statusOf(err), err)
 	}
-	defer read() // the reply is bounded, and the other replica reads it
+	defer read() // before the reply is sent: it is bounded, and a replica reads it
 	defer made()
 	if e.posted != nil {
 		release, err := a.Pages.PlanRoom(who, len(question.Body))

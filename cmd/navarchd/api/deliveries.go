@@ -32,8 +32,8 @@ func waitOf(q url.Values) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// Pauses of a request that waits for a delivery. Without a notification of the ledger, the state is checked again after
-// `again`. The ledger does not notify of the acknowledgement of a proxy that has resumed with older resources.
+// Pauses of a request that waits for a delivery. Without a notification of the ledger, the request checks the delivery
+// every 100 ms. A proxy that connected with older resources acknowledges without such a notification.
 const (
 	again = 100 * time.Millisecond
 	pause = 5 * time.Millisecond // after a notification of the ledger, so that several changes are checked at once
@@ -43,7 +43,7 @@ const (
 // change.
 type delivery struct {
 	revision int64
-	object   ledger.Object // with a nil Is: the revision as a whole
+	object   ledger.Object // if its Is is nil, the request is about the whole revision
 	who      authz.Caller
 }
 
@@ -139,8 +139,8 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	return part
 }
 
-// refusing lists the proxies that refuse a resource because of the target. It also lists the views (groups of proxies
-// with equal configuration) from which such a resource is withheld.
+// refusing lists the proxies that refuse a resource because of the target's changes. It also lists the views (groups of
+// proxies with equal configuration) from which such a resource is withheld.
 func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
 	server, within := a.Server, spanOf(target)
 	for _, r := range server.RefusalsOf(visible) {
@@ -162,8 +162,8 @@ func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bo
 	return all
 }
 
-// causes reports whether the requested object is the likeliest cause of a refusal. Such a refusal counts regardless of
-// its age. The resources of the object are refused, even if the newest change of the object has changed no resource.
+// causes reports whether the requested object is the likeliest cause of a refusal, which is the first of objects. The
+// age of the refusal does not matter: the object's newest change may not have changed the refused resource.
 func (d *delivery) causes(objects []model.Place) bool {
 	return d.object.Is != nil && len(objects) > 0 && d.object.Is(objects[0].Key)
 }
@@ -172,7 +172,7 @@ func (d *delivery) causes(objects []model.Place) bool {
 type span struct {
 	first, last int64
 	since       time.Time
-	late        bool // proxies refused the changes in responses that may contain later changes, too
+	late        bool // proxies refused the changes in responses that may also contain later changes
 }
 
 // spanOf returns the span of a target.
@@ -189,14 +189,14 @@ func spanOf(target ledger.Target) (s span) {
 	return s
 }
 
-// refused reports whether the changes of the span may be the cause of a refusal since a revision. Refusals of later
-// changes do not count, unless one response contained both the span's changes and later ones.
+// refused reports whether the changes of the span may have caused a refusal that began with the revision since. A
+// refusal that began after the span counts only if s.late is set.
 func (s span) refused(since int64) bool {
 	return s.first > 0 && since >= s.first && (s.late || since <= s.last)
 }
 
-// withheld reports whether the changes of the span may be the cause for which a version is withheld. For a requested
-// object, a version with known objects counts only if it is made of that object.
+// withheld reports whether the changes of the span may be the reason why a version of a resource is withheld. If an
+// object is requested and the version's objects are known, the requested object must be one of them.
 func (s span) withheld(d delivery, w quarantine.Withheld) bool {
 	made := func(at model.Place) bool { return d.object.Is(at.Key) }
 	return s.first > 0 && !w.Last.Before(s.since) &&
@@ -249,13 +249,13 @@ func mergeDeliveries(_ *API, q url.Values,
 
 // Objects reports which objects the leader has stored.
 type Objects interface {
-	// Stored reports whether this process leads, and which generation of an object it has read and stored. It does
+	// Stored reports whether this process leads, and which generation of an object it has read and stored. Stored does
 	// not wait for the requested generation. If this process does not lead, the result is zero. The error is that of
 	// the context.
 	Stored(ctx context.Context, q StoredQuestion) (fleetapi.Stored, error)
 }
 
-// StoredQuestion names an object, and the least metadata.generation that must be stored; 0: any generation. Group is
+// StoredQuestion names an object, and the lowest metadata.generation that counts as stored; 0: any generation. Group is
 // empty for Kubernetes' core group, and Namespace for objects without a namespace.
 type StoredQuestion struct {
 	Group, Kind, Namespace, Name string

@@ -27,7 +27,7 @@ func queryOf(q url.Values) (describe.Query, error) {
 	return of, of.Check()
 }
 
-// describePart describes the subject of the request by the plan of this process. The description is empty if the
+// describePart describes the subject of the request from the plan of this process. The description is empty if the
 // process serves no proxies.
 func describePart(a *API, _ context.Context, who authz.Caller, q url.Values) (any, error) {
 	of, err := queryOf(q)

@@ -71,15 +71,15 @@ func endpointOf(name string) *endpoint {
 
 // Replica is one item of /api/v1/replicas.
 type Replica struct {
-	Name     string `json:"name"`              // of the process
+	Name     string `json:"name"`              // name of the process
 	Address  string `json:"address,omitempty"` // host:port that agents dial, from its record; empty: unknown
 	Zone     string `json:"zone,omitempty"`
-	Version  string `json:"version"`           // of its build
+	Version  string `json:"version"`           // version of its build
 	State    string `json:"state"`             // warming, ready or leaving, from its record; without a record ready
 	Revision int64  `json:"revision"`          // revision of the store that it serves; 0: it serves no proxies, or has not read the store
 	Planned  int64  `json:"planned,omitempty"` // revision up to which its proxies are notified; 0: no plan, or no answer
-	Proxies  int    `json:"proxies"`           // number of connected streams; without an answer, as in its record
-	Answered bool   `json:"answered"`          // false: the fields are from its record in etcd
+	Proxies  int    `json:"proxies"`           // number of connected streams; without an answer, the number in its record
+	Answered bool   `json:"answered"`          // false: the fields come from its record in etcd
 }
 
 func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
@@ -111,7 +111,7 @@ func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) 
 
 // Problem is one item of /api/v1/problems.
 type Problem struct {
-	inspect.Problem     // of the first replica; Proxies is the sum over the replicas, or for a withheld version the maximum
+	inspect.Problem     // from the first replica; but Proxies is the sum of all replicas, or the maximum for a withheld version
 	Replicas        int `json:"replicas"` // number of replicas that report it
 }
 
@@ -119,7 +119,7 @@ func problemsPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (an
 	return a.Pages.Problems(who.Sees), nil
 }
 
-// mergeProblems lists each selected problem once, with the number of replicas that report it.
+// mergeProblems lists each selected problem once, with the number of replicas that report the problem.
 func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem], _ int) (answer fleetapi.Answer[Problem], err error) {
 	w, err := fleetapi.ParseWindow(q)
 	if err != nil {
@@ -157,7 +157,7 @@ func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem
 	return answer, nil
 }
 
-// problemKey orders problems: errors first, then by object.
+// problemKey returns a text that identifies a problem. Sorted texts put errors first, and then follow the object.
 func problemKey(p *inspect.Problem) string {
 	return strings.Join([]string{string(p.Severity), p.Object, p.Field, string(p.Code), p.Message}, "\x00")
 }
@@ -205,7 +205,7 @@ func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (a
 	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
 }
 
-// mergeFirst returns the first part. Only the replica with the proxy sends a part.
+// mergeFirst returns the first part. Only replicas to which the proxy is connected send a part.
 func mergeFirst(_ *API, _ url.Values, parts []fleetapi.From[json.RawMessage], _ int) (answer fleetapi.Answer[json.RawMessage], err error) {
 	for _, f := range parts[:min(len(parts), 1)] {
 		answer.Items = append(answer.Items, f.Part)

@@ -13,18 +13,18 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// aloneParameter is the parameter with which a process answers without asking other replicas ("true").
+// aloneParameter is the parameter that makes a process answer without the other replicas ("true").
 const aloneParameter = "alone"
 
 // bootstrapsParameter is the parameter that adds Envoy's configuration of up to eight groups of proxies to a preview
 // ("true").
 const bootstrapsParameter = "bootstraps"
 
-// usualBody bounds the bodies of requests to paths that are no endpoint with a body, in bytes.
+// usualBody is the size in bytes of the largest body of a request, except at endpoints with a larger bound.
 const usualBody = 64 << 10
 
-// MaxBody returns the largest body of requests to a path of an HTTP address, in bytes. Endpoints state their own
-// bounds.
+// MaxBody returns the size in bytes of the largest body that a request to a path may have. It is 64 KiB, or more at
+// endpoints that accept larger bodies.
 func MaxBody(path string) int64 {
 	if name, is := strings.CutPrefix(path, fleetapi.Root); is {
 		if e := endpointOf(name); e != nil {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxiesPart returns the sums of this replica's selected proxies, and the proxies of the requested window.
+// proxiesPart returns the sums of this replica's selected proxies, and the items in the requested window of their list.
 func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any, error) {
 	selection, err := fleetapi.ParseSelection(q)
 	if err != nil {
@@ -37,8 +37,8 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 	return part, nil
 }
 
-// left returns the selected proxies whose streams to this replica have ended lately. If the selection has labels or a
-// replica, the result is empty. The labels of such proxies are not known any more.
+// left returns the selected proxies whose streams to this replica ended in the last 10 minutes. If the request selects
+// by labels or replica, the result is empty. The labels of ended streams are unknown.
 func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleetapi.Proxy) {
 	for _, l := range a.Proxies.Departed(sees(who)) {
 		p := fleetapi.Proxy{Proxy: l.Proxy, Node: l.Node, Namespace: l.Namespace, Replica: a.Self, Version: l.Version, Zone: l.Zone,

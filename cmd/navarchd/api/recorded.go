@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// Pace of a replica's sums. Each change of the sums is written to etcd.
+// Intervals at which Sums counts. Each change of the sums is written to etcd.
 const (
 	countEvery  = 10 * time.Second
 	repeatEvery = time.Minute // interval at which the time of unchanged sums is renewed
@@ -28,8 +28,8 @@ type Sums struct {
 	last    fleetapi.Recorded // owned by Run
 }
 
-// Encoded returns the newest sums in the form of the record (fleetapi.Recorded); nil before Run has counted. The result
-// must not be changed.
+// Encoded returns the newest sums, as fleetapi.Recorded.Encode encodes them. It returns nil before Run has counted. The
+// result must not be changed.
 func (s *Sums) Encoded() []byte {
 	if raw := s.encoded.Load(); raw != nil {
 		return *raw
@@ -76,7 +76,7 @@ func (s *Sums) set(sums fleetapi.Sums, now time.Time) {
 	s.encoded.Store(&raw)
 }
 
-// Bounds of the replicas that are remembered after their lease has ended.
+// Bounds of the records that Fleet keeps of replicas that stopped.
 const (
 	rememberFor = debug.LeftFor
 	maxStopped  = 64
@@ -86,7 +86,7 @@ const (
 // stopped. A replica has stopped if a Set lacks its record, and its last record had sums and a state other than
 // leaving. The zero value is ready for use. Any goroutine may call its methods.
 type Fleet struct {
-	mu      sync.Mutex // a leaf: guards the fields below
+	mu      sync.Mutex // guards the fields below
 	members []member.Record
 	stopped map[string]stoppedReplica
 }
@@ -97,7 +97,7 @@ type stoppedReplica struct {
 	at     time.Time // time of the Set that lacked its record
 }
 
-// Set replaces the records by the present ones, at the time now. The caller must not change members afterwards.
+// Set replaces the records with members, the records at the time now. The caller must not change members afterwards.
 func (f *Fleet) Set(members []member.Record, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,7 +143,7 @@ func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
 	defer f.mu.Unlock()
 	f.forget(now)
 	add := func(m member.Record, state string) {
-		// A record without readable sums is of another version.
+		// A replica of another version may have a record without readable sums.
 		if r, err := fleetapi.DecodeRecorded(m.Sums, m.Name); err == nil {
 			all = append(all, fleetapi.RecordedSums{Replica: m.Name, State: state, Last: r.Since(now)})
 		}

@@ -60,8 +60,8 @@ func reportTime(q url.Values) (time.Duration, error) {
 	return partTime, err
 }
 
-// asked returns the parameters for the other replicas. If this process adds the records of the store to a report, the
-// other replicas omit them.
+// asked returns the parameters for the other replicas. If this process adds the store's records to a report, the other
+// replicas must omit these records.
 func (e *endpoint) asked(a *API, q url.Values) url.Values {
 	if e.probes && a.Proxies != nil {
 		q = maps.Clone(q)

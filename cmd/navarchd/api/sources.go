@@ -22,8 +22,8 @@ import (
 // concurrent use.
 type Config struct {
 	Self    string            // name of this process
-	Zone    string            // of this process; empty: unknown
-	Version string            // of this process's build
+	Zone    string            // zone of this process; empty: unknown
+	Version string            // version of this process's build
 	Rules   *authz.Authorizer // authorises callers
 	Pages   Pages             // pages of /debug
 	Proxies Proxies           // nil: the process does not serve proxies
@@ -32,8 +32,8 @@ type Config struct {
 	Ledger *ledger.Ledger
 	// Server reports which changes the proxies have not acknowledged; nil if Ledger is nil.
 	Server *serve.Server
-	// Changes returns the visible changes in the ledger, newest first. all states that the caller sees everything. nil:
-	// the process does not serve proxies.
+	// Changes returns the visible changes in the ledger, newest first. The argument all states that the caller sees
+	// everything. Changes is nil if the process does not serve proxies.
 	Changes func(sees func(namespace string) bool, all bool) []ledger.Report
 	Now     func() time.Time // nil: the clock of this machine
 	// Report makes this process's part of a report, as collect.Collector.Part does; nil: the process only shows a saved
@@ -44,7 +44,7 @@ type Config struct {
 	// Members returns the records of the fleet; nil before they are known. The function is nil if the process is alone,
 	// or only shows a saved report.
 	Members func() []member.Record
-	// Describe describes a subject by the plan of this process; nil: the process serves no proxies.
+	// Describe describes a subject from the plan of this process; nil: the process serves no proxies.
 	Describe func(of describe.Query, sees func(namespace string) bool) (describe.Part, error)
 	// Fleet has the records of the replicas; nil if the process is alone, or only shows a saved report.
 	Fleet *Fleet
@@ -58,24 +58,25 @@ type Pages interface {
 	// Turn waits until a caller may be answered. If it returns no error, call made when the answer is complete, and
 	// read when the client has received the answer. Errors are those of web.Turns.Take: web.ErrBusy, or that of ctx.
 	Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error)
-	// Render returns the HTTP status and the content of a page. It waits for the caller's turn. The code that calls
-	// Render must have checked that who may see the page.
+	// Render returns the HTTP status and the content of a page. It waits for the caller's turn. Render does not check
+	// whether the client may see the page.
 	Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte)
 	// PlanRoom reserves memory for the body of another replica's request for a preview, until release is called.
 	PlanRoom(who authz.Caller, bytes int) (release func(), err error)
 	// PlanBody reads the body of a request for a preview. done, never nil, must be called once the response is written.
-	// Plan previews the change in a body, in the caller's turn. With an error, status is the HTTP status of the
-	// response (debug.Pages).
+	// With an error, status is the HTTP status of the response.
 	PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request) (body []byte, done func(), status int, err error)
+	// Plan waits for the caller's turn, and previews the change in a body. With an error, status is the HTTP status of
+	// the response.
 	Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (report *preview.Report, status int, err error)
-	// Problems returns the visible problems that the process knows, from its sources to the refusals of its proxies.
+	// Problems returns all problems that the process knows and the caller may see.
 	Problems(sees authz.Visible) []inspect.Problem
 }
 
 // Proxies are the connected proxies, of this process (debug.Proxies) or in a saved report.
 type Proxies interface {
-	// Streams returns the visible streams of one proxy. id is the node's ID or name.namespace. If id is empty, it
-	// returns the visible streams of all proxies. A nil sees makes all streams visible.
+	// Streams returns the visible streams of one proxy. id is the node's ID or name.namespace. If id is empty, Streams
+	// returns the visible streams of all proxies. If sees is nil, all streams are visible.
 	Streams(sees authz.Visible, id string) []inspect.Stream
 	// Departed lists the visible streams that ended in the last 10 minutes (debug.LeftFor), as
 	// debug.Proxies.Departed does. A proxy may have several.

@@ -1,12 +1,11 @@
-// Package callers authenticates the callers of xDS and of the CA, on both gRPC addresses of this process. Every process
-// has the same rules, whether it follows a keyring or serves TLS with an operator's files. A caller's credential is the
-// certificate of its connection or, without one, a token. Tokens are of Kubernetes' issuer (--token-issuer, or the
-// issuer of the cluster's API server) or of this process's own issuer (Config.DataDir). The identity must be in this
-// mesh's trust domain or an alias of it.
+// Package callers authenticates the callers of xDS and of the CA, on both gRPC addresses of this process. The rules are
+// the same in every process. A caller's credential is the certificate of its connection or, without one, a token. A
+// token comes from Kubernetes' issuer (--token-issuer, or the issuer of the cluster's API server) or from this
+// process's own issuer (Config.DataDir). The caller's identity must be in this mesh's trust domain, or in an alias of
+// the trust domain.
 //
-// Owns: the chain of authenticators, the count of each identity's connections, and the list of open connections, to
-// close them when their caller is refused.
-// Reads: certificates and tokens, by ca/attest; ends of credentials, by ca/expiry.
+// Owns: the chain of authenticators, the number of connections of each identity, and the list of open connections.
+// Reads: certificates and tokens (with ca/attest), and the expiry of credentials (with ca/expiry).
 // Never: decides what an identity may do.
 package callers
 
@@ -35,15 +34,15 @@ import (
 )
 
 // connectionsOfWorkload is the limit of connections for each workload of an identity. A proxy needs connections for
-// streams, certificates and requests, and twice as many while it reconnects.
+// streams, for certificates and for requests. While it reconnects, it needs twice as many.
 const connectionsOfWorkload = 16
 
-// limitsOfSource are the limits of an address whose clients show no credential. Such an address may have all proxies of
-// a large node, or be a gateway.
+// limitsOfSource are the limits of a client address, for connections without a credential. All proxies of a large node
+// may connect from one address, and so may all clients behind a gateway.
 var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384,
 	Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
 
-// Config configures the authentication. Many fields are named after flags of navarchd. TrustDomain and Log are
+// Config configures the authentication. Many fields have the names of navarchd's flags. TrustDomain and Log are
 // required. The functions must be safe for concurrent use.
 type Config struct {
 	TrustDomain string   // of this mesh, for example cluster.local
@@ -52,32 +51,32 @@ type Config struct {
 	TokenKeys   string   // URL or file of the keys of TokenIssuer; empty: found by OpenID discovery at TokenIssuer
 	Cluster     string   // name of the cluster of TokenIssuer's tokens, and of calls that name no cluster
 	// Remote returns the issuer of another cluster's tokens, and false for a cluster that is not in the mesh
-	// (attest.TokensConfig). nil: there are no other clusters. Without an own issuer (TokenIssuer, Found, DataDir) and
-	// without a Reviewer, all tokens are refused.
+	// (attest.TokensConfig). nil: there are no other clusters. If TokenIssuer, Found.Ask, DataDir and Reviewer are all
+	// unset, all tokens are refused, also those of other clusters.
 	Remote func(cluster string) (attest.TokenIssuer, bool)
-	// Found is the source of the cluster's issuer and keys if TokenIssuer is empty (KeysConfig.Ask). A nil Ask means no
-	// source. Found.Log is replaced by Log.
+	// Found provides the cluster's issuer and its keys if TokenIssuer is empty. If Found.Ask is nil, it provides
+	// nothing. Log replaces Found.Log.
 	Found attest.KeysConfig
-	// Reviewer verifies tokens by TokenReview, for calls of Cluster. It verifies tokens of other issuers, and all
-	// tokens while the keys are unavailable; nil: no reviews.
+	// Reviewer verifies tokens by TokenReview, for calls that name Cluster. It verifies tokens of unknown issuers, and
+	// all tokens while the keys are unavailable. nil: no reviews.
 	Reviewer   attest.Reviewer
-	DataDir    string // has the key of this process's own token issuer; empty: no own issuer
+	DataDir    string // folder with the key of this process's own token issuer; empty: there is no own issuer
 	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
-	MaxMessage int    // the longest accepted message, bytes
+	MaxMessage int    // longest accepted message in bytes
 	Log        *slog.Logger
 	Now        func() time.Time // for verifying tokens; nil: time.Now
 	// Aliases returns the aliases of the trust domain; nil: no aliases. Workloads returns the addresses of an
-	// identity's workloads, by which the identity's limit of connections is computed (budget.Config.Workloads); nil: no
-	// workload is known.
+	// identity's workloads, which determine its limit of connections (budget.Config.Workloads); nil: no workloads are
+	// known.
 	Aliases   func() []spiffeid.TrustDomain
 	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
 	Workloads func(identity string) map[netip.Addr]struct{}
 	// Revoked reports whether a caller's certificate or identity is revoked; nil: no revocations are known.
 	Revoked func(attest.Caller) bool
-	// Gone returns an error if a caller's Pod or service account no longer exists, else nil. The function may be nil.
+	// Gone returns an error if a caller's Pod or service account no longer exists. The function may be nil.
 	Gone func(attest.Caller) error
-	// Connections counts and limits the connections of each identity; nil: New makes a ledger that permits 16
-	// connections of each workload.
+	// Connections counts and limits the connections of each identity. nil: New makes a ledger that permits 16
+	// connections for each workload.
 	Connections *budget.Ledger
 }
 
@@ -102,9 +101,9 @@ type Callers struct {
 	open                 open
 }
 
-// New returns Callers. It sends no request. If DataDir has no key of the own issuer, New creates it. Errors: an invalid
-// trust domain, token issuer or audience, or a key in DataDir that cannot be created, read or used. Errors about the
-// trust domain and the token issuer name the flags.
+// New returns Callers. It sends no request. If DataDir has no key for the own issuer, New creates the key. New fails if
+// the trust domain, the token issuer or an audience is invalid. It also fails if the key in DataDir cannot be created,
+// read or used. Errors about the trust domain and the token issuer name the flags.
 func New(c Config) (*Callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
 	if err != nil {
@@ -135,7 +134,7 @@ func New(c Config) (*Callers, error) {
 }
 
 // Tasks returns the tasks that refresh the keys of token issuers, one for each issuer with fetched keys. It returns nil
-// if there is no such issuer. The caller runs the tasks. Until then those keys are missing.
+// if there is no such issuer. The caller must run the tasks; without them the keys are missing.
 func (k *Callers) Tasks() (tasks []loop.Task) {
 	for i, keys := range k.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
@@ -143,8 +142,8 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 	return tasks
 }
 
-// Gauges sets the metric of the age of the oldest token keys at the time now, in seconds; 0: no keys were fetched. It
-// also makes the counts of connections forget unused credentials. It is called about every second.
+// Gauges sets the metric for the age of the oldest token keys at the time now, in seconds. The metric is 0 if no keys
+// were fetched. Gauges also removes unused credentials from the counts of connections. Call it about every second.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
 	k.sources.Tick()
@@ -157,14 +156,14 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by certificate
-// or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a credential unless
-// Config.Required is set. The connection of an accepted stream counts as authenticated.
+// Authenticate authenticates an xDS stream by the context of its call. Over TLS, it identifies the caller by
+// certificate or token. For plain text it returns the zero Caller, without an identity. It does the same for TLS
+// without a credential, unless Config.Required is set. The connection of an accepted stream counts as authenticated.
 //
 // The error is attest.ErrNone for a missing credential. It is another error for an invalid, revoked or expired
 // credential, and for a caller whose cluster, Pod or service account is gone. attest.ErrUnavailable means that the
-// credential cannot be verified now, or that too many connections are open. Connections are counted for the identity,
-// or without an identity for the client's address. With an error the Caller must be ignored.
+// credential cannot be verified now, or that too many connections are open. A connection counts for the caller's
+// identity or, without an identity, for the client's address. With an error the Caller must be ignored.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
@@ -189,10 +188,10 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 	return who, nil
 }
 
-// Refused returns the reason to stop serving a caller that was authenticated before. Its credential was revoked, its
-// cluster left the mesh, or its Pod or service account is gone. Or its credential has expired, and its identity has
-// shown no newer credential although it could obtain one (expiry.Expiry.Refused). The result is nil if the caller is
-// served further.
+// Refused returns the reason to stop serving a caller that was authenticated before, or nil. One reason is that the
+// credential was revoked, that the cluster left the mesh, or that the Pod or service account is gone. Another reason is
+// an expired credential, if the caller's identity could obtain a newer one but has not shown it
+// (expiry.Expiry.Refused).
 func (k *Callers) Refused(who attest.Caller) error {
 	if err := k.withdrawn(who); err != nil {
 		return err
@@ -200,8 +199,8 @@ func (k *Callers) Refused(who attest.Caller) error {
 	return k.gone(who)
 }
 
-// withdrawn returns the reason why a caller's credential is no longer accepted: it is revoked or expired
-// (expiry.Expiry.Refused), or its cluster left the mesh. The result is nil if the credential is accepted.
+// withdrawn returns the reason why a caller's credential is no longer accepted, or nil. The credential is revoked or
+// expired (expiry.Expiry.Refused), or the caller's cluster left the mesh.
 func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
@@ -214,24 +213,27 @@ func (k *Callers) withdrawn(who attest.Caller) error {
 	return k.expiry.Refused(who, time.Now())
 }
 
-// MayHaveKeys reports whether a caller may receive further private keys: its credential has not expired, or an
-// unexpired credential of its identity was shown. If may is false, again reports whether the caller should connect
-// again with a newer credential, because it could obtain one. If may is true, again has no meaning.
+// MayHaveKeys reports whether a caller may receive further private keys. It may if its credential has not expired, or
+// if its identity has shown an unexpired credential. If the first result is false, the second result reports whether
+// the caller should reconnect with a newer credential, because it could obtain one. If the first result is true, the
+// second has no meaning.
 func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.Ended(who, time.Now())
 	return !ended, !issuing.IsZero()
 }
 
 // Admits reports whether the client certificate of a handshake is an accepted credential. The handshake must have
-// verified the certificate, so state.VerifiedChains must not be empty. from is the client's address. The returned
-// Assign counts the connection for the certificate's identity. Use it only if the certificate is accepted.
+// verified the certificate, so state.VerifiedChains must not be empty. The argument from is the client's address. The
+// returned Assign counts the connection for the certificate's identity. Use the Assign only if the second result is
+// true.
 func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
 	return k.assign(who, from), err == nil && k.Refused(who) == nil
 }
 
-// accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity. The
-// error matches attest.ErrUnavailable: the identity has too many connections, or the caller is refused meanwhile.
+// accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity. It
+// fails if the identity has too many connections, or if the caller is refused meanwhile. The error matches
+// attest.ErrUnavailable.
 func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	p, _ := peer.FromContext(ctx)
 	if p == nil {
@@ -244,11 +246,11 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	return nil
 }
 
-// Expiry returns the record of credentials' ends, by which streams and connections with expired credentials are ended.
+// Expiry returns the record of the times at which credentials expire. Streams and connections are ended by these times.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
-// Tokens returns the authenticator of tokens alone. It refuses callers whose Pod or service account is gone, but not
-// revoked callers. It is nil if no tokens are accepted.
+// Tokens returns the authenticator that accepts only tokens. The authenticator refuses callers whose Pod or service
+// account is gone, but not revoked callers. It is nil if no tokens are accepted.
 func (k *Callers) Tokens() attest.Authenticator { return k.tokens }
 
 // Required reports whether a stream over TLS needs a credential.
@@ -282,13 +284,14 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, nil
 }
 
-// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated. A
-// revoked caller is returned without an error, and its connection does not count. The CA refuses revoked callers
-// itself, with their identity in the log. The caller of a token that has ended within the tolerance for clocks
-// (attest.TokensConfig.Leeway) may be returned likewise, and still gets a certificate.
+// OfCalls returns the authenticator for calls of the CA. The connection of an accepted call counts as authenticated.
+// For a revoked caller, the authenticator returns the Caller without an error, and the connection does not count as
+// authenticated. The CA itself refuses revoked callers, and logs their identity. A token may have expired within the
+// tolerance for clocks (attest.TokensConfig.Leeway). For such a token too, the authenticator may return the Caller
+// while the connection does not count. This caller still gets a certificate.
 //
 // The error is attest.ErrNone for a missing credential. It is another error for an invalid credential, and for a caller
-// whose Pod or service account is gone. Tokens of removed clusters and ended certificates are invalid.
+// whose Pod or service account is gone. Tokens of removed clusters, and expired certificates, are invalid credentials.
 // attest.ErrUnavailable means that the credential cannot be verified now, or that the identity has too many
 // connections.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
@@ -306,7 +309,7 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // tokens returns the verifier of tokens of Kubernetes' issuer and of the own issuer (DataDir). It is nil if neither an
-// issuer nor a Reviewer is configured. The caller must run the keys.
+// issuer nor a Reviewer is configured. The caller must run the returned Keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
 	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences,
 		Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// open is the set of connections whose callers have an identity, on all addresses of this process.
+// open is the set of open connections whose callers have an identity. It has the connections of all addresses of this
+// process.
 type open struct {
 	mu  sync.Mutex // a leaf lock
 	all map[*connection]struct{}
@@ -27,7 +28,7 @@ type connection struct {
 	end  func() // closes the connection
 }
 
-// Leave implements preauth.Holder. The connection is closed and no longer counts.
+// Leave implements preauth.Holder. It is called when the connection closes. The connection then no longer counts.
 func (c *connection) Leave() {
 	c.open.mu.Lock()
 	delete(c.open.all, c)
@@ -63,7 +64,7 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 		}
 		k.open.all[c] = struct{}{}
 		k.open.mu.Unlock()
-		if err := k.Refused(who); err != nil { // revoked since authentication: a Recheck in between did not know the connection
+		if err := k.Refused(who); err != nil { // refused since authentication: a Recheck in between did not know this connection
 			c.Leave()
 			return nil, err
 		}
@@ -72,8 +73,8 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 }
 
 // Recheck closes the connections whose callers are refused now (Refused), and returns their number. Connections without
-// an identity are not checked. Only the credential that was shown first on a connection is checked here. Other
-// credentials are checked with each call.
+// an identity are not checked. Recheck checks only the first credential of each connection. The credentials of later
+// calls are checked with these calls.
 func (k *Callers) Recheck() (ended int) {
 	k.open.mu.Lock()
 	all := make([]*connection, 0, len(k.open.all))

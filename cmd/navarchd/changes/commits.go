@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Commits remembers the commit times of the 256 revisions that were recorded last, to measure the latency from commit
-// to ACK. Revisions older than a minute are not reported, because a late ACK comes from a proxy that has just
-// connected. The zero value is ready for use. Safe for concurrent use.
+// Commits remembers the commit times of the last 256 recorded revisions, to measure the latency from commit to ACK. It
+// ignores revisions older than a minute, because a later ACK comes from a proxy that has just connected. The zero value
+// is ready for use. Safe for concurrent use.
 type Commits struct {
 	mu    sync.Mutex // no other lock is taken under it
 	order []int64
@@ -41,8 +41,8 @@ func (c *Commits) Saw(revision int64, at time.Time) {
 	c.seen[revision] = at
 }
 
-// Since returns the time since a revision was committed. false: the revision is unknown, or was committed a minute ago
-// or earlier. The duration has no meaning then. The duration is negative if the commit time is in the future.
+// Since returns the time since a revision was committed. It is negative if the commit time is in the future. If the
+// revision is unknown, or is at least a minute old, Since returns false and the duration has no meaning.
 func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ type Written struct {
 }
 
 // Add records that a batch was committed now, at a revision. The argument event is the time of the batch's oldest
-// event. The keys of the batch's records are stored too, if there are at most 2,048. Add does not retain batch.
+// event. For a batch of at most 2,048 records, Add also stores the keys of the records. Add does not retain batch.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {
@@ -71,8 +71,8 @@ func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	w.add(c)
 }
 
-// maxNamed is the largest number of records in a batch whose keys are remembered. Larger batches come from a start or a
-// new leader.
+// maxNamed is the largest number of records in a batch whose keys are remembered. Larger batches occur at the start of
+// a control plane or of a leader.
 const maxNamed = 2048
 
 func (w *Written) add(c inspect.Commit) {

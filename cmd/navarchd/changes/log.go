@@ -2,7 +2,7 @@
 // It logs a line for each change, and stores the times of the newest commits for tools that measure from outside.
 //
 // Owns: changes in progress, and a bounded list of the newest commits.
-// Reads: build counts of the pool.
+// Reads: the numbers of resources that the pool has built.
 // Never: decides anything.
 package changes
 
@@ -37,11 +37,11 @@ type Log struct {
 	mu     sync.Mutex // guards the fields below
 	open   *change    // nil: no change is in progress
 	spoke  time.Time  // time of the last line
-	events struct {   // commits of this process that are not mirrored yet
-		revision int64     // the newest
-		oldest   time.Time // of the events in them; zero: no events
+	events struct {   // commits of this process that the mirror (its copy of the store) does not have yet
+		revision int64     // the newest of these commits
+		oldest   time.Time // time of the oldest event in these commits; zero: no events
 	}
-	mirrored int64 // the newest snapshot
+	mirrored int64 // revision of the newest snapshot
 	seed     maphash.Seed
 }
 
@@ -53,13 +53,13 @@ type change struct {
 	config         int64     // the newest revision that changed more than endpoints
 	changes        int
 	objects        map[model.Key]struct{} // at most maxObjects
-	names          []string               // of the first objects, at most namedObjects
+	names          []string               // names of the first objects, at most namedObjects
 	before         buildCounts
-	planned, whole int64 // revisions up to which any path of the planner, and its slow path, have planned
+	planned, whole int64 // revisions up to which the planner has planned, by any path and by its slow path
 	proxies        int
 	acknowledged   map[uint64]struct{} // hashes of node IDs, at most maxProxies
 	responses      [xds.NumTypes]int
-	acked          time.Time // time of the last acknowledgement, or of the write; zero: none yet
+	acked          time.Time // time of the last acknowledgement, or of the write; zero: neither has happened
 }
 
 type buildCounts struct {
@@ -67,7 +67,7 @@ type buildCounts struct {
 	fragments int64
 }
 
-// Limits of the content of one line, and of the rate of lines.
+// Limits of the content of one log line, and of the rate of lines.
 const (
 	maxObjects    = 1000
 	namedObjects  = 4
@@ -75,7 +75,7 @@ const (
 	settledAfter  = 200 * time.Millisecond // a change without progress for this time is done
 	changeAtMost  = 5 * time.Second        // a line is written after this time in any case
 	changesEvery  = time.Second / 2        // the shortest time between two lines
-	changesLookAt = 50 * time.Millisecond  // interval of step
+	changesLookAt = 50 * time.Millisecond  // interval of calls of step
 )
 
 // NewLog returns a Log whose lines go to log. Until Serves is called, it is the Log of a process that serves no
@@ -84,10 +84,10 @@ func NewLog(log *slog.Logger) *Log {
 	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// Serves configures a process that serves proxies. A change then ends once all affected proxies are planned, no proxy
-// waits for its turn, and nothing has happened for 200 ms. It also ends after 5 s. The argument pool counts the built
-// resources. busy reports whether proxies still wait for their turn. Run calls busy under the Log's lock. Serves must
-// be called before all other methods.
+// Serves configures the Log of a process that serves proxies. In such a process, a change ends once all affected
+// proxies are planned, no proxy waits for its turn, and nothing has happened for 200 ms. It ends after 5 s in any case.
+// The argument pool counts the built resources. The function busy reports whether proxies wait for their turn. Run
+// calls busy under the Log's lock. Serves must be called before all other methods.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
@@ -99,8 +99,8 @@ func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	}
 }
 
-// Run writes the lines. It blocks until ctx ends, and returns the error of ctx. A change in progress is not written
-// then.
+// Run writes the lines. It blocks until ctx ends, and returns the error of ctx. A change that is in progress when ctx
+// ends is not written.
 func (c *Log) Run(ctx context.Context) error {
 	for {
 		select {
@@ -150,8 +150,8 @@ func (ch *change) touches(key model.Key) {
 }
 
 // Wrote records that this process committed a batch at a revision. The argument event is the time of the batch's oldest
-// event. In a process without proxies, a batch that is not empty begins a change, or joins the change in progress. In
-// other processes Published begins changes, and Wrote only provides the time of their events.
+// event. In a process that serves no proxies, a batch that is not empty begins a change, or joins the change in
+// progress. In a process that serves proxies, Published begins changes, and Wrote only provides the times of events.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 			ch.touches(key)
 		}
 		ch.acked = now
-	case c.open != nil && revision >= c.open.first && revision <= c.open.newest: // the mirror was faster
+	case c.open != nil && revision >= c.open.first && revision <= c.open.newest: // the mirror had the revision before this call
 		if event.Before(c.open.began) {
 			c.open.began = event
 		}
@@ -177,9 +177,9 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published records that the mirror has a newer snapshot, m.New. The edits of the snapshot begin a change, or join the
-// change in progress. Without edits there is no change. The first snapshot of a process is logged at once, as a
-// summary.
+// Published records that the mirror (the copy of the store) has the newer snapshot m.New. The edits of the snapshot
+// begin a change, or join the change in progress. Without edits there is no change. The first snapshot of a process is
+// logged at once, as a summary.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,9 +213,9 @@ func (c *Log) Published(m mirror.Change) {
 	}
 }
 
-// Planned records that the planner has planned up to a revision on one path. The path is plan.Fast, for endpoints only,
-// or plan.Slow. moved is the number of proxies whose configuration changed. Revisions before the change in progress are
-// ignored.
+// Planned records that the planner has planned up to a revision on one path. The path is plan.Fast (for changes of
+// endpoints only) or plan.Slow. The argument moved is the number of proxies whose configuration changed. Planned
+// ignores revisions before the change in progress.
 func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,8 +230,8 @@ func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	ch.proxies = max(ch.proxies, moved)
 }
 
-// Acknowledged records that the proxy with a node ID has acknowledged a response of type t at a revision. Revisions
-// before the change in progress are ignored.
+// Acknowledged records that the proxy with the id node has acknowledged a response of type t at a revision. It ignores
+// revisions before the change in progress.
 func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,8 +247,8 @@ func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	}
 }
 
-// step writes the line of a change that is finished or lasts too long. It returns false if no change is in progress any
-// more.
+// step writes the line of the change in progress if the change is finished or lasts too long. It returns false if no
+// change is in progress afterwards.
 func (c *Log) step(now time.Time) (open bool) {
 	c.mu.Lock()
 	ch := c.open
@@ -292,7 +292,7 @@ func (c *Log) write(ch *change, done bool) {
 	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
 }
 
-// since describes the builds between two counts, by type.
+// since describes the builds between the earlier counts in before and the later counts in b, by type.
 func (b buildCounts) since(before buildCounts) string {
 	for t := range b.types {
 		b.types[t] -= before.types[t]

@@ -14,27 +14,28 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ProblemLog writes a line when a configuration problem appears, and another when it is solved. Log and Named are
-// required. It is not safe for concurrent use.
+// ProblemLog writes a line when a configuration problem appears, and a second line when the problem is solved. Log and
+// Named are required. It is not safe for concurrent use.
 type ProblemLog struct {
 	Log   *slog.Logger
 	Named func(object.ID) string // returns the name of an object for the log
 
 	known map[object.Problem]bool
-	bound *rate.Limiter // of the lines; Step provides its clock
-	at    time.Time     // of the step
+	bound *rate.Limiter // limits the rate of lines; Step provides its clock
+	at    time.Time     // time of the present Step
 	left  int           // lines that were not written
 }
 
-// Bounds of the problem log's lines: 50 at once, as when a folder is read first, and then one per second.
+// Bounds of the problem log's lines: 50 at once, for example when a folder is read for the first time, and then one per
+// second.
 const (
 	problemBurst = 50
 	problemRate  = 1.0
 )
 
-// Step logs the differences between the present problems and those of the last call: new problems as warnings, solved
-// problems as information. It writes at most 50 lines at once, and then one per second. Further lines are only counted,
-// and their count is logged later. now must not decrease. Step does not retain the slice.
+// Step logs the differences between the present problems and those of the last call. It logs new problems as warnings,
+// and solved problems as information. It writes at most 50 lines at once, and then one per second. Further lines are
+// only counted, and the number is logged later. The time now must not decrease. Step does not retain the slice.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
@@ -59,8 +60,8 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	l.Count(now)
 }
 
-// Count logs the number of lines that Step did not write, once 25 lines could be written again. Otherwise it does
-// nothing. It is cheap, unlike Step.
+// Count logs the number of lines that Step did not write. It waits until the rate limit permits 25 lines again; before
+// that, it does nothing. Count is cheap, unlike Step.
 func (l *ProblemLog) Count(now time.Time) {
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
 		l.Log.Warn("some new and ended problems of the configuration were not logged: /debug/problems lists all present problems",
@@ -82,9 +83,10 @@ func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, m
 		append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
-// CountFirst wraps emit, for the source of a configuration folder. The returned function passes all events to emit
-// unchanged. It counts the events before the first object.Synced by kind, and logs the counts when that event arrives.
-// The argument dir is the folder's name in the log. The returned function is not safe for concurrent use.
+// CountFirst wraps the function emit of a source that reads a configuration folder. The returned function passes all
+// events to emit unchanged. It counts the objects by kind until the first object.Synced event, and logs the counts when
+// this event arrives. The argument dir is the folder's name in the log. The returned function is not safe for
+// concurrent use.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {

@@ -33,36 +33,36 @@ import (
 // Between is the shortest time between the two readings of the metrics in a full report.
 const Between = 10 * time.Second
 
-// pageTime is the time limit of one page; some pages read etcd.
+// pageTime is the time limit for rendering one page. Some pages read etcd.
 const pageTime = time.Second
 
 // Collector makes parts of reports. Make one with New. Part may be called by any goroutine.
 type Collector struct {
-	// Facts are the constant facts of this process: name, zone, roles, flags, environment, cluster, and the options by
-	// which objects become records.
+	// Facts are the facts about this process that do not change: name, zone, roles, flags, environment, cluster, and
+	// the options by which objects are normalised to records.
 	Facts   report.Facts
 	Pages   *debug.Pages                                                     // required
-	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // of ledger.Ledger; required if Pages has Proxies
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // newest changes, from ledger.Ledger; required if Pages has Proxies
 	Lines   *Lines                                                           // newest lines of the log; required
 	Metrics prometheus.Gatherer                                              // required
 
 	busy chan struct{}
 }
 
-// New returns a Collector with the fields of c, ready for use. It does not check the required fields.
+// New returns a copy of c that is ready for use. It does not check the required fields.
 func New(c Collector) *Collector {
 	c.busy = make(chan struct{}, 1)
 	return &c
 }
 
-// Want selects the content of a part. Unless Contents is report.Full, metrics, goroutines, log, flags and environment
-// are left out.
+// Want selects the content of a part. The part has metrics, goroutines, log, flags and environment only if Contents is
+// report.Full.
 type Want struct {
 	Contents report.Contents
-	Records  bool // include the store's records as this process has read them, if it serves proxies
+	Records  bool // include the records of the store that this process has read, if it serves proxies
 }
 
-// paged lists the pages of /debug in a report, with the names of their entries.
+// paged lists the pages of /debug in a report. The field name is the name of the page's entry, without .json.
 var paged = []struct {
 	name, path string
 	query      url.Values
@@ -84,14 +84,16 @@ func Pages() map[string]string {
 
 // Names of further entries, without .json. Only processes that serve proxies have these entries.
 const (
-	Changes  = "changes"  // of the ledger of deliveries
+	Changes  = "changes"  // newest changes, from the ledger of deliveries
 	Departed = "departed" // proxies whose streams ended lately
 )
 
 // Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark. A
-// full part takes at least 10 seconds (Between). Pages that cannot be rendered for the caller (who) are listed in the
-// part's facts as missing. So are metrics that cannot be read, and records that are not read yet. web.ErrBusy: another
-// part is being made. Other errors: ctx ended before the second reading of the metrics, or an entry cannot be encoded.
+// full part takes at least 10 seconds (Between). The facts of the part list missing entries. An entry is missing if its
+// page cannot be rendered for the caller, if metrics cannot be read, or if records are not read yet.
+//
+// The error is web.ErrBusy if another part is being made. Part also fails if ctx ends before the second reading of the
+// metrics, or if an entry cannot be encoded.
 func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]byte, error) {
 	select {
 	case c.busy <- struct{}{}:
@@ -126,7 +128,7 @@ func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]by
 	return p.out.Member(false)
 }
 
-// part is a part that is being made.
+// part is one part of a report while it is being made.
 type part struct {
 	*Collector
 	out    *report.Writer
@@ -147,7 +149,7 @@ func (p *part) json(name string, v any) {
 	p.failed = errors.Join(p.failed, p.out.JSON(name+".json", v))
 }
 
-// metrics adds all metrics as they are now.
+// metrics adds an entry with the present values of all metrics.
 func (p *part) metrics(name string) {
 	families, err := p.Metrics.Gather()
 	if err != nil {
@@ -162,14 +164,14 @@ func (p *part) metrics(name string) {
 	p.failed = errors.Join(p.failed, p.out.Add(name, out.Bytes()))
 }
 
-// goroutines returns the stacks of this process, equal ones once.
+// goroutines returns the stacks of this process's goroutines. It lists equal stacks once.
 func goroutines() []byte {
 	var out bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&out, 1) // a buffer does not fail
 	return out.Bytes()
 }
 
-// pages adds the pages.
+// pages adds the pages of /debug (paged).
 func (p *part) pages(ctx context.Context, who authz.Caller) {
 	for _, page := range paged {
 		ctx, cancel := context.WithTimeout(ctx, pageTime)
@@ -186,7 +188,7 @@ func (p *part) pages(ctx context.Context, who authz.Caller) {
 // everything selects all namespaces.
 func everything(string) bool { return true }
 
-// proxies adds the proxies, and the records if they are wanted.
+// proxies adds the proxies. If records is true, it also adds the store's records.
 func (p *part) proxies(records bool) {
 	served := p.Pages.Proxies
 	if served == nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// maxLines is the number of bytes of log lines that are remembered.
+// maxLines is the number of bytes of the log that Lines remembers.
 const maxLines = 1 << 20
 
 // Lines is an io.Writer that remembers the last MiB of a log. The zero value is ready for use. Safe for concurrent use.
@@ -19,15 +19,15 @@ func (l *Lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = append(l.last, line...)
-	if over := len(l.last) - maxLines; over > maxLines/4 { // moved seldom
+	if over := len(l.last) - maxLines; over > maxLines/4 { // moves bytes only after every 256 KiB
 		rest := l.last[over:]
 		l.last = append(l.last[:0], rest[bytes.IndexByte(rest, '\n')+1:]...)
 	}
 	return len(line), nil
 }
 
-// Text returns the remembered lines, oldest first, without a truncated line at the beginning. Empty: nothing was
-// written, or the last line is longer than a MiB. The caller owns the result.
+// Text returns the remembered lines, oldest first, without a truncated line at the beginning. It is empty if nothing
+// was written, or if the last line is longer than a MiB. The caller owns the result.
 func (l *Lines) Text() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package controlz changes log levels at run time. It answers the requests that `istioctl admin log` sends to istiod's
-// ControlZ (istio: pkg/ctrlz, topics/scopes.go).
+// Package controlz changes log levels at run time. It answers the requests that `istioctl admin log` sends to ControlZ,
+// an interface of istiod (pkg/ctrlz/topics/scopes.go in Istio).
 //
 // Owns: nothing.
 // Reads: requests from this machine.
-// Never: answers requests of other machines, or of browser pages.
+// Never: answers requests from other machines, or from web pages of other sites.
 package controlz
 
 import (
@@ -32,10 +32,11 @@ type Scope struct {
 const Root = "/scopej"
 
 // Handler returns the handler of Root and Root/NAME. GET responds with all scopes or one Scope as JSON. PUT with a
-// Scope changes the level of the scope in the path, and DELETE resets this level to the level at the start of the
-// process. Both respond with 202 (Accepted), and are logged. 400: the scope is unknown, or the Scope is invalid. 403:
-// the request comes from another machine, or a page of another site may have caused the request. A refused request
-// changes nothing.
+// Scope changes the level of the scope in the path. DELETE resets the level to the level at the start of the process.
+// PUT and DELETE respond with 202 (Accepted), and are logged.
+//
+// Status 400 means that the scope is unknown, or that the Scope is invalid. Status 403 means that the request comes
+// from another machine, or that a page of another site may have caused it. A refused request changes nothing.
 func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	all := func(w http.ResponseWriter, _ *http.Request) {
 		scopes := []Scope{}
@@ -67,7 +68,7 @@ func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	return web.Guard(nil, sameMachine(mux))
 }
 
-// sameMachine refuses requests that a proxy forwards for other machines.
+// sameMachine refuses requests of other machines, also those that a proxy on this machine forwards.
 func sameMachine(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !web.SameMachine(r) {
@@ -79,7 +80,8 @@ func sameMachine(h http.Handler) http.Handler {
 	})
 }
 
-// one finds the scope of a path. As with istiod, an unknown scope is a bad request.
+// one returns a handler that finds the scope of the request's path and calls h. As with istiod, a request for an
+// unknown scope gets status 400.
 func one(levels *obs.Levels, h func(http.ResponseWriter, *http.Request, *obs.Scope)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("scope")

@@ -7,13 +7,14 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// mostOwn bounds the proxies whose own resources are archived beside those of their views.
+// mostOwn is the maximum number of proxies whose own resources are archived. Other proxies share the resources of one
+// proxy of their view (the proxies with equal planned configuration).
 const mostOwn = 200
 
 // Archive returns the connected proxies for a report, in no particular order, and adds the resources of these proxies
-// to sets. The proxies of one view, which have equal planned configuration, share the resources of one proxy. At most
-// 200 proxies that refuse something or are behind have their own resources. The field Set of a proxy is the number of
-// its set in sets.
+// to sets. The proxies of one view, which have equal planned configuration, share the resources of one proxy. But
+// proxies that refuse something or are behind get their own resources, at most 200 such proxies. The field Set of a
+// proxy is the number of its resources in sets.
 func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	infos := p.Server.Inspect()
 	all := make([]report.Proxy, 0, len(infos))
@@ -37,9 +38,9 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	return all
 }
 
-// archiveView adds the resources of the proxies of one view. At most `most` proxies that refuse something or are
-// behind get sets of their own; the result is the number of these proxies. All other proxies share the set of one
-// proxy: the first that neither refuses something nor is behind, or else the first without a set of its own.
+// archiveView adds the resources of the proxies of one view. Proxies that refuse something or are behind get sets of
+// their own. The argument most limits the number of these proxies, and the result is their number. All other proxies
+// share the set of the first proxy that is in sync. If no proxy is in sync, they share the set of the first of them.
 func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
 	held := func(i int) int {
 		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing

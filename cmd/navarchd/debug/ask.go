@@ -20,17 +20,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Types that istioctl requests on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): any page of /debug by
-// its name, and two types with messages of their own.
+// Types that istioctl requests on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): a type for any page of
+// /debug, and two types with messages of their own.
 const (
 	debugURL      = "istio.io/debug"
 	syncURL       = debugURL + "/syncz"
 	configDumpURL = debugURL + "/config_dump"
 )
 
-// Answers returns the handlers of the three types that istioctl requests on a stream. One is istio.io/debug, with the
-// name of a page. The others are the types for synchronisation and for a proxy's configuration. Errors of a handler are
-// gRPC statuses, except if the synchronisation cannot be encoded.
+// Answers returns the handlers of the three types that istioctl requests on a stream. The type istio.io/debug is for a
+// page, which the request names. The two other types are for the synchronisation of proxies, and for the configuration
+// of one proxy. Errors of a handler are gRPC statuses, except if the synchronisation cannot be encoded.
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
@@ -42,7 +42,8 @@ func (p *Pages) Answers() []serve.Answer {
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	// The turn ends once the answer is made: the stream bounds the answers that wait to be read (budget.Limits.Asks).
+	// The caller's turn ends when the answer has been made, because the stream limits the unread answers
+	// (budget.Limits.Asks).
 	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			_, done, err := p.Turn(ctx, who, costly)
@@ -54,7 +55,7 @@ func (p *Pages) Answers() []serve.Answer {
 		})
 	}
 	return []serve.Answer{
-		of(debugURL, p.page), // paced as pages are
+		of(debugURL, p.page), // waits for its turn as pages do
 		paced(syncURL, false, func(who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
 			return inspect.Status(p.shown(who))
 		}),
@@ -74,8 +75,8 @@ func (p *Pages) Answers() []serve.Answer {
 	}
 }
 
-// page returns the page of /debug that a name identifies, such as "config_dump?proxyID=a.b". As with istiod, a page
-// that describes a wrong request is a page too.
+// page returns the page of /debug with a name such as "config_dump?proxyID=a.b". As with istiod, a page with an error
+// message about a wrong request is an answer, not an error.
 func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 	if len(names) != 1 {
 		return nil, status.Error(codes.InvalidArgument, "the request must name exactly one page of /debug")
@@ -103,8 +104,8 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 }
 
 // Texts that istioctl recognises in a negative answer (istio istioctl/pkg/multixds/gather.go,
-// istioctl/pkg/internaldebug/internal-debug.go). After notConnected istioctl asks the next replica; it prints the
-// other two texts. An error would end its search at the first replica without the proxy.
+// istioctl/pkg/internaldebug/internal-debug.go). When istioctl receives notConnected, it queries the next replica. It
+// prints the other two texts. An error instead of notConnected would end istioctl's search.
 const (
 	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
 	needsProxy   = "You must provide a proxyID in the query string"

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Describe describes the subject of a query by the plan and the proxies connected to this process. sees reports
-// whether the caller may see a namespace. Errors are those of describe.Of.
+// Describe describes the subject of a query by the plan of this process, and by the proxies that are connected to this
+// process. The function sees reports whether the caller may see a namespace. Errors are those of describe.Of.
 func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	source := connected{p.Planner, map[string]bool{}}
 	p.Server.InspectOf(func(node string, _ serve.Proxy) bool {
@@ -18,11 +18,11 @@ func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) 
 	return describe.Of(source, p.Mirror.Current(), of, sees)
 }
 
-// connected is a plan that shows only the proxies with a stream at this process. Proxies that are planned ahead, or
-// have left, are hidden.
+// connected is a plan that shows only the proxies with a stream at this process. It hides proxies that have not
+// connected yet, and proxies that have left.
 type connected struct {
 	*plan.Loop
-	nodes map[string]bool // their ids
+	nodes map[string]bool // ids of the proxies' nodes
 }
 
 // Seen implements describe.Source.

@@ -9,23 +9,23 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// Bounds of the proxies that are remembered after their streams have ended. LeftFor is the time. mostLeft is the number
-// of proxies, beyond which the oldest is forgotten. mostOfSpace is the number of proxies of one namespace, beyond which
-// the oldest of the namespace is forgotten.
+// Bounds of the streams that are remembered after their end. LeftFor is the time. mostLeft is the maximum number of
+// streams, and mostOfSpace is the maximum number for one namespace. When a new stream exceeds a maximum, the oldest
+// stream (of the namespace) is forgotten.
 const (
 	LeftFor     = 10 * time.Minute
 	mostLeft    = 2048
 	mostOfSpace = 256
 )
 
-// Left is a proxy whose stream has ended at the time At. Proxy is name.namespace, and Node is the node's id. Zone is
+// Left is a proxy whose stream ended at the time At. Proxy is name.namespace, and Node is the node's id. Zone is
 // region/zone/sub-zone, if the node states them. Cluster is "" for the config cluster.
 type Left struct {
 	Proxy, Node, Namespace, Version, Zone, Cluster string
 	At                                             time.Time
 }
 
-// departures are the streams that ended lately, each with its proxy.
+// departures are the streams that ended within LeftFor, each with its proxy.
 type departures struct {
 	mu     sync.Mutex // no other lock is taken under it
 	all    []Left     // oldest first
@@ -79,8 +79,8 @@ func (d *departures) drop(i int) {
 }
 
 // Departed returns the streams of visible namespaces that ended in the last ten minutes (LeftFor), oldest first. A
-// proxy has one element for each of its streams, and may be connected again. Beyond 2,048 streams, or 256 of one
-// namespace, the oldest are missing. The caller owns the result. Safe for concurrent use.
+// proxy has one element for each of its ended streams, and may be connected again. The result has the newest 2,048
+// streams at most, and at most 256 of one namespace. The caller owns the result. Safe for concurrent use.
 func (p *Proxies) Departed(sees func(namespace string) bool) []Left {
 	p.left.mu.Lock()
 	defer p.left.mu.Unlock()

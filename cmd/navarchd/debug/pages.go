@@ -1,8 +1,8 @@
-// Package debug serves the pages below /debug, and answers istioctl's requests on a stream. push/inspect renders the
-// pages from the loops of this process. A caller sees only what it is authorised to see.
+// Package debug serves the pages below /debug, and answers istioctl's requests on a stream. Package push/inspect
+// renders the pages from the state of this process. A caller sees only what it is authorised to see.
 //
-// Owns: the order of costly requests; the streams that ended lately.
-// Reads: the loops; cmd/navarchd/debug/authz.
+// Owns: the order of costly requests; the list of streams that ended lately.
+// Reads: the state of streams, planner, mirror and ingester; the rules of cmd/navarchd/debug/authz.
 // Never: changes anything; shows one tenant's data to another.
 package debug
 
@@ -32,15 +32,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxCostly bounds the costly pages that this process makes concurrently, over all interfaces. maxOfCaller bounds one
-// caller's pages that are being made, waiting, or not read yet. A dump may have tens of megabytes.
+// maxCostly is the maximum number of costly pages that this process makes concurrently, over HTTP and streams together.
+// maxOfCaller is the maximum number of one caller's pages that wait, are being made, or are not read yet. A page may
+// have tens of megabytes.
 const (
 	maxCostly   = 2
 	maxOfCaller = 8
 )
 
-// Pages are the pages of one process. Make a Pages with New. Parts of roles that the process does not have are nil, and
-// their pages are empty. The fields must not be changed while pages are served.
+// Pages are the pages of one process. Make a Pages with New. Fields for roles that the process does not have are nil,
+// and the pages of these roles are empty. The fields must not be changed while pages are served.
 type Pages struct {
 	ID    string            // name of this process
 	Rules *authz.Authorizer // decides what callers may see; required
@@ -48,23 +49,24 @@ type Pages struct {
 	Proxies *Proxies
 	// Previewer plans changes for the proxies; nil: the process does not have role xds.
 	Previewer *Previewer
-	// Objects are the objects read; nil: the process does not have role ingest.
+	// Objects are the objects that the ingester has read; nil: the process does not have role ingest.
 	Objects *Objects
 	// Clusters returns the clusters that are read; nil: the process reads no Kubernetes cluster.
 	Clusters func() []inspect.Cluster
-	// Removals are the removals that the leader holds back; not nil.
+	// Removals are the removals of objects that the leader holds back; not nil.
 	Removals *removals.Known
 	// Acceptor answers POST requests that accept a removal; nil: the process does not have role ingest, and refuses
 	// such requests.
 	Acceptor *removals.Acceptor
-	// Store returns the store's own problems, which only callers who may see the empty namespace get; nil: there is no
-	// store.
+	// Store returns the problems of the store itself. Only callers who may see the empty namespace get them. nil: there
+	// is no store.
 	Store func() []inspect.Problem
 
 	turns    *web.Turns
 	previews chan struct{} // semaphore of previews that are being made
-	// bodies are the requests for previews of each tenant, or caller who sees everything; identities are those of each
-	// identity of a tenant; room is the memory of their bodies.
+	// These fields limit requests for previews (PlanBody). bodies limits the requests of each tenant, and of each
+	// caller who sees everything. identities limits the requests of each identity of a tenant. room limits the memory
+	// of the request bodies.
 	bodies, identities *web.Turns
 	room               *planRoom
 }
@@ -86,7 +88,7 @@ type Proxies struct {
 type Objects struct {
 	Sources func() []object.Problem                       // problems of the folder and of the cluster themselves
 	Loop    func() []object.Problem                       // problems of the objects that the ingester has processed
-	Total   func() problem.Count                          // number of the problems of Loop, including those that Loop does not list
+	Total   func() problem.Count                          // number of problems of these objects, including those that Loop does not list
 	Found   *problems.Collector                           // problems that replicas found; empty unless this process leads
 	Commits func() []inspect.Commit                       // newest commits of this process, oldest first
 	Leader  func(context.Context) (inspect.Leader, error) // describes the leader; errors are those of the store
@@ -122,11 +124,13 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	})
 }
 
-// Turn waits until a caller may be answered. The caller of Turn must call made once the answer is made, and read once
-// the answer has been received. The answers to one tenant are made one at a time, with a pause after each that grows
-// with its cost. A tenant may have thousands of proxies, and repeated requests would take the processor from planning
-// and sending. A caller who sees everything waits only if the answer is costly. Errors are those of web.Turns.Take.
-// With an error made and read are nil.
+// Turn waits until an answer for a caller of the pages may be made. Call the function made when the answer is complete,
+// and the function read when it has been received. With an error, both functions are nil. Errors are those of
+// web.Turns.Take.
+//
+// The answers for one tenant are made one at a time. After each answer there is a pause, which grows with the cost of
+// the answer. A tenant may have thousands of proxies, and repeated requests would take the processor from planning and
+// sending. A caller who sees everything waits only for costly answers.
 func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
@@ -135,7 +139,7 @@ func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, 
 	return turn.Made, turn.Done, err
 }
 
-// shown returns the visible content for a caller.
+// shown returns the content that a caller may see.
 func (p *Pages) shown(who authz.Caller) inspect.Config {
 	sees := who.Sees
 	c := inspect.Config{
@@ -162,7 +166,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 }
 
 // Planned implements api.Proxies. The result serves is the store's revision that this process has read. The result
-// notified is the revision up to which the proxies are notified. Each is 0 without a snapshot.
+// notified is the revision up to which the proxies are notified. Both results are 0 before the first snapshot.
 func (p *Proxies) Planned() (serves, notified int64) {
 	if s := p.Mirror.Current(); s != nil {
 		serves = s.Revision()
@@ -189,7 +193,7 @@ func (p *Proxies) Streams(sees authz.Visible, id string) []inspect.Stream {
 	return all
 }
 
-// nameOf returns name.namespace of a proxy; empty: unknown.
+// nameOf returns name.namespace of a proxy. It is empty if v is not a *join.Proxy.
 func nameOf(v serve.Proxy) string {
 	if proxy, ok := v.(*join.Proxy); ok {
 		return proxy.Node.Name + "." + proxy.Node.Namespace
@@ -232,7 +236,8 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	return s
 }
 
-// planned returns a resource of the newest set of the stream's proxy; nil: it does not exist, or the stream has ended.
+// planned returns a resource of the newest planned set of the stream's proxy. It is nil if the set does not have the
+// resource, or if the stream has ended.
 func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -241,8 +246,9 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain returns the newest set of the stream's proxy, and a function that finds the Specs from which a resource was
-// built. The present plan has these Specs, so explaining is cheaper than planning the view again.
+// explain returns the newest planned set of the stream's proxy, and a function that finds the Specs (inputs) from which
+// a resource was built. The function reads the Specs from the present plan, which is cheaper than planning again. It is
+// an error if the stream has ended.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -254,7 +260,8 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	}, nil
 }
 
-// standing returns the state of a Secret for one stream's proxy, by the present plan; false: the stream has ended.
+// standing returns the state of a Secret for the proxy of one stream, by the present plan. It returns false if the
+// stream has ended.
 func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -293,9 +300,10 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame returns the objects that a refused resource was built from, by the present plan, the likeliest cause first. The
-// resource has type t and this name in the set of proxy v. text is the error of the refusal. If text contains hosts of
-// virtual hosts, the result depends on these hosts (inspect.Blame). nil: unknown.
+// Blame returns the objects from which a refused resource was built, by the present plan. The likeliest cause of the
+// refusal comes first. The arguments t and name are the type and the name of the resource of proxy v. The argument text
+// is the error of the refusal; hosts of virtual hosts in it restrict the result (inspect.Blame). The result is nil if
+// no objects are known.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -305,7 +313,7 @@ func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Pl
 	return inspect.Blame(specs, text)
 }
 
-// Places returns the text of each object, for users; nil for an empty list.
+// Places returns a text for each object, for users. It returns nil for an empty list.
 func Places(of []model.Place) (out []string) {
 	for _, at := range of {
 		out = append(out, at.String())
@@ -321,8 +329,8 @@ func severity(harmless bool) problem.Severity {
 	return problem.Error
 }
 
-// Named returns an object's name for users: kind, namespace and name with its origin. For a file that does not parse,
-// which has no object name, the result is only the kind and origin.
+// Named returns the text by which users know an object: its kind, namespace, name and origin. An ID without a name
+// stands for a file that does not parse; its text has only the kind and origin.
 func Named(id object.ID) string {
 	if id.Name == "" {
 		return strings.TrimSpace(id.Kind + id.Origin.Suffix())

@@ -5,7 +5,7 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// patches returns the visible patches of EnvoyFilters, with the number of resources that each changes.
+// patches returns the visible patches of EnvoyFilters. Each has the number of resources that it changes.
 func (p *Proxies) patches(sees authz.Visible) (all []inspect.Patch) {
 	for _, c := range p.Planner.Patches() {
 		if sees.Of(c.Patch.Filter.Key.Namespace) {

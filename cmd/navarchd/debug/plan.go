@@ -24,35 +24,36 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// The bounds of a preview. MaxPlanBody is the size of its request. PlanBudget is its time, which includes the wait for
-// other previews; the API applies this bound. This process makes one preview at a time, because each has a copy of the
-// plan.
+// The bounds of a preview. MaxPlanBody is the maximum size of the request's body. PlanBudget is the maximum time,
+// including the wait for other previews; the API enforces it. This process makes one preview at a time, because each
+// preview needs a copy of the plan.
 const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
-	maxDocuments   = 10 * maxPlanObjects // YAML documents, also empty ones: hundreds of thousands take seconds to parse
+	maxDocuments   = 10 * maxPlanObjects // YAML documents, including empty ones; hundreds of thousands would take seconds to parse
 	PlanBudget     = 25 * time.Second
 )
 
-// Plan previews the change of the objects in a body for the visible proxies of this process. It waits for the caller's
-// turn, and for other previews. While it waits, it keeps no costly page waiting. With delete=true in q the objects are
-// deleted, and with removed=N the last N of them. With bootstraps=true the report has the configuration of the first
-// groups of proxies for Envoy's validation.
+// Plan previews a change of objects: its effect on the visible proxies of this process. In the preview, the objects in
+// body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of them
+// are deleted. With bootstraps=true the report has the configuration of the first groups of proxies, for validation by
+// Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly pages.
 //
-// Without an error the status is 200. With an error it is the status of the response. 404: the process does not have
-// role xds. 400: the body or a parameter is not valid. 403: an object is of another tenant. 413: plan.ErrNoRoom. 503:
-// any other error of the preview. 429: the caller has too many unfinished requests, or ctx ended before its turn. An
-// object that the validation webhook would refuse is part of the report, and not an error.
+// The int is the status of the HTTP response, which is 200 without an error. Errors have these statuses. 404: the
+// process does not have role xds. 400: the body or a parameter is not valid. 403: an object belongs to another tenant.
+// 413: plan.ErrNoRoom. 503: any other error of the preview. 429: the caller has too many unfinished requests, or ctx
+// ended before its turn. It is not an error if the validation webhook would refuse an object; the report then has the
+// object and its problems.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Place: p.previews})
 	if err != nil {
 		return nil, http.StatusTooManyRequests, err
 	}
-	defer turn.Done() // a report is bounded
+	defer turn.Done() // the size of a report is bounded, so reading it need not be awaited
 	return p.report(ctx, who, body, q)
 }
 
-// report is Plan in the caller's turn.
+// report does the work of Plan during the caller's turn.
 func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	if p.Previewer == nil {
 		return nil, http.StatusNotFound, errors.New("this process serves no proxies: ask one with role xds")
@@ -85,7 +86,8 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 	return made.Report(within), http.StatusOK, nil
 }
 
-// removedOf returns how many of the last of n objects are deleted. The error names the parameter.
+// removedOf returns the number of objects to delete, which are the last ones of n objects. The error names the
+// parameter.
 func removedOf(q url.Values, n int) (int, error) {
 	text, all := q.Get("removed"), q.Get("delete") == "true"
 	switch {
@@ -134,14 +136,14 @@ type Previewer struct {
 	Base func(ctx context.Context) (*plan.Base, error)
 	// Afford returns plan.ErrNoRoom if the process has no memory for a change. nil: every change is previewed.
 	Afford func(ctx context.Context, c mirror.Change) error
-	// Budgets returns a problem for each proposed object that exceeds its tenant's budget beside the objects of a
-	// snapshot; nil: there are no budgets.
+	// Budgets returns a problem for each proposed object that would exceed its tenant's budget, given the objects in
+	// the snapshot known. nil: there are no budgets.
 	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
 }
 
-// Preview computes the effect of a change of objects on the visible proxies. If the webhook would refuse one of the
-// objects, the result lists the objects and their problems without any effect. The change is not made. Errors are those
-// of Base, of Afford and of preview.Of.
+// Preview computes the effect of a change of objects on the visible proxies. It does not make the change. If the
+// webhook would refuse one of the objects, the result lists the objects and their problems, but no effects. Errors are
+// those of Base, of Afford and of preview.Of.
 func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {
@@ -182,7 +184,7 @@ func (p *Previewer) exceeding(made *preview.Plan, known *mirror.Snapshot, propos
 	}
 }
 
-// rank orders the problems of a refused object: errors first.
+// rank returns a number by which problems are sorted: 0 for an error, 1 for a warning.
 func rank(p object.Problem) int {
 	if p.Severity == problem.Error {
 		return 0
@@ -190,7 +192,7 @@ func rank(p object.Problem) int {
 	return 1
 }
 
-// described states for each object what the change does to it.
+// described returns the effect of the change on each object. For a refused object, errors come before warnings.
 func described(proposed []validate.Proposed) (all []preview.Object) {
 	for _, d := range proposed {
 		o := preview.Object{ID: d.ID, Act: preview.ActOf(d.Was, d.Is), Problems: d.Problems}

@@ -14,10 +14,11 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 )
 
-// The bounds of the bodies that requests for previews hold in memory, from their arrival to the response.
+// Bounds of requests for previews, and of the memory for their bodies. A body stays in memory until the response is
+// written.
 const (
 	planBodies       = 64 << 20         // bytes of all callers
-	planBodiesTenant = 48 << 20         // bytes of all tenants, so that callers who see everything are always answered
+	planBodiesTenant = 48 << 20         // bytes of all tenants; the rest is for callers who see everything
 	maxPlanBodies    = 2                // requests of one tenant, or of one caller who sees everything
 	planBody         = 10 * time.Second // to send the body
 )
@@ -33,8 +34,8 @@ type planRoom struct {
 	all, tenants int64
 }
 
-// take reserves bytes until release is called; false: there is no room. release is never nil, and may be called
-// repeatedly.
+// take reserves bytes until release is called. The result ok is false if there is no room. The function release is
+// never nil, and may be called repeatedly.
 func (r *planRoom) take(bytes int64, tenant bool) (release func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +51,8 @@ func (r *planRoom) take(bytes int64, tenant bool) (release func(), ok bool) {
 	}), true
 }
 
-// PlanRoom reserves memory for a body of a request for a preview, which has been read. release is never nil. The error
-// is ErrPlanRoom.
+// PlanRoom reserves memory for the body of a request for a preview. The body has been read already. The reservation
+// ends when release is called; release is never nil. The error is ErrPlanRoom.
 func (p *Pages) PlanRoom(who authz.Caller, bytes int) (release func(), err error) {
 	release, ok := p.room.take(int64(bytes), who.Sees != nil)
 	if !ok {
@@ -61,9 +62,11 @@ func (p *Pages) PlanRoom(who authz.Caller, bytes int) (release func(), err error
 }
 
 // PlanBody reads the body of a request for a preview, at most MaxPlanBody bytes within 10 s. The caller must call done
-// once the response is written; done is never nil. With an error, status is that of the response: 429 for too many
-// requests of the caller at once, 503 for ErrPlanRoom, 413 for a body that is too large, and 400 for a body that cannot
-// be read. One identity of a tenant has one request at a time.
+// when the response has been written, also after an error; done is never nil. Each identity of a tenant may have one
+// unfinished request.
+//
+// With an error, status is the HTTP status of the response: 429 for too many unfinished requests, 503 for ErrPlanRoom,
+// 413 for a body that is too large, and 400 for a body that cannot be read. Without an error, status is 0.
 func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
 	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
@@ -87,7 +90,7 @@ func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseW
 	if !ok {
 		return nil, done, http.StatusServiceUnavailable, ErrPlanRoom
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(planBody)) // recorders of tests have no deadline
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(planBody)) // response recorders in tests support no deadline
 	into := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err = into.ReadFrom(http.MaxBytesReader(w, r.Body, MaxPlanBody)); err != nil {
 		status = http.StatusBadRequest

@@ -14,9 +14,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problems returns all visible problems of this process. They are those of Reported and of planning. While this process
-// leads, they include the problems that other replicas found. Within a namespace the problems of planning are bounded.
-// Problems may be expensive, because it completes the plan's problems. The result is never nil.
+// Problems returns all visible problems of this process. It returns the problems of Reported and the problems that
+// planning found. While this process leads, it adds the problems that other replicas found. The number of listed
+// planning problems is bounded for each namespace. Calls may be expensive, because the planner first completes its list
+// of problems. The result is never nil.
 func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
@@ -32,14 +33,15 @@ func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	return append(all, p.Objects.found(sees, own)...)
 }
 
-// problemOf converts a record's problem for the pages. Only callers who see everything read the names of all objects in
-// its message.
+// problemOf converts a record's problem for the pages. Only for callers who see everything does its message have the
+// names of all objects.
 func problemOf(p model.Problem, sees authz.Visible) inspect.Problem {
 	return inspect.Problem{Object: p.Key.String(), Field: p.Field,
 		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: messageFor(sees, p.Message, p.Full())}
 }
 
-// messageFor returns the whole message to callers who see everything, and else the message for the object's namespace.
+// messageFor selects one of two messages. It returns the argument whole for callers who see everything. For other
+// callers it returns the argument shown, the message for the object's namespace.
 func messageFor(sees authz.Visible, shown, whole string) string {
 	if sees == nil {
 		return whole
@@ -47,7 +49,7 @@ func messageFor(sees authz.Visible, shown, whole string) string {
 	return shown
 }
 
-// planning returns the visible problems of planning, within problem.Bound.
+// planning returns the visible problems that planning found, bounded by problem.Bound.
 func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem) {
 	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
 	listed, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
@@ -70,9 +72,9 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	return all
 }
 
-// Count counts the problems of Reported for a caller who sees everything, including problems that are too many to be
-// listed. While this process leads, it also counts the problems in the lists that replicas last wrote. Problems that
-// replicas left out of their lists count as warnings.
+// Count counts the problems of Reported for a caller who sees everything. It includes problems of objects that Reported
+// does not list because there are too many. While this process leads, Count also counts the problems in the lists that
+// replicas last wrote. Problems that replicas left out of their lists count as warnings.
 func (p *Pages) Count() (n problem.Count) {
 	for _, one := range p.Reported(nil) {
 		n.Add(one.Severity, 1)
@@ -89,12 +91,12 @@ func (p *Pages) Count() (n problem.Count) {
 	for _, one := range found {
 		n.Add(one.Severity, 1)
 	}
-	n.Warnings += more // fewer errors are left out, since they come first in each list
+	n.Warnings += more // few of them are errors, because errors come first in each list
 	return n
 }
 
-// found returns the problems that other replicas found, while this process leads. own are the problems of planning in
-// this process, which are left out.
+// found returns the problems that other replicas found, while this process leads. It leaves out the problems in own,
+// which planning found in this process.
 func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []inspect.Problem) {
 	found, more := o.Found.All()
 	for _, one := range found {
@@ -116,8 +118,8 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 	return all
 }
 
-// Reported returns the visible problems without those of planning: problems of sources and objects, of the store and
-// its records, and of proxies' refusals. It is cheap. The result is never nil.
+// Reported returns the visible problems without those that planning found. They are problems of sources and objects,
+// problems of the store and its records, and refusals by proxies. Reported is cheap. The result is never nil.
 func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.Objects != nil {
@@ -150,7 +152,7 @@ func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
 	return all
 }
 
-// unreadable returns the records that do not decode.
+// unreadable returns a problem for each visible record that cannot be decoded.
 func (p *Proxies) unreadable(sees authz.Visible) (all []inspect.Problem) {
 	for _, one := range p.Mirror.Status().Problems {
 		if key, _ := model.ParsePath(one.Path); !sees.Of(key.Namespace) {
@@ -162,7 +164,8 @@ func (p *Proxies) unreadable(sees authz.Visible) (all []inspect.Problem) {
 	return all
 }
 
-// reported returns the visible problems of the records as a whole, of unplanned records, and of proxies' refusals.
+// reported returns the visible problems of the records as a whole, and of records that are not planned. It also returns
+// a problem for each refused or withheld version of a resource.
 func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	if sees.Of("") {
 		all = append(all, contentsProblems(p.Mirror.Status())...)
@@ -182,7 +185,7 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	return append(all, withheld(p.Server.Withheld(), sees)...)
 }
 
-// contentsProblems returns the problems of the store, and of the stored records as a whole.
+// contentsProblems returns the problems of the store and of the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	if s.Alarm != nil {
 		all = append(all, inspect.Problem{Object: "head", Location: "etcd",

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// refused returns one problem for each version of a resource that proxies refused, with the number of proxies. The
-// problem is attributed to the object that is the likeliest source of the resource.
+// refused returns one problem for each refused version of a resource, with the number of proxies that refused it. The
+// problem's Object is the likeliest source of the resource, if its sources are known.
 func refused(refusals []serve.Refusal) []inspect.Problem {
 	type version struct {
 		t             xds.Type
@@ -45,7 +45,8 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	return all
 }
 
-// madeBy attributes a problem to the likeliest of the resource's objects, if they are known.
+// madeBy attributes a problem to the first of objects, the likeliest source of the resource. The others become Related.
+// Without objects, madeBy returns the problem unchanged.
 func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	if len(objects) > 0 {
 		p.Object, p.Field = model.Place{Key: objects[0].Key}.String(), objects[0].Field
@@ -54,8 +55,9 @@ func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	return p
 }
 
-// withheld returns one problem for each version that is withheld from a visible view, attributed to the object that the
-// resource was likeliest built from.
+// withheld returns one problem for each version of a resource that is withheld from a view (the proxies with equal
+// configuration). It leaves out namespaces that the caller may not see. The problem's Object is the likeliest source of
+// the resource, if its sources are known.
 func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Problem) {
 	for _, w := range views {
 		if !sees.Of(w.Namespace) {

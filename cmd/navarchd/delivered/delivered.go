@@ -1,10 +1,10 @@
-// Package delivered decides the content of the status of Istio's objects in the config cluster: an object's problems,
-// and whether the proxies have acknowledged its present generation. It has no clock and does no I/O. store/status
-// writes the statuses.
+// Package delivered computes the status of each Istio object in the config cluster (the cluster that stores Istio's
+// configuration). A status contains the object's problems, and states whether the proxies have acknowledged the present
+// generation. The package has no clock and does no I/O. store/status writes the statuses.
 //
-// Owns: for each object its uid and generation, the generation's revision in the store, and whether it was ever
-// acknowledged.
-// Reads: events of the source, problems, replicas' answers (push/acknowledged).
+// Owns: for each object its UID, its generation, the store revision that has the generation, and whether the generation
+// was ever acknowledged.
+// Reads: events of changed objects, problems of objects, and the replicas' reports on acknowledgements and refusals.
 // Never: counts proxies; changes a status because a proxy joins or leaves.
 package delivered
 
@@ -22,30 +22,31 @@ import (
 const (
 	// unknownAfter is the time without acknowledgement after which the condition of a generation has status Unknown.
 	unknownAfter = 30 * time.Second
-	// keep is the time for which a problem or refusal counts after a replica last listed it. A list ends with its
-	// replica, and other replicas list the same problems within a minute.
+	// keep is the time for which a problem or refusal counts after a replica last listed it. If that replica ends,
+	// other replicas list the same problem within a minute.
 	keep = 2 * time.Minute
 )
 
-// Objects are all objects of Istio's kinds that the source has emitted. Make it with New. Not safe for concurrent use.
+// Objects tracks the objects from the source whose status is written. Make it with New. It is not safe for concurrent
+// use.
 type Objects struct {
 	all    map[object.ID]*entry
-	events uint64 // number of objects processed
-	stored bool   // everything has been in the store once
+	events uint64 // number of changes processed, for Taken
+	stored bool   // Stored was called
 	found  map[model.Problem]time.Time
 	refuse map[model.Key]refusal
-	due    time.Time // next change that time alone causes; zero: no such change
+	due    time.Time // when the reports change next if the facts stay; zero: never
 }
 
 type entry struct {
 	uid        string
 	generation int64
-	event      uint64    // the event that brought this generation
-	since      time.Time // time of that event
+	event      uint64    // value of Objects.events for this generation
+	since      time.Time // arrival time of this generation
 	revision   int64     // the generation's revision in the store; 0: unknown yet
 	settled    bool      // the generation needs no acknowledgement, or was acknowledged
-	status     string    // last reported status
-	changed    time.Time // time since which status has been reported
+	status     string    // last reported status of the condition
+	changed    time.Time // time of the last change of status
 }
 
 type refusal struct {
@@ -53,26 +54,26 @@ type refusal struct {
 	last time.Time
 }
 
-// Facts are the inputs of Reports besides the objects. Reports does not keep them.
+// Facts are the other inputs of Reports. Reports does not keep the slices.
 type Facts struct {
 	Problems     []object.Problem       // that the ingester found
-	Found        []model.Problem        // that replicas found, as they list them now
+	Found        []model.Problem        // that replicas list now
 	Refused      []acknowledged.Refusal // that replicas list now
 	Acknowledged int64                  // revision of the store that all replicas have acknowledged
 }
 
-// New returns Objects without any object.
+// New returns an empty Objects.
 func New() *Objects {
 	return &Objects{all: map[object.ID]*entry{}, found: map[model.Problem]time.Time{}, refuse: map[model.Key]refusal{}}
 }
 
-// has reports whether objects of an ID's kind have a status that is written.
+// has reports whether the status of the object with this ID is written.
 func has(id object.ID) bool {
 	return id.Name != "" && slices.Contains(status.IstioKinds, status.Kind{Group: id.Group, Kind: id.Kind})
 }
 
-// Take processes events of the source, which arrived at the time now. It ignores objects whose status is not written,
-// generations that have not changed, and objects that cannot be read. object.Forget resets everything.
+// Take processes events from the source. The argument now is their time of arrival. Take ignores objects whose status
+// is not written, unchanged generations, and objects that cannot be read. object.Forget resets everything.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {
@@ -94,7 +95,7 @@ func (o *Objects) Take(events []object.Event, now time.Time) {
 	}
 }
 
-// forget drops problems and refusals of an object that replicas listed earlier.
+// forget drops the problems and refusals that replicas listed for an object.
 func (o *Objects) forget(id object.ID) {
 	for p := range o.found {
 		if idOf(p.Key) == id {
@@ -108,22 +109,23 @@ func (o *Objects) forget(id object.ID) {
 	}
 }
 
-// Taken returns the number of changes that Take has processed since the last object.Forget. It is an argument of
-// Stored.
+// Taken returns the number of changes that Take has processed since the last object.Forget. The number is an argument
+// of Stored.
 func (o *Objects) Taken() uint64 { return o.events }
 
-// Stored records that the store has the changes up to taken, an earlier result of Taken, at a revision.
+// Stored records that the store contains the first changes that Take processed, as of the given revision. The argument
+// taken is the number of these changes: an earlier result of Taken.
 func (o *Objects) Stored(taken uint64, revision int64) {
 	for id, e := range o.all {
 		if e.revision == 0 && e.event <= taken {
-			e.revision, e.settled = revision, workload(id) // the status of these needs no acknowledgement
+			e.revision, e.settled = revision, workload(id) // a WorkloadEntry needs no acknowledgement
 		}
 	}
 	o.stored = true
 }
 
-// Awaited returns the highest revision of a stored generation that was not acknowledged by the proxies at the last
-// call of Reports; 0: no stored generation waits.
+// Awaited returns the highest store revision among the generations that still need an acknowledgement. It returns 0 if
+// no stored generation needs one. Only Reports takes in new acknowledgements.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {
@@ -133,22 +135,22 @@ func (o *Objects) Awaited() (revision int64) {
 	return revision
 }
 
-// workload reports whether an object comes and goes with its workload, as a WorkloadEntry does. Such an object has a
-// status only if it has a problem.
+// workload reports whether an object is a WorkloadEntry, which comes and goes with its workload. A WorkloadEntry gets a
+// new condition only for an error or a refusal.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due returns the time at which the result of Reports changes even without other facts, by the last call of Reports;
-// zero: the result does not change.
+// Due returns the time at which the result of Reports changes next although its facts stay the same. The last call of
+// Reports computes this time. Zero means that the result does not change.
 func (o *Objects) Due() time.Time { return o.due }
 
 // Reports returns the status of each object at the time now, by kind and then by namespace and name. Status False means
-// an error of the object, or a refusal by proxies. Otherwise True means that all replicas have acknowledged the
-// generation. Unknown means that neither has come within 30 s. During these 30 s the report leaves the object's
-// condition as it is. A WorkloadEntry needs no acknowledgement. Problems and refusals count for 2 minutes after a
-// replica last listed them.
+// that the object has an error, or that proxies refuse its resources. Without error or refusal, True means that all
+// replicas have acknowledged the generation. Unknown means that 30 s have passed without acknowledgement. During these
+// 30 s the report leaves the object's condition as it is. A WorkloadEntry needs no acknowledgement. Problems and
+// refusals count for 2 minutes after a replica last listed them.
 //
-// Objects that are not in the store yet are omitted. The result is nil until Stored is called after New or
-// object.Forget. The caller owns the result.
+// Objects whose present generation is not in the store yet are omitted. After New and after object.Forget, the result
+// is nil until Stored is called. The caller owns the result.
 func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key]status.Report {
 	if !o.stored {
 		return nil
@@ -207,7 +209,7 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 	return r
 }
 
-// wake records that a status changes at a time.
+// wake sets o.due to the given time, unless o.due is earlier.
 func (o *Objects) wake(at time.Time) {
 	if o.due.IsZero() || at.Before(o.due) {
 		o.due = at

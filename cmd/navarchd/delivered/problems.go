@@ -21,7 +21,8 @@ type detail struct {
 // maxText bounds the message of a condition, in bytes.
 const maxText = 1024
 
-// remember adds the problems and refusals that replicas list now, and drops those that were not listed for a while.
+// remember adds the problems and refusals that replicas list now. It drops those that no replica has listed for the
+// time keep.
 func (o *Objects) remember(now time.Time, f Facts) {
 	for _, p := range f.Found {
 		o.found[p] = now
@@ -45,7 +46,7 @@ func (o *Objects) remember(now time.Time, f Facts) {
 	}
 }
 
-// idOf returns the ID of the object that a record of Istio's kinds is made of.
+// idOf returns the ID of the Istio object from which the record with this key is made.
 func idOf(key model.Key) object.ID {
 	group, kind := key.Kind.Object()
 	return object.ID{Origin: key.Origin, Group: group, Kind: kind, Namespace: key.Namespace, Name: key.Name}
@@ -82,7 +83,8 @@ func rank(s problem.Severity) int {
 	return 0
 }
 
-// messagesOf lists each kind of problem once, errors first.
+// messagesOf lists each distinct pair of code and severity once, errors first. If refused is true, the list includes
+// the refusal by proxies.
 func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	for _, p := range problems {
 		if p.Analyzer != "" {
@@ -99,7 +101,7 @@ func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	return slices.Compact(all)
 }
 
-// textOf joins the texts of the problems, within maxText.
+// textOf joins the texts of the problems, and cuts the result to maxText bytes.
 func textOf(problems []detail) string {
 	var parts []string
 	for _, p := range problems {

@@ -1,6 +1,6 @@
 // Package health answers grpc.health.v1 and grpc.reflection.v1 on the gRPC addresses of a process.
 //
-// Owns: the Watch streams, and their bounds.
+// Owns: the Watch streams of health clients, and the bounds of their number.
 // Reads: whether the process is ready, and the identities of callers.
 // Never: decides whether the process is ready; verifies a credential itself.
 package health
@@ -27,7 +27,7 @@ import (
 // Bounds of Watch, which needs no credential.
 const (
 	maxWatches     = 1024 // streams of this process
-	maxHostWatches = 32   // per host
+	maxHostWatches = 32   // streams of one client host
 	maxServiceName = 256  // bytes
 	readyPoll      = 500 * time.Millisecond
 )
@@ -37,7 +37,7 @@ const (
 type Health struct {
 	ready func() error
 
-	mu      sync.Mutex // a leaf lock
+	mu      sync.Mutex // guards the fields below; no other lock is taken under it
 	serving bool       // result of ready at its last call by Run
 	changed chan struct{}
 	total   int            // Watch streams
@@ -72,7 +72,7 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// enter reserves a Watch stream of the caller's host, until leave is called. The error has the code ResourceExhausted.
+// enter reserves a Watch stream for the caller's host, until leave is called. The error has the code ResourceExhausted.
 func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -117,7 +117,8 @@ type addressHealth struct {
 	services func() map[string]grpc.ServiceInfo
 }
 
-// known reports whether a service exists. The empty name means the whole server. The error: the name is too long.
+// known reports whether a service exists. The empty name means the whole server. An error means that the name is too
+// long.
 func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
 	name := r.GetService()
 	if len(name) > maxServiceName {
@@ -142,7 +143,8 @@ func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) 
 
 // Watch implements grpc.health.v1.Health. It sends the present status, and then each change, until the stream ends. For
 // an unknown service it sends only SERVICE_UNKNOWN, and keeps the stream open. Errors: ResourceExhausted beyond 1,024
-// streams in all or 32 of one host, InvalidArgument for a name of more than 256 bytes, and the end of the stream.
+// streams in all or 32 of one host, and InvalidArgument for a name of more than 256 bytes. Other errors are those of
+// the stream.
 func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
 	known, err := h.known(r)
 	if err != nil {
@@ -177,7 +179,7 @@ func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerS
 // have no credentials, it answers every caller.
 type reflected struct {
 	reflectionv1.ServerReflectionServer
-	authenticate func(context.Context) (attest.Caller, error) // the zero Caller: not authenticated
+	authenticate func(context.Context) (attest.Caller, error) // returns the zero Caller for a caller without a credential
 }
 
 // ServerReflectionInfo implements grpc.reflection.v1.ServerReflection. Errors over TLS: Unavailable if the credential

@@ -2,8 +2,8 @@
 // istio-sidecar-injector[-REVISION], and the versions of the kubelets.
 //
 // Owns: the settings in use, and the reasons why newer settings cannot be used.
-// Reads: one ConfigMap and the list of Nodes. In a process without stored records it also reads the mesh configuration
-// and the ProxyConfigs.
+// Reads: one ConfigMap and the list of Nodes. In a process that does not read the stored records, the package also
+// reads the mesh configuration and the ProxyConfigs from the cluster.
 // Never: decides whether a Pod gets a proxy; replaces valid settings by invalid settings.
 package injection
 
@@ -26,8 +26,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// NativeSidecars is the value of ENABLE_NATIVE_SIDECARS. It decides whether a proxy becomes a sidecar container if the
-// Pod does not state this.
+// NativeSidecars is the value of ENABLE_NATIVE_SIDECARS. It applies to Pods that do not state themselves whether the
+// proxy becomes a sidecar container (a restartable init container).
 type NativeSidecars string
 
 // The values of ENABLE_NATIVE_SIDECARS. With NativeAuto a proxy becomes a sidecar container if all kubelets that may
@@ -38,7 +38,7 @@ const (
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set sets n to v. The error: v is not one of the three values; n is then unchanged.
+// Set sets n to v. If v is not one of the three values, Set returns an error and leaves n unchanged.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:
@@ -49,18 +49,18 @@ func (n *NativeSidecars) Set(v string) error {
 	}
 }
 
-// Config configures an Injection. Namespace, Mesh, Follow and Log are required, and Kubelets with NativeAuto. An empty
-// Revision means "default". An empty Native means NativeOff.
+// Config configures an Injection. Namespace, Mesh, Follow and Log are required. Kubelets is required with NativeAuto.
+// An empty Revision means "default". An empty Native means NativeOff.
 type Config struct {
 	Namespace, Revision, Cluster string // of this control plane; Cluster is the name of the cluster that it runs in
 	Native                       NativeSidecars
 	Mesh                         func() *meshv1alpha1.MeshConfig // returns the present configuration; nil while it is unknown
 	Proxies                      inject.ProxyConfigs             // returns the present ProxyConfigs; nil: they are not used
-	// Follow watches the ConfigMap until its context ends, and passes each version to s (status.ConfigMaps). It calls
-	// failed with the reason when watching fails, and with nil when watching works again.
+	// Follow watches the ConfigMap until ctx ends, and passes each version to s. It calls failed with an error when
+	// watching fails, and with nil when watching works again.
 	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
-	// Kubelets returns the versions of the kubelets of the cluster, by the names of their nodes. After an error the
-	// versions that were read before stay in use.
+	// Kubelets returns the versions of the kubelets of the cluster, by the names of their nodes. If Kubelets fails, the
+	// versions that it returned before stay in use.
 	Kubelets func(context.Context) (map[string]string, error)
 	Pause    time.Duration // between two reads of the kubelets; 0: 30 s
 	Log      *slog.Logger
@@ -81,17 +81,17 @@ type Injection struct {
 	Config
 	Handler *inject.Handler // answers the webhook's requests by the newest valid settings; never nil
 
-	mu       sync.Mutex // guards the fields below; a leaf lock
+	mu       sync.Mutex // guards the fields below; no other lock is taken under it
 	version  status.Version
 	unusable string            // the reason why the newest ConfigMap is not in use; empty: it is in use, or not read yet
 	unread   string            // the reason why the ConfigMap cannot be read; empty: it can be read
 	problems []string          // errors of templates that cannot be used
 	kubelets map[string]string // versions of the kubelets by node; nil: not known yet
-	unknown  string            // the reason why the versions could not be read last; empty: they could
+	unknown  string            // the reason why the last read of the versions failed; empty: it succeeded, or none was made
 }
 
-// New returns an Injection. It sends no request. The Handler refuses Pods until a task of Tasks has read a valid
-// ConfigMap and Config.Mesh returns a configuration.
+// New returns an Injection. It sends no request. The Handler refuses Pods until the tasks have read a valid ConfigMap
+// and Config.Mesh returns a configuration.
 func New(c Config) *Injection {
 	if c.Pause == 0 {
 		c.Pause = 30 * time.Second
@@ -124,7 +124,7 @@ func (i *Injection) Notes() (all []string) {
 	return all
 }
 
-// seen receives the ConfigMap.
+// seen receives the versions of the ConfigMap.
 type seen struct{ *Injection }
 
 func (s seen) key() status.Key { return status.Key{Namespace: s.Namespace, Name: s.Name()} }
@@ -233,8 +233,8 @@ func (i *Injection) native(cluster, node string) bool {
 	return inject.KnowsSidecars(i.kubelets, node)
 }
 
-// Kubelets returns a function that reads the kubelet versions of a cluster's nodes, for Config.Kubelets. The function
-// requires a complete list of Nodes; its errors are those of apiserver.Client.Columns.
+// Kubelets returns a function that reads the kubelet versions of a cluster's nodes, for Config.Kubelets. The errors of
+// that function are those of apiserver.Client.Columns.
 func Kubelets(api *apiserver.Client) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		rows, err := api.Columns(ctx, "/api/v1/nodes", "Name", "Version")

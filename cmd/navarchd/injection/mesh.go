@@ -29,14 +29,14 @@ type Mesh struct {
 	log     *slog.Logger
 	current atomic.Pointer[meshv1alpha1.MeshConfig]
 
-	mu     sync.Mutex // guards the fields below; a leaf lock
+	mu     sync.Mutex // guards the fields below; no other lock is taken under it
 	maps   kube.Meshes
 	listed map[string]bool // names of ConfigMaps that were listed
 }
 
 // NewMesh returns a Mesh without a configuration. shared is the name of a ConfigMap that several revisions share. If
-// shared is empty or the name of the revision's own ConfigMap, there is no shared ConfigMap. The namespace and the name
-// of the own ConfigMap are those of n.
+// shared is empty or the name of the revision's own ConfigMap, there is no shared ConfigMap. The revision's own
+// ConfigMap is the one that n.MeshID names.
 func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	if shared == n.MeshID().Name {
 		shared = ""
@@ -44,8 +44,8 @@ func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	return &Mesh{normal: n, shared: shared, log: log, listed: map[string]bool{}}
 }
 
-// Names returns the names of the own ConfigMap and, if there is one, of the shared ConfigMap. The caller must follow
-// each ConfigMap with the receiver that Seen returns for the name.
+// Names returns the name of the revision's own ConfigMap and, if there is one, the name of the shared ConfigMap. The
+// caller must follow each ConfigMap with the receiver that Seen returns for the name.
 func (m *Mesh) Names() []string {
 	if m.shared == "" {
 		return []string{m.normal.MeshID().Name}
@@ -101,8 +101,8 @@ func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.use(merged)
 }
 
-// use adopts the merged ConfigMap. nil means that no ConfigMap exists: the previous configuration stays in use, or the
-// defaults apply if there is no previous configuration.
+// use adopts the merged ConfigMap. A nil argument means that no ConfigMap exists. The previous configuration then stays
+// in use. If there is no previous configuration, the defaults apply.
 func (m *Mesh) use(there *corev1.ConfigMap) {
 	if there == nil {
 		m.without("the ConfigMap", model.MeshDefaults())
@@ -126,8 +126,8 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	m.current.Store(read.Config)
 }
 
-// without keeps the previous configuration in use, or adopts the defaults if there is no previous configuration. what
-// is the missing part, for the log.
+// without keeps the previous configuration in use, or adopts the defaults if there is no previous configuration. The
+// argument what names the missing part in the log.
 func (m *Mesh) without(what string, defaults *meshv1alpha1.MeshConfig) {
 	if !m.current.CompareAndSwap(nil, defaults) && !proto.Equal(m.current.Load(), defaults) {
 		m.log.Error("the mesh configuration is missing; the previous one stays in use", obs.KeyReason, what)

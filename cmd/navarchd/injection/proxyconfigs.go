@@ -40,13 +40,14 @@ func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 }
 
 // FollowedProxyConfigs follows the API server's objects of kind ProxyConfig for a process that does not read the stored
-// records. While the newest version of an object is not valid, its last valid version counts. Safe for concurrent use.
+// records. While the newest version of an object is invalid, its last valid version stays in use. Safe for concurrent
+// use.
 type FollowedProxyConfigs struct {
 	normal   *normal.Normalizer
 	revision string // objects with another value of the revision label are ignored
 	log      *slog.Logger
 
-	mu    sync.Mutex                               // guards the fields below; a leaf lock
+	mu    sync.Mutex                               // guards the fields below; no other lock is taken under it
 	known map[string]map[string]*model.ProxyConfig // by namespace and name
 }
 
@@ -87,7 +88,8 @@ func (f *FollowedProxyConfigs) Observe(k status.Key, found status.Found[unstruct
 	}
 }
 
-// put stores an object. before is the object's last valid version, or nil. The caller holds the lock.
+// put stores an object, unless it belongs to another revision. before is the object's last valid version, or nil. The
+// caller holds the lock.
 func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *unstructured.Unstructured) {
 	if revision, stated := u.GetLabels()[status.RevisionLabel]; stated && revision != f.revision {
 		return
@@ -107,7 +109,7 @@ func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *u
 	f.known[k.Namespace][k.Name] = read
 }
 
-// read converts an object to the record that the leader would store. The error has the object's problems.
+// read converts an object to a record. The error has the object's problems.
 func (f *FollowedProxyConfigs) read(k status.Key, u *unstructured.Unstructured) (*model.ProxyConfig, error) {
 	raw, err := json.Marshal(u)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package judge finds the errors of single records that otherwise only planning and building find. The validation
-// webhook and previews report these errors before the record is stored. Most errors are warnings; see Record.
+// Package judge finds errors in single records. Without it, these errors appear only when proxy configuration is built.
+// The validation webhook and previews report them before the record is stored. Most of the errors only warn; see
+// Record.
 //
 // Owns: nothing.
-// Reads: records, the snapshot.
+// Reads: one record, and a snapshot of the stored records.
 // Never: stores or plans a record.
 package judge
 
@@ -21,14 +22,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Record returns the errors of a record that otherwise only planning and building find. It is a validate.Judge:
-// an error in refused refuses the object, and an error in warned becomes a warning.
+// Record returns the errors of a record. It has the type validate.Judge: an error in refused refuses the object, and an
+// error in warned becomes a warning.
 //
-// refused has an error for each value of an EnvoyFilter that does not decode as Envoy's message. warned has the other
-// errors of patches (patch.Validate). It also has an error for a CUSTOM policy whose provider is not in the mesh
-// configuration, or whose provider's service is not found or ambiguous. It has an error for a module that
-// navarch-agent cannot load. Without an error, and for other kinds, both results are nil. If known is nil, policies are
-// not checked.
+// For an EnvoyFilter, refused has an error for each value that does not decode as Envoy's message. warned has the other
+// errors of its patches (patch.Validate). For a CUSTOM policy, warned has an error if the provider is not in the mesh
+// configuration, or if the provider's service is missing or ambiguous. For an extension, warned has an error if
+// navarch-agent cannot load its module. Without an error, and for other kinds, both results are nil. If known is nil,
+// policies are not checked.
 func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
@@ -41,8 +42,8 @@ func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	return nil, nil
 }
 
-// unaskable returns an error for a CUSTOM policy whose provider cannot be queried. Such a policy refuses all requests
-// that it matches.
+// unaskable returns an error for a CUSTOM policy whose provider, or the provider's service, is missing or ambiguous.
+// Such a policy refuses all requests that it matches.
 func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	m := model.Authorization(p)
 	if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM || known == nil {
@@ -67,7 +68,7 @@ func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	return nil
 }
 
-// unloadable returns an error for a module that only Istio's agent can fetch.
+// unloadable returns an error for an extension whose module only Istio's agent can fetch.
 func unloadable(e *model.TrafficExtension) []error {
 	const own = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork // of navarch-agent's Envoy
 	way, why := extension.WayOf(e, own)

@@ -1,8 +1,8 @@
-// Package manual serves the operators' pages as HTML, so that the links of alerts open. The pages are public: callers
-// need no credential.
+// Package manual serves the operators' pages as HTML. Alerts link to these pages. The pages are public: callers need no
+// credential.
 //
 // Owns: the rendered pages, each rendered at its first request.
-// Reads: the pages of deploy/docs, which are compiled in.
+// Reads: the pages of deploy/docs, which are compiled into the program.
 // Never: shows anything of this process or its mesh.
 package manual
 
@@ -32,7 +32,7 @@ const style = `body{max-width:75rem;margin:2rem auto;padding:0 1rem;font:1rem/1.
 	`table{border-collapse:collapse}td,th{border:1px solid #999;padding:.3rem .5rem;text-align:left;vertical-align:top}` +
 	`pre,code{background:#eee;overflow-x:auto}:target{background:#fe9}`
 
-// outside matches links to files of the repository that are not pages. Such links have no target here.
+// outside matches links to files of the repository that are not pages. These files are not served.
 var outside = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 
 // Handler returns a handler for GET and HEAD requests. It serves the list of pages at Root, and each page below Root.
@@ -77,7 +77,7 @@ func title(name string) string {
 	return strings.TrimPrefix(first, "# ")
 }
 
-// render converts a page to HTML. Headings get the fragments that links use.
+// render converts a page to HTML. Headings get the ids to which links refer.
 func render(name string) []byte {
 	var out bytes.Buffer
 	md := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))

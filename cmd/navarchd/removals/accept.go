@@ -17,12 +17,13 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Path is the path of the removals' page. GET lists the held removals (List). POST with ?accept=ID accepts one removal
-// (Acceptor.Accept).
+// Path is the path of the page of held removals. A held removal consists of objects that disappeared without a
+// deletion. GET lists the held removals (List). POST with ?accept=ID accepts one of them, so that its objects are
+// removed.
 const Path = "/debug/removals"
 
-// The right that an operator needs: Verb on Resource of the API group Group. It is needed in the namespace of the
-// removal. If the removal covers all namespaces, the right is needed in all namespaces.
+// An operator needs the Kubernetes right to Verb on Resource in the API group Group. The right must hold in the
+// namespace of the removal. For a removal that covers all namespaces, it must hold in all namespaces.
 const (
 	Group    = "navarch.io"
 	Resource = "removals"
@@ -32,7 +33,7 @@ const (
 // patience bounds one request to the API server.
 const patience = 10 * time.Second
 
-// Acceptor answers operators who accept a held removal. Make it with NewAcceptor. Safe for concurrent use.
+// Acceptor answers requests of operators to accept a held removal. Make it with NewAcceptor. Safe for concurrent use.
 type Acceptor struct {
 	Keeper *Keeper // of this process; its Loop accepts the removals
 	Known  *Known  // the held removals, in which an ID is looked up
@@ -40,7 +41,7 @@ type Acceptor struct {
 	// and callers who see all of /debug may accept.
 	API *apiserver.Client
 
-	turn chan struct{} // buffered, 1: one request at a time
+	turn chan struct{} // with one place, so that one request is processed at a time
 }
 
 // NewAcceptor returns an Acceptor with the given fields; api may be nil. It sends no request.
@@ -49,13 +50,14 @@ func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 }
 
 // Accept answers a POST request, whose query parameter accept has the ID of a removal. With an API, the bearer token of
-// the request identifies the operator. Without an API, all decides: it reports whether the caller has proved that it
-// may see everything below /debug. who is the caller's name below /debug, for the log. One request is processed at a
-// time, for at most 20 s. After a success, the status is 200 and the text counts the objects that are removed.
+// the request identifies the operator. Without an API, the parameter all decides. It is true if the caller may see
+// everything below /debug. The parameter who is the caller's name for the log. Accept processes one request at a time.
+// A request takes at most 20 s, including its wait for earlier ones. After a success, the status is 200 and the text
+// has the number of objects.
 //
-// Refusals: 421 if this process does not lead or a is nil; 429 if other requests take too long; 401 for a token that is
-// missing, unknown or cannot be reviewed; 403 if the right is missing or cannot be reviewed; 404 if no held removal has
-// the ID; 503 if the time ends before the Loop has received the request.
+// Refusals: 421 if this process does not lead or a is nil; 429 if earlier requests take too long; 401 if the token is
+// missing or unknown, or the API server cannot review it; 403 if the caller may not accept, or the API server cannot
+// review the right; 404 if no held removal has the ID; 503 if the time ends before the removal is accepted.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
@@ -101,8 +103,8 @@ func notHeld(id string) error {
 	return fmt.Errorf("no held removal has the ID %.40q: navarchctl removals list shows the held removals", id)
 }
 
-// authorise returns the user's name for the log. If the user may not accept the removal, or the removal is not held, it
-// returns an error and the HTTP status.
+// authorise returns the user's name for the log. If the user may not accept the removal, it returns an error and the
+// HTTP status. With an API, it does so also if no held removal has the ID.
 func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, header string) (user string, status int, err error) {
 	if a.API == nil {
 		if !all {
@@ -120,7 +122,7 @@ func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, head
 	if err != nil {
 		return who, http.StatusUnauthorized, err
 	}
-	if err := a.access(ctx, info, hold); err != nil { // comes first, since only permitted users may learn whether it exists
+	if err := a.access(ctx, info, hold); err != nil { // comes first, since only permitted users may learn whether the removal exists
 		return info.Username, http.StatusForbidden, err
 	}
 	if !held {

@@ -1,6 +1,7 @@
 // Package removals publishes the held removals and lets operators accept them. A held removal consists of objects that
-// disappeared without a deletion. Their records stay until an operator accepts the removal, or its time is over. The
-// API server decides which operators may accept, by a SubjectAccessReview on the verb accept of removals.navarch.io.
+// disappeared without a deletion. Their records stay until an operator accepts the removal, or its time is over. If
+// there is an API server, a SubjectAccessReview for the verb accept on removals.navarch.io decides which operators may
+// accept.
 //
 // Owns: removals/ in etcd, which the leader writes for every process and the next leader.
 // Reads: the held removals of store/ingest; tokens of operators, for the time of a request.
@@ -33,7 +34,8 @@ const (
 // formerPaths are paths of older builds, which a leader deletes.
 var formerPaths = []string{folder + "held", folder + "decisions", folder + "losses"}
 
-// Bounds of the stored value: the number of removals, of which the oldest are stored, and the number of all names.
+// Limits on the stored value. At most mostHolds removals are stored, the oldest ones. Together they have at most
+// mostNames names of objects.
 const (
 	mostHolds = 1000
 	mostNames = 2000
@@ -41,11 +43,11 @@ const (
 
 // Loop is the part of ingest.Loop that a Keeper uses.
 type Loop interface {
-	// Removals returns the removals that are held under an epoch, oldest first. The list is read-only. false: this
-	// process does not lead under the epoch, or has not yet compared everything with the store.
+	// Removals returns the held removals, oldest first. The list is read-only. The result is false if this process does
+	// not lead under the epoch, or has not yet compared everything with the store.
 	Removals(epoch kv.Epoch) ([]removal.Hold, bool)
-	// Accept ends a hold by its ID, so that its objects are removed, and returns the hold. false: no hold has the ID,
-	// or ctx ended before.
+	// Accept removes the objects of the held removal with this ID, and returns the removal. The result is false if no
+	// held removal has the ID, or if ctx ended first.
 	Accept(ctx context.Context, id string) (removal.Hold, bool)
 }
 
@@ -69,8 +71,8 @@ type stored struct {
 	Held   []removal.Hold `json:"held"`
 }
 
-// Recall returns the removals that the previous leader held, as stored in etcd. Without a stored value the result is
-// nil. A stored value that does not decode is logged, and the result is nil, too. Errors are those of kv.Store.Blobs.
+// Recall returns the removals that the previous leader held, as stored in etcd. The result is nil if etcd has no value,
+// or if the value does not decode, which is logged. Errors are those of kv.Store.Blobs.
 func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
 	blobs, _, err := k.Store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -97,8 +99,8 @@ func parse(f kv.Folder) (s stored, err error) {
 }
 
 // Lead publishes held removals in etcd and as a metric, and accepts the removals whose time is over, for one term of
-// this process. During Lead an Acceptor accepts removals. Lead returns when ctx ends, or when etcd reports that another
-// process leads. Failed writes are logged and repeated.
+// this process. An Acceptor accepts removals only while Lead runs. Lead returns when ctx ends, or when etcd reports
+// that another process leads. Failed writes are logged and repeated.
 func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	k.leads.Store(true)
 	defer k.leads.Store(false)
@@ -143,8 +145,8 @@ func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	}
 }
 
-// write stores the held removals if their encoding differs from written. written is the value in etcd; nil: unknown.
-// Without an error, the result is the new value in etcd.
+// write stores the held removals if their encoding differs from written. written is the value in etcd, or nil if that
+// value is unknown. Without an error, the result is the new value in etcd.
 func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
 	raw, err := json.Marshal(stored{k.Name, bounded(held)})
 	if err != nil || bytes.Equal(raw, written) {
@@ -158,8 +160,8 @@ func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold,
 	return raw, err
 }
 
-// bounded returns a copy of the list within the bounds of the stored value. Removals and names beyond the bounds are
-// not published, but the objects stay held.
+// bounded returns a copy of the list within mostHolds and mostNames. Removals and names beyond these limits are not
+// published, but the objects stay held.
 func bounded(held []removal.Hold) []removal.Hold {
 	all := append([]removal.Hold{}, held[:min(len(held), mostHolds)]...)
 	for i := range all {
@@ -184,13 +186,13 @@ func (k *Keeper) end(ctx context.Context, held []removal.Hold) {
 // Known is a process's copy of the removals that the leader holds. The zero value is empty and ready for use. Safe for
 // concurrent use.
 type Known struct {
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // a leaf lock; guards known
 	known stored
 }
 
-// Follow updates n from etcd until ctx ends, and then returns nil. While etcd does not answer, the last state stays. A
-// stored value that does not decode is logged, and the last state stays, too. An error means that the store cannot
-// follow the folder, which is a fault of this build.
+// Follow updates n from etcd until ctx ends, and then returns nil. While etcd does not answer, the last state stays. If
+// a stored value does not decode, this is logged and the last state stays. An error means that the store cannot follow
+// the folder, which is a fault of this build.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -215,7 +217,7 @@ type List struct {
 	Held   []removal.Hold `json:"held"`   // oldest first, at most 1000; Names may be shortened
 }
 
-// Of returns the removals in the namespaces for which sees returns true; Held is never nil. For removals that cover all
+// Of returns the removals in the namespaces for which sees returns true. Held is never nil. For removals that cover all
 // namespaces, sees is called with the empty namespace. sees must not call n. The caller owns the list, but not the maps
 // and slices in its elements.
 func (n *Known) Of(sees func(namespace string) bool) List {

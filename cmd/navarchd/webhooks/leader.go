@@ -26,10 +26,10 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Leader writes the target state of the mesh's webhook configurations while this process leads. It writes the mesh's
-// roots into all these configurations. It writes failurePolicy Fail into a validation configuration once the
-// configuration's webhook has refused a dry run with an invalid object. While no roots are known, it writes nothing.
-// Safe for concurrent use, but calls of Lead must not overlap.
+// Leader updates the mesh's webhook configurations while this process leads. It writes the mesh's roots into all these
+// configurations. It also writes failurePolicy Fail into a validation configuration, once the configuration's webhook
+// has refused an invalid object in a dry run. While no roots are known, Leader writes nothing. Safe for concurrent use,
+// but calls of Lead must not overlap.
 type Leader struct {
 	*Configurations
 	api     *apiserver.Client
@@ -41,9 +41,9 @@ type Leader struct {
 	open   map[status.Key]error // why the dry run of a configuration was not refused
 }
 
-// NewLeader returns a Leader that writes the configurations c, and makes dry runs by api. It sends no request. The
-// problems that the Leader reports have the origin from. The function until returns the time until which this process
-// certainly leads. All writes to Kubernetes share limit.
+// NewLeader returns a Leader that updates the configurations in c, and uses api for dry runs. NewLeader sends no
+// request. The parameter from is the origin of the reported problems. The function until returns the time until which
+// this process certainly leads. All writes to Kubernetes share limit.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -63,7 +63,7 @@ func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
 	l.mu.Unlock()
-	defer func() { // another process leads from now on
+	defer func() { // after the term, another process reports the dry runs
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clear(l.open)
@@ -162,9 +162,9 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Problems returns the problems of this process's present term. Failed writes are errors. A validation webhook whose
-// last dry run was not refused is a warning, because its failurePolicy stays Ignore. The warnings stay listed after the
-// term until the next one. The order of the warnings varies.
+// Problems returns the problems of this process's present term. It returns an error for each failed write. It returns a
+// warning for each validation configuration whose webhook did not refuse its last dry run, because its failurePolicy
+// stays Ignore. The warnings end with the term. Their order varies.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
 		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},

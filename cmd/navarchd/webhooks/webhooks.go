@@ -53,14 +53,14 @@ type Configurations struct {
 	lately  map[string]lateRoot // the mesh's present and recent roots, by their encoding
 }
 
-// kind is the state of one kind.
+// kind is the state of one kind of configuration, validating or mutating.
 type kind struct {
 	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
 	since  map[status.Key]standing
 	failed error // why configurations of this kind cannot be read now
 }
 
-// standing is the present generation of a configuration, and the time since which this process knows it.
+// standing is the present generation of a configuration, and the time at which this process first saw it.
 type standing struct {
 	generation int64
 	at         time.Time
@@ -76,11 +76,11 @@ const (
 	// settled is the time until API servers use a configuration that this process has seen. Each API server follows
 	// configurations by itself. A measurement under load gave one second.
 	settled = 3 * time.Second
-	// overlap is the time for which a root stays in configurations after the mesh has dropped it. A rotation may take
-	// moments, but replicas present a certificate of the old root until API servers have the new root.
+	// overlap is the time for which a root stays in configurations after the mesh has dropped it. Replicas present a
+	// certificate of the old root until API servers have the new root.
 	overlap = time.Minute
-	// looks is the interval at which every process reads the mesh's roots, since the next leader must know recent
-	// roots.
+	// looks is the interval at which every process reads the mesh's roots. A process that becomes leader must know the
+	// recent roots.
 	looks = time.Second
 )
 
@@ -200,12 +200,13 @@ func (c *Configurations) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// mesh returns the mesh whose configurations are managed.
+// mesh returns the namespace, revision and roots of the mesh whose configurations are managed.
 func (c *Configurations) mesh() configure.Mesh {
 	return configure.Mesh{Namespace: c.Namespace, Revision: c.Revision, Roots: c.roots()}
 }
 
-// managed returns the mesh's configurations of one kind; changed is closed when they may have changed.
+// managed returns the mesh, and its configurations of one kind. changed is closed when the configurations may have
+// changed.
 func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 	all map[status.Key]*unstructured.Unstructured, changed <-chan struct{}) {
 	mesh = c.mesh()
@@ -224,8 +225,9 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 // certificate.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
-// Trusts reports whether API servers would trust a webhook that presents this certificate, by all configurations of
-// this control plane. presented must not be nil. Without a configuration of this control plane, the result is zero.
+// Trusts reports whether API servers would trust a webhook that presents this certificate. All configurations of this
+// control plane must trust it. presented must not be nil. Without a configuration of this control plane, the result is
+// zero.
 //
 // A configuration counts as not trusting until 3 s after this process has seen its change, since API servers follow
 // configurations separately. If a configuration does not trust the certificate, Callers is true and Refused is its
@@ -262,7 +264,7 @@ func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	return trust
 }
 
-// settling reports whether API servers may not use a configuration yet.
+// settling reports whether a configuration changed so recently that API servers may still use its last version.
 func (c *Configurations) settling(k status.WebhookKind, key status.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

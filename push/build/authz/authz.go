@@ -1,5 +1,5 @@
-// Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies. Its matcher of claims (Claim) also
-// serves the matches of routes.
+// Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies. Route matches also use its matcher
+// of JWT claims (Claim).
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload.
 package authz
@@ -19,7 +19,7 @@ type ruleBuilder struct {
 	namespace string   // of the policy
 	http      bool
 	gateway   bool // the policy is enforced at a gateway
-	lenient   bool // if the traffic is not HTTP, fields of HTTP are ignored; false: rules with them match nothing
+	lenient   bool // unsupported fields and unknown conditions are ignored; false: they match nothing
 	never     bool // the current rule, or the current part of it, matches nothing
 }
 
@@ -98,8 +98,8 @@ func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 
 // hosts returns the permissions of an operation's hosts and notHosts. At a gateway, "host:port" has the same route as
 // "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule with these
-// forms of the host. So anyForm matches the forms in the notHosts of ALLOW rules, and in the hosts of rules of all
-// other actions.
+// forms of the host. So the notHosts of ALLOW rules, and the hosts of rules of all other actions, match all forms
+// (anyForm).
 func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	of, ofNot := host, host
 	if d.gateway && d.lenient {

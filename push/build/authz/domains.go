@@ -13,8 +13,8 @@ import (
 // name.
 const ownDomain = "cluster.local"
 
-// principal matches the identities that a policy's principal means in the mesh's trust domains. v is without
-// "spiffe://".
+// principal matches the identities for which a policy's principal v stands in the mesh's trust domains. v does not
+// begin with "spiffe://".
 func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for _, one := range aliases(d.domains, v) {
@@ -23,8 +23,8 @@ func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
-// aliases returns the principals that a policy's principal means, as in istiod (pilot/pkg/security/trustdomain). If
-// the principal's trust domain is ownDomain, a domain of the mesh, or a pattern that matches one, the result has the
+// aliases returns the principals for which a policy's principal stands, as in istiod (pilot/pkg/security/trustdomain).
+// If the principal's trust domain is ownDomain, a domain of the mesh, or a pattern that matches one, the result has the
 // principal's path in each domain of the mesh. A pattern "*x" is kept in place of the domains that it matches. The
 // result is the principal alone if it does not have the five parts of DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain
 // is "*" or foreign.
@@ -59,7 +59,7 @@ func overlap(a, b string) bool {
 	return a == b || matches(a, b) || matches(b, a)
 }
 
-// spiffe matches SPIFFE IDs by a principal or a pattern of principals, in the notation of the function text.
+// spiffe matches the SPIFFE IDs of a principal, or of a pattern "*x" or "x*" of principals.
 func spiffe(v string) *matcherv3.StringMatcher {
 	const scheme = "spiffe://"
 	if end, is := strings.CutPrefix(v, "*"); is && end != "" {

@@ -181,8 +181,8 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf returns principals that together require one of values, and exclude all values in not. Without values
-// and not, the result is nil. one returns the principal of a value.
+// principalsOf returns principals that together require one of values, and exclude all values in the list not. If both
+// lists are empty, the result is nil. The function one returns the principal of a value.
 func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
@@ -200,8 +200,8 @@ func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out
 	return out
 }
 
-// permissionsOf returns permissions that together require one of values, and exclude all values in not. Without values
-// and not, the result is nil. one returns the permission of a value.
+// permissionsOf returns permissions that together require one of values, and exclude all values in the list not. If
+// both lists are empty, the result is nil. The function one returns the permission of a value.
 func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission

@@ -14,7 +14,7 @@ import (
 )
 
 // tokenClaim reports whether a key of `when` names a claim of the request's token. path is the path to the claim, from
-// the outermost to the innermost name. It is nil for request.auth.principal, which combines the claims iss and sub.
+// the outermost to the innermost name. path is nil for request.auth.principal, which combines the claims iss and sub.
 func tokenClaim(key string) (path []string, is bool) {
 	switch key {
 	case "request.auth.principal":
@@ -28,7 +28,7 @@ func tokenClaim(key string) (path []string, is bool) {
 }
 
 // tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together they
-// require one of values, and exclude all values in not. A nil path stands for request.auth.principal.
+// require one of values, and exclude all values in the list not. A nil path stands for request.auth.principal.
 func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
@@ -44,8 +44,8 @@ func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 }
 
 // requestPrincipal matches the principal issuer/subject of a request. The value "*" matches every request with a valid
-// token that has an issuer and a subject. "*x/y" matches issuers that end in x, with the subject y. "x/y*" matches
-// subjects that begin with y, of the issuer x. Without a slash, "*x" matches subjects that end in x, and "x*" matches
+// token that has an issuer and a subject. "*x/y" matches the subject y of issuers that end in x. "x/y*" matches
+// subjects of the issuer x that begin with y. Without a slash, "*x" matches subjects that end in x, and "x*" matches
 // issuers that begin with x. The subject begins after the last slash, since issuers are URLs.
 func requestPrincipal(v string) *rbacv3.Principal {
 	issuer, subject, at := v, "", strings.LastIndex(v, "/")
@@ -132,8 +132,9 @@ func orValues(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 // is the key c in the metadata of the filter envoy.filters.a.b.
 var metadataKey = regexp.MustCompile(`^experimental\.(envoy\.filters\.[^\[\]]+)\[([^\]]+)\]$`)
 
-// metadataCondition returns a constructor of the condition on another filter's metadata. It returns nil if the key does
-// not match metadataKey. A value "[v]" matches an element of a list.
+// metadataCondition returns a constructor of the permission for a condition on another filter's metadata. The
+// permission matches one of values. If the key does not match metadataKey, the result is nil. A value "[v]" matches an
+// element of a list.
 func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	parts := metadataKey.FindStringSubmatch(key)
 	if parts == nil {
@@ -152,7 +153,8 @@ func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	}
 }
 
-// permissionsOfAll returns the same as permissionsOf, for a constructor all that matches any of several values.
+// permissionsOfAll is permissionsOf for a constructor of another form. The function all returns a permission that
+// matches one of several values.
 func permissionsOfAll(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	if len(values) > 0 {
 		out = append(out, all(values))

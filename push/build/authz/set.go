@@ -21,7 +21,7 @@ import (
 //  3. A request that a DENY policy matches is refused.
 //  4. If there is an ALLOW policy, a request that no ALLOW policy matches is refused.
 //
-// Policies in dry runs refuse nothing. Their rules are in the Shadow of the Filter of their action.
+// Policies in dry runs refuse nothing. Their rules are in the field Shadow of the filters Audit, Deny and Allow.
 type Set struct {
 	Custom             []Custom // one for each provider, sorted by provider; nil: no CUSTOM policy with rules
 	Audit, Deny, Allow *Filter  // nil: no policy of this action has an effect
@@ -158,8 +158,8 @@ func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	return rules
 }
 
-// Refused returns RBAC rules that refuse the requests that c's rules match. They replace c.Rules if the provider cannot
-// be used. The result is not nil, and it refers to the rules in c.
+// Refused returns RBAC rules that refuse the requests that c's rules match. The caller enforces them instead of c.Rules
+// if the provider cannot be used. The result is not nil, and it refers to the rules in c.
 func (c Custom) Refused() *rbacv3.RBAC {
 	refused := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for name, rule := range c.Rules.GetPolicies() {

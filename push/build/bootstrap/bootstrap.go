@@ -1,7 +1,7 @@
 // Package bootstrap builds the changes that EnvoyFilters (applyTo BOOTSTRAP) make to the bootstrap of a proxy's Envoy.
 // The proxy's agent applies the changes to the bootstrap that it writes.
 //
-// Owns: nothing. Reads: Patches and nothing else. Never: builds a whole bootstrap, which only the agent has.
+// Owns: nothing. Reads: Patches only. Never: builds a whole bootstrap, which only the agent has.
 package bootstrap
 
 import (
@@ -26,9 +26,9 @@ type Patches struct {
 	List intern.List[model.Patch] // patches for which patch.MergesBootstrap is true, in order of application
 }
 
-// Build encodes the changes as one resource with the name agentapi.BootstrapName. Without patches its list is empty. A
-// patch that does not decode is left out, and patch.Problem reports such a patch. Build fails if the value of a patch
-// or the resource does not marshal. For a value, the error names the EnvoyFilter.
+// Build encodes the patches as the list in one resource with the name agentapi.BootstrapName. Without patches the list
+// is empty. A patch that does not decode is left out, and patch.Problem reports such a patch. Build fails if the value
+// of a patch or the resource does not marshal. For a value, the error names the EnvoyFilter.
 func (p Patches) Build() (*xds.Resource, error) {
 	var all []agentapi.BootstrapPatch
 	for _, one := range p.List.All() {
@@ -55,8 +55,8 @@ func (p Patches) Build() (*xds.Resource, error) {
 }
 
 // mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge, the JSON of the fields that are
-// set. For each oneof with a set member, the other members are null. So the agent, which does not know the message
-// types, can merge the JSON as protobuf would.
+// set. For each oneof with a set member, the other members are null. The agent does not know the message types. The
+// nulls make its merge of JSON give the same result as a merge of protobuf messages.
 func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {

@@ -125,11 +125,11 @@ const (
 	maxRing  = 8388608 // size of a ring
 )
 
-// slowStartKey is the runtime key of the aggression. Envoy requires a key, and Istio sends this one. No runtime sets a
-// value for the key.
+// slowStartKey is the runtime key of the warm-up's aggression. Envoy requires a key, and Istio sends this one. No
+// runtime sets a value for the key.
 const slowStartKey = "("
 
-// slowStart encodes the warm-up of new endpoints. It returns nil if the rule sets no warm-up of a positive duration. By
+// slowStart encodes the warm-up of new endpoints. It returns nil if lb has no warm-up with a positive duration. By
 // Istio's defaults the traffic grows linearly from 10 %.
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
@@ -157,8 +157,8 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 }
 
-// setConsistentHash sets a consistent-hash balancer. The routes state the key to hash. at is the object and field of
-// the balancer's settings, for problems.
+// setConsistentHash sets a consistent-hash balancer. The routes state the key to hash. Problems name the place of the
+// balancer's settings, which is the argument at.
 func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV

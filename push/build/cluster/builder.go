@@ -32,7 +32,7 @@ type builder struct {
 	*clusterv3.Cluster
 	http     *upstreamv3.HttpProtocolOptions // nil: no HTTP option is set
 	mesh     *model.Mesh
-	problems []error // settings and patches that the cluster leaves out
+	problems []error // problems of settings and patches that the cluster leaves out or changes
 }
 
 // newBuilder returns a builder whose cluster has the fields that all clusters have.
@@ -62,7 +62,8 @@ func notNegative(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && t.Seconds >= 0 && t.Nanos >= 0
 }
 
-// istioMetadata returns the fields of the metadata "istio", which Istio's telemetry, istioctl and EnvoyFilters read.
+// istioMetadata returns the fields of the cluster's metadata "istio", which the caller may change. Istio's telemetry,
+// istioctl and EnvoyFilters read this metadata.
 func (d *builder) istioMetadata() map[string]*structpb.Value {
 	if d.Metadata == nil {
 		d.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: map[string]*structpb.Value{}}}}
@@ -142,7 +143,8 @@ func (d *builder) removeEndpoints() {
 
 // patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not decode, or
 // whose result Envoy would refuse, is skipped and reported. The error names the constraint of Envoy's API that the
-// cluster violates without patches, or is that of xds.Encode. t records patches that change the cluster.
+// cluster violates even without patches. It may also be the error of xds.Encode. t, which may be nil, records the
+// patches that change the cluster.
 func (d *builder) patchAndEncode(patches []model.Patch, t *patch.Trace) (*xds.Resource, error) {
 	err := patch.Check(d.Cluster)
 	if err == nil {

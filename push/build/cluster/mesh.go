@@ -57,9 +57,9 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 }
 
 // peers returns the identities that servers of the service may have. These are the stated identities. Without stated
-// identities, they are the Accounts and the names of a ServiceEntry, each in all trust domains. Denied identities are
-// removed. If no identity remains, the result is an identity that the CA never issues. known is false if there were no
-// identities before this removal.
+// identities, they are those of Accounts and of a ServiceEntry's subjectAltNames, each in all trust domains. known is
+// false if there are no such identities. Otherwise peers removes the denied identities. If it removes all of them, the
+// result is an identity that the CA never issues.
 func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
 	uris = slices.Clone(stated)

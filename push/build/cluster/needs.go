@@ -16,7 +16,7 @@ import (
 type references struct {
 	refs    []xds.Ref // the endpoint assignment
 	secrets []string  // names of SDS secrets, each once
-	unseen  bool      // the value of xds.Resource.WarmsUnseen
+	unseen  bool      // Envoy also waits for something that the control plane cannot observe
 }
 
 // encode encodes a cluster as a resource with its references.

@@ -159,7 +159,8 @@ func (s Outbound) setEndpoints(d *builder) {
 
 // useDynamicForwardProxy makes the cluster resolve the names that filters of the listeners pass to it
 // (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy). By default, Envoy checks that the
-// server's certificate is for the resolved name. If a rule states the server's names, that check is off.
+// server's certificate is for the resolved name. A rule switches this check off if it states an SNI or the server's
+// names, or skips the verification.
 func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: cache}}
 	if d.http != nil { // without HTTP options Envoy sets auto_sni and auto_san_validation itself
@@ -171,7 +172,8 @@ func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
 }
 
-// setMetadata sets the metadata: the service, the port, the subset, the DestinationRule, and MTLSDisabled.
+// setMetadata sets the cluster's metadata, such as the service, the port, the subset, the DestinationRule and
+// MTLSDisabled.
 func (s Outbound) setMetadata(d *builder) {
 	d.setServiceMetadata(s.Host, s.Service)
 	istio := d.istioMetadata()

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/push/traffic"
 )
 
-// setConnectionPool sets the limits and lifetimes of connections. As in Istio, limits that are not set do not apply.
+// setConnectionPool sets the limits and lifetimes of connections. As in Istio, there is no limit where settings states
+// none.
 func (d *builder) setConnectionPool(
 	settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget,
 ) {

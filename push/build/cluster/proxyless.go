@@ -21,8 +21,8 @@ import (
 )
 
 // Build encodes the cluster. Settings that gRPC's client does not support are left out or replaced, or they close the
-// cluster. A closed cluster has no endpoints. The error is a model.Problem if the service does not have the Port.
-// Otherwise it is that of xds.Encode.
+// cluster. A closed cluster has no endpoints. The error is a model.Problem if the service does not have the Port. Any
+// other error is that of xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err

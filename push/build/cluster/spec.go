@@ -40,19 +40,19 @@ type Outbound struct {
 	Policy     traffic.Ref
 	Connection traffic.Connection
 	Upgrade    bool // requests of HTTP/1.1 are forwarded as HTTP/2
-	// Plainly sends requests to a port without a stated protocol in HTTP/1.1. If it is false, the cluster uses the
-	// client's version of HTTP.
+	// Plainly makes the cluster use HTTP/1.1 for a port without a stated protocol. If Plainly is false, the cluster
+	// uses the client's version of HTTP for such a port.
 	Plainly bool
 	// BySNI states that the cluster is for a gateway between networks, and is named outbound_.port_.subset_.host. Such
 	// a gateway forwards mTLS connections of other proxies, so the cluster adds no TLS and forwards TCP.
 	BySNI     bool
 	Discovery traffic.Discovery
 	TLS       traffic.TLS
-	// Secrets states that the proxy may request the Secrets and the ConfigMap that the TLS settings of Policy name.
-	// Otherwise the proxy reads files.
+	// Secrets states that the proxy may request the Secrets and the ConfigMap that the TLS settings of Policy name. If
+	// Secrets is false, the proxy reads files.
 	Secrets bool
-	// Foreign is the namespace of the rule whose TLS settings name files, if it is not the proxy's. Agents bound their
-	// number for each namespace (xds.OwnedFile).
+	// Foreign is the namespace of the rule whose TLS settings name files. It is empty if the rule is in the proxy's
+	// namespace. Agents limit the number of file secrets for each foreign namespace (xds.OwnedFile).
 	Foreign string
 	// Members are the endpoints of DNS services, which are part of the cluster. Other types of discovery have no
 	// Members.
@@ -68,16 +68,16 @@ type Outbound struct {
 	Accounts intern.List[string]
 	// Denied are SPIFFE IDs that the proxy does not accept from the service's endpoints, sorted.
 	Denied intern.List[string]
-	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. It is empty if there are
-	// no such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so that a
-	// changed mode changes the cluster. Otherwise Envoy would keep plain-text connections to endpoints that have begun
-	// to require mTLS.
+	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. MTLSDisabled is empty if
+	// there are no such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so
+	// that a changed mode changes the cluster. Otherwise Envoy would keep plain-text connections to endpoints that have
+	// begun to require mTLS.
 	MTLSDisabled string
 	// Plain and AllPlain state the Members without mTLS, as in endpoint.Spec.
 	Plain    intern.List[model.Member]
 	AllPlain bool
-	// Families are the IP families of the proxy's addresses, for the resolution of names. They are zero for other
-	// clusters.
+	// Families are the IP families of the proxy's addresses, for the resolution of names. They are zero for clusters
+	// that resolve no names.
 	Families xds.Families
 	// Horizon selects the Members of other networks, which the proxy reaches through gateways.
 	Horizon endpoint.Horizon
@@ -95,7 +95,7 @@ type Inbound struct {
 	Families xds.Families   // families of the proxy's addresses
 	Service  *model.Service // for metadata; nil: no service has the port
 	Host     string         // host of Service
-	// Pool is the connection pool that applies; nil: none is set.
+	// Pool has the settings of the connection pool; nil: there are no settings.
 	Pool *networkingv1.ConnectionPoolSettings
 	// PoolAt is the object and field that state Pool: in the Sidecar, a rule of the service, or the mesh configuration.
 	// PoolAt is zero if Pool is nil. It has no effect on the cluster, but tools show it.

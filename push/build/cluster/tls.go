@@ -129,8 +129,8 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
 }
 
-// authorities returns the name of the secret in which an agent serves files with the CAs of servers. All rules without
-// files have the secret of the system's CAs.
+// authorities returns the name of the secret in which an agent serves files with the CAs of servers. All rules that
+// name no file share the secret with the system's CAs.
 func (s Outbound) authorities(tls *networkingv1.ClientTLSSettings, revoked string) string {
 	name := xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked)
 	if name == xds.FileAuthorities("system", "") {

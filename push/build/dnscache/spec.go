@@ -24,10 +24,11 @@ type Unknown struct {
 	Resolver string
 }
 
-// protected lists the addresses to which an unknown host must not resolve. IPv6 addresses that embed the IPv4 loopback
-// or link-local addresses are listed too. Otherwise, an attacker who controls a DNS name or the host of a request could
-// reach services that trust the proxy's network. Envoy's admin port and the application are at loopback addresses. The
-// metadata services of clouds, which issue credentials, are at the remaining addresses. Envoy documents this filter
+// protected lists the addresses to which an unknown host must not resolve. At these addresses are services that trust
+// the proxy's network. An attacker who controls a DNS name or the host of a request must not reach them. IPv6 addresses
+// that embed the IPv4 loopback or link-local addresses are listed too. Envoy's admin port and the application are at
+// loopback addresses. The metadata services of clouds, which issue credentials, are at the remaining addresses. Envoy
+// documents this filter
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/dynamic_forward_proxy_filter,
 // resolved_address_filter).
 var protected = ranges("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",

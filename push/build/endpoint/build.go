@@ -48,8 +48,8 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment returns the assignment of a Spec, in groups of one locality and priority. It contains the members whose
-// address the function keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their
+// Assignment returns the assignment of a Spec, with endpoints grouped by locality and priority. It contains the members
+// whose address the function keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their
 // network, or left out as Horizon states. Localities to which Balance sends no traffic are left out too.
 //
 // Each gateway occurs once. Of members with an equal pair of address and port, the member whose locality sorts first is
@@ -92,7 +92,7 @@ func assignment(
 		if seen[at] || !keep(at.address) || m.Port > math.MaxUint16 || m.Port == 0 && !isUnix(at.address) {
 			return true
 		}
-		seen[at] = !m.gateway // a gateway may be in several localities: dedupeGateways
+		seen[at] = !m.gateway // a gateway may be in several localities; dedupeGateways keeps one
 		total += m.weight
 		return false
 	})
@@ -147,8 +147,8 @@ func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint
 	}
 }
 
-// healths maps the health of a member to Envoy's. Members that are not ready occur if their service publishes unready
-// addresses, or if they count in the healthy share of a priority.
+// healths maps the health of a member to Envoy's. Members that are not ready occur in two cases: their service
+// publishes unready addresses, or Envoy needs them for the share of healthy endpoints in a priority.
 var healths = map[model.Health]corev3.HealthStatus{
 	model.Health_HEALTH_READY: corev3.HealthStatus_HEALTHY, model.Health_HEALTH_NOT_READY: corev3.HealthStatus_UNHEALTHY,
 	model.Health_HEALTH_DRAINING: corev3.HealthStatus_DRAINING, model.Health_HEALTH_ENDED: corev3.HealthStatus_UNHEALTHY,

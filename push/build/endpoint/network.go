@@ -18,9 +18,10 @@ type Gateway struct {
 	Port    uint32 // port for connections of other networks
 }
 
-// Horizon decides which members a proxy reaches through gateways. These are the members of other networks that have
-// gateways. With the zero Horizon the proxy reaches all members directly. A member behind gateways is left out if its
-// health is HEALTH_NOT_READY. The rules are Istio's (pilot/pkg/xds/endpoints/ep_filters.go). Horizon is comparable.
+// Horizon decides which members a proxy reaches through gateways. If another network has gateways, the proxy reaches
+// the members of that network through them. With the zero Horizon the proxy reaches all members directly. A member
+// behind gateways is left out if its health is HEALTH_NOT_READY. The rules are Istio's
+// (pilot/pkg/xds/endpoints/ep_filters.go). Horizon is comparable.
 type Horizon struct {
 	Network  string               // network of the proxy; empty: unknown
 	Gateways intern.List[Gateway] // gateways of all networks, sorted
@@ -70,8 +71,8 @@ func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
 }
 
 // scale returns a factor for weights, by which every weight becomes divisible by the number of gateways of a network.
-// The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network. It is
-// at most 4294967295.
+// The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network. The
+// factor is at most 4294967295.
 func (h Horizon) scale() uint64 {
 	type where struct{ network, cluster string }
 	count := map[where]uint64{}
@@ -106,9 +107,10 @@ type target struct {
 }
 
 // targets returns the endpoints of an assignment for members. plain reports whether a member accepts no mTLS, whatever
-// the member's labels state. The gateways of a network replace its members beyond the horizon. There is one target for
-// each gateway and locality. Its weight is the sum of the gateway's shares of the members' weights. Weights are scaled
-// only if a gateway replaces a member, so that other assignments do not change with the number of gateways.
+// the member's labels state. A member for which Beyond returns true is replaced by gateways, or left out as Horizon
+// states. There is one target for each gateway and locality. Its weight is the sum of the gateway's shares of the
+// members' weights. Weights are scaled only if a gateway replaces a member, so that other assignments do not change
+// with the number of gateways.
 func (h Horizon) targets(members []model.Member, plain func(model.Member) bool, pace *pacer) (out []target) {
 	type gatewayKey struct {
 		locality string

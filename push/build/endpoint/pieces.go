@@ -2,7 +2,7 @@ package endpoint
 
 import "slices"
 
-// perPiece is the number of steps between two pauses, some two milliseconds of processor time.
+// perPiece is the number of steps between two pauses. They take about two milliseconds of processor time.
 const perPiece = 2000
 
 // pacer divides work on the endpoints of one assignment into pieces.

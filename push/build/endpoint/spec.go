@@ -26,7 +26,7 @@ type Spec struct {
 	Balance
 }
 
-// Decision returns the Spec. Types that embed a Spec, such as Proxyless, return the embedded Spec.
+// Decision returns s. For a type that embeds a Spec, such as Proxyless, it returns the embedded Spec.
 func (s Spec) Decision() Spec { return s }
 
 // Balance holds the inputs that decide the priorities and weights of localities, by the rules of

@@ -24,7 +24,7 @@ import (
 // refusingLua is Lua that answers every request with 503.
 const refusingLua = `function envoy_on_request(request) request:respond({[":status"] = "503"}, "") end`
 
-// withStandIn returns a copy of the resource r with the stand-in.
+// withStandIn adds the stand-in to the resource r, and returns r. The error is that of xds.Encode.
 func (c Config) withStandIn(r *xds.Resource) (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{Name: r.Name, TypedConfig: xds.Any(c.standIn())}
 	standIn, err := xds.Encode(xds.Extension, r.Name, config)

@@ -129,9 +129,10 @@ func ofMesh(name string) *tlsv3.SdsSecretConfig {
 	return s
 }
 
-// Secrets returns a TLS context whose secrets come over SDS. own refers to the presented certificate. If own is nil, no
-// certificate is presented. authorities refers to the CAs of the peers. If authorities is nil, peers are not verified,
-// and the argument peers is ignored. peers states the accepted names of peers. The result refers to all arguments.
+// Secrets returns a TLS context whose secrets come over SDS. The argument own refers to the presented certificate. If
+// own is nil, no certificate is presented. The argument authorities refers to the CAs of the peers. If authorities is
+// nil, peers are not verified, and the argument peers is ignored. peers states the accepted names of peers. The result
+// refers to all arguments.
 func Secrets(
 	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
 ) *tlsv3.CommonTlsContext {

@@ -33,10 +33,10 @@ var alwaysSplit = []string{"permission", "scope"}
 // no rules. The caller must sort the policies: those of the root namespace first, then by age, the oldest first. The
 // result refers to the policies, so it must not be modified.
 //
-// A request needs a valid token for each rule with presence REQUIRED. For the remaining rules it needs a token that is
-// valid for one of these rules, or no invalid token. If a required and another rule read tokens from the same header,
-// parameter or cookie, a valid token of a required rule suffices for the remaining rules. A rule without keys accepts
-// no token. CORS preflight requests need no token.
+// A request needs a valid token for each rule with presence REQUIRED. For the remaining rules, the request needs a
+// token that is valid for one of them, or must have no invalid token. If a required and another rule read tokens from
+// the same header, parameter or cookie, a valid token of a required rule suffices for the remaining rules. A rule
+// without keys accepts no token. CORS preflight requests need no token.
 //
 // If routed is set, Envoy selects the route again after it has verified a token, because claims decide routes.
 func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
@@ -116,7 +116,7 @@ func places(rule *securityv1.JWTRule) (all []string) {
 	return all
 }
 
-// allOf requires all of some requirements.
+// allOf returns a requirement that holds if all of the given requirements hold.
 func allOf(all []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	if len(all) == 1 {
 		return all[0]
@@ -125,7 +125,7 @@ func allOf(all []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: list}}
 }
 
-// anyOf requires one of some requirements.
+// anyOf returns a requirement that holds if one of the given requirements holds.
 func anyOf(all ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	list := &jwtv3.JwtRequirementOrList{Requirements: all}
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: list}}

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/build/telemetry"
 )
 
-// accessLog returns the access logs of one side's requests or connections. If the proxy computes metrics by an access
-// log, that access log is the last element.
+// accessLog returns the access logs for a direction and protocol of traffic (side). If the proxy computes metrics by an
+// access log, that access log is the last element.
 func (c Common) accessLog(side telemetry.Side) []*accesslogv3.AccessLog {
 	logs := c.Telemetry.AccessLogs(c.mesh(), c.Caps)
 	if counts := c.Telemetry.Counts(c.mesh(), c.Caps, side); counts != nil {

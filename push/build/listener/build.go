@@ -91,8 +91,8 @@ func address(bind string, port uint32) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// additionalAddresses returns the addresses of other IP families on which a listener at bind also listens
-// (xds.Families).
+// additionalAddresses returns further addresses for a listener with the address bind. If bind is a wildcard or loopback
+// address, and the proxy has both IP families, the result has the equivalent IPv6 address.
 func (c Common) additionalAddresses(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
 	for _, other := range c.Families.Also(bind) {
 		if addr, err := address(other, port); err == nil { // the first address has already reported an invalid port

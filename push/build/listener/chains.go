@@ -18,10 +18,10 @@ type pair struct {
 	name        string       // empty: all names
 }
 
-// tcpChains builds the TCP chains of an outbound listener. The chains in the first result have a match. rest is the
-// first chain without a match, which receives all other connections. It is nil if every chain has a match. Envoy does
-// not order chains, and refuses a listener in which two chains have the same match. Therefore each pair belongs to the
-// first chain of the Spec that matches the pair.
+// tcpChains builds the TCP chains of an outbound listener. The chains in the first result have a match. The second
+// result is the first chain without a match, which receives all other connections. It is nil if every chain has a
+// match. Envoy does not order chains, and refuses a listener in which two chains have the same match. Therefore each
+// pair belongs to the first element of o.TCP that matches the pair.
 func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain) {
 	claimed := map[pair]bool{}
 	for _, ch := range o.TCP.All() {
@@ -53,8 +53,8 @@ type match struct {
 	names        []string
 }
 
-// unclaimed returns the combinations of destinations and names that are not among the claimed pairs, and adds them to
-// the claimed pairs. Neighbouring destinations with the same remaining names share one match of the result.
+// unclaimed returns the combinations of destinations and names that are not in claimed, and adds them to claimed.
+// Neighbouring destinations with the same remaining names share one match in the result.
 func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]bool) []match {
 	anyDestination, anyName := destinations, names
 	if len(anyDestination) == 0 {
@@ -85,7 +85,7 @@ func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]boo
 	return all
 }
 
-// filterChainMatch encodes the match. It returns nil for a match of all connections.
+// filterChainMatch converts the match to Envoy's type. It returns nil if the match matches all connections.
 func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 	out := &listenerv3.FilterChainMatch{}
 	for _, d := range m.destinations {
@@ -107,8 +107,8 @@ func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 }
 
 // destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. Invalid entries are skipped.
-// nil and true mean all destinations. It returns false if there are entries and all are invalid. Then the chain matches
-// nothing.
+// The results nil and true stand for all destinations. The result false means that all entries are invalid, so the
+// chain matches nothing.
 func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	var out []netip.Prefix
 	for _, text := range cidrs {
@@ -137,9 +137,9 @@ func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	return slices.Compact(out), len(out) > 0 || len(cidrs) == 0
 }
 
-// serverNames normalises SNI hosts to sorted, distinct names in lower case. nil and true mean all names. Envoy supports
-// a wildcard only as the whole first label, so hosts with other wildcards are skipped. It returns false if there are
-// hosts and all are skipped. Then the chain matches nothing.
+// serverNames normalises SNI hosts to sorted, distinct names in lower case. Envoy supports a wildcard only as the whole
+// first label, so hosts with other wildcards are skipped. The results nil and true stand for all names. The result
+// false means that all hosts are skipped, so the chain matches nothing.
 func serverNames(hosts []string) ([]string, bool) {
 	var out []string
 	for _, h := range hosts {

@@ -5,7 +5,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
+// Effective returns the patches that change the listener, in the order of their application. It returns nil if there
+// are no such patches.
 func (o Outbound) Effective() []model.Patch {
 	return patch.Effective(o.Patches, func(t *patch.Trace) {
 		o.trace = t
@@ -13,7 +14,8 @@ func (o Outbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
+// Effective returns the patches that change the listener, in the order of their application. It returns nil if there
+// are no such patches.
 func (v VirtualOutbound) Effective() []model.Patch {
 	return patch.Effective(v.Patches, func(t *patch.Trace) {
 		v.trace = t
@@ -39,7 +41,8 @@ func (i Ingress) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the listener, in order of application; nil if there are no such patches.
+// Effective returns the patches that change the listener, in the order of their application. It returns nil if there
+// are no such patches.
 func (s Servers) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) {
 		s.trace = t
@@ -50,47 +53,46 @@ func (s Servers) Effective() []model.Patch {
 // Effective returns the patch that adds the listener, even if Build fails.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 
-// Patched reports whether the Spec has patches. A patch of the Spec may have no effect on the listener and the routes
-// inside it.
+// Patched reports whether Patches is not empty. It does not report whether a patch has an effect on the listener.
 func (c Common) Patched() bool { return c.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
-// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
-// error of Build. If Build fails because of Bind or Port, the list is nil.
+// Problems returns an error for each patch that Build leaves out (patch.Left). It also returns an error (a
+// model.Problem) for each patch that states a different name for the listener, because Build keeps the original name.
+// The list does not contain the error of Build. If Build fails because of Bind or Port, the list is nil.
 func (o Outbound) Problems() []error {
 	_, problems, _ := o.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
-// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
-// error of Build. If Build fails because of Port, the list is nil.
+// Problems returns an error for each patch that Build leaves out (patch.Left). It also returns an error (a
+// model.Problem) for each patch that states a different name for the listener, because Build keeps the original name.
+// The list does not contain the error of Build. If Build fails because of Port, the list is nil.
 func (v VirtualOutbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
 // Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
-// (patch.Left). A patch that states a different name is also an error (a model.Problem), and Build keeps the original
-// name. A patch that applies to the routes of several chains may have several errors. The list does not contain the
-// error of Build. If Build fails because of Port, the list is nil.
+// (patch.Left). It also returns an error (a model.Problem) for each patch that states a different name, because Build
+// keeps the original name. A patch that applies to the routes of several chains may have several errors. The list does
+// not contain the error of Build. If Build fails because of Port, the list is nil.
 func (v VirtualInbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
 // Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
-// (patch.Left). A patch that states a different name is also an error (a model.Problem), and Build keeps the original
-// name. A patch that applies to the routes of several chains may have several errors. The list does not contain the
-// error of Build. If Build fails because of an address or the port, the list is nil.
+// (patch.Left). It also returns an error (a model.Problem) for each patch that states a different name, because Build
+// keeps the original name. A patch that applies to the routes of several chains may have several errors. The list does
+// not contain the error of Build. If Build fails because of an address or the port, the list is nil.
 func (i Ingress) Problems() []error {
 	_, problems, _ := i.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out (patch.Left). A patch that states a different name for
-// the listener is also an error (a model.Problem), and Build keeps the original name. The list does not contain the
-// error of Build. If Build fails, the list may lack errors of patches.
+// Problems returns an error for each patch that Build leaves out (patch.Left). It also returns an error (a
+// model.Problem) for each patch that states a different name for the listener, because Build keeps the original name.
+// The list does not contain the error of Build. If Build fails, the list may lack errors of patches.
 func (s Servers) Problems() []error {
 	_, problems, _ := s.build()
 	return problems

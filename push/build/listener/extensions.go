@@ -36,8 +36,8 @@ var (
 	luaTypes = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
 )
 
-// extensions returns the filters of the given phases on a port, in the order of the phases. Filters of closed
-// extensions are left out. onConnections selects network filters; otherwise HTTP filters are selected.
+// extensions returns the filters of the given phases on a port, in the order of the phases. If onConnections is true,
+// these are network filters, else HTTP filters. Filters of closed extensions (closedByExtension) are left out.
 func (c Common) extensions(onConnections bool, port uint32, phases ...extension.Phase) (found []extension.Filter) {
 	if c.Extensions.Len() == 0 {
 		return nil
@@ -52,9 +52,9 @@ func (c Common) extensions(onConnections bool, port uint32, phases ...extension.
 	return found
 }
 
-// closedByExtension reports whether a closed extension refuses the traffic of a port. The proxy cannot run a closed
-// extension, and traffic must not pass without it. onConnections selects network filters; otherwise HTTP filters are
-// selected.
+// closedByExtension reports whether a closed extension refuses the traffic of a port. A closed extension is one that
+// the proxy cannot run, and without which traffic must not pass. If onConnections is true, only network filters count,
+// else only HTTP filters.
 func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	for _, f := range c.Extensions.All() {
 		if f.Closed && f.OnConnections == onConnections && f.On(port) {
@@ -90,14 +90,15 @@ func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filte
 	return filters
 }
 
-// extensionSource returns the source of a filter's configuration: ECDS over ADS, with the accepted types. As for routes
-// (adsSource), the listener waits for the configuration without limit, because the server answers every name.
+// extensionSource returns the source of a filter's configuration: ECDS over ADS, with the accepted types. As with
+// routes (adsSource), Envoy waits for the configuration without limit. This is safe, because the server answers
+// requests for every name.
 func extensionSource(types []string) *corev3.ExtensionConfigSource {
 	return &corev3.ExtensionConfigSource{ConfigSource: adsSource(), TypeUrls: types}
 }
 
 // outboundHTTP returns the network filters of an outbound HTTP chain. If an extension closes the port, the connection
-// manager answers 403; a proxy without the RBAC filter closes the connections instead.
+// manager answers 403. A proxy without the RBAC filter closes the connections instead.
 func (c Common) outboundHTTP(h httpTraffic) []*listenerv3.Filter {
 	if h.closed = c.closedByExtension(false, h.port); h.closed && !c.Caps.Has(xds.CapRBACHTTP) {
 		return []*listenerv3.Filter{blackHole()}
@@ -105,8 +106,8 @@ func (c Common) outboundHTTP(h httpTraffic) []*listenerv3.Filter {
 	return []*listenerv3.Filter{c.connectionManager(h)}
 }
 
-// outboundTCP returns the network filters of an outbound TCP chain that ends in p. If an extension closes the port, the
-// connections are closed.
+// outboundTCP returns the network filters of an outbound TCP chain whose last filter has the configuration p. If an
+// extension closes the port, the connections are closed.
 func (o Outbound) outboundTCP(p *tcpv3.TcpProxy, protocol model.Protocol) []*listenerv3.Filter {
 	if o.closedByExtension(true, o.Port) {
 		return []*listenerv3.Filter{blackHole()}

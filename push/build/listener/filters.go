@@ -71,8 +71,8 @@ func peerMetadata(side string, propagation []any) *anypb.Any {
 		map[string]any{side + "_discovery": peerDiscovery, side + "_propagation": propagation})
 }
 
-// typedStruct encodes the configuration of one of Istio's own extensions as a TypedStruct, because the Go libraries of
-// this build do not have the messages. name is the full name of the message.
+// typedStruct encodes the configuration of one of Istio's own extensions as a TypedStruct, because this program has no
+// Go type for its message. name is the full name of the message.
 func typedStruct(name string, fields map[string]any) *anypb.Any {
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
@@ -120,7 +120,8 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	return filters
 }
 
-// grpcWebFilter returns the filter grpc_web. If disabled is true, virtual hosts enable the filter (vhost.Spec.GRPCWeb).
+// grpcWebFilter returns the filter grpc_web. If disabled is true, the filter acts only on the virtual hosts that enable
+// it.
 func grpcWebFilter(disabled bool) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: xds.GRPCWebFilter, Disabled: disabled,
 		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: grpcWebConfig}}

@@ -77,8 +77,8 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 }
 
 // adsSource returns the source of routes (RDS) and filter configurations (ECDS): ADS without a fetch timeout, as in
-// Istio. Without a timeout, a changed listener serves its old form until its new routes arrive, and a starting proxy
-// becomes ready only with its routes. With a timeout, both would answer 404 as soon as the timeout has passed
+// Istio. Envoy therefore uses the old version of a changed listener until the new routes have arrived. A starting proxy
+// becomes ready only when it has its routes. With a timeout, Envoy would answer 404 once the timeout has passed
 // (measured). Waiting without limit is safe. The server answers unknown route names with an empty RouteConfiguration,
 // and Envoy stops waiting after it has refused an answer.
 func adsSource() *corev3.ConfigSource {
@@ -131,7 +131,7 @@ func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.
 				Action:    &routev3.Route_Route{Route: action},
 			}},
 		}},
-		// With validation, Envoy would refuse the listener while its cluster has not arrived.
+		// With validation, Envoy would refuse the listener while the cluster has not arrived.
 		ValidateClusters: wrapperspb.Bool(false),
 	}
 }

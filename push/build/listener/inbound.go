@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are Istio's names of the filter chains for ports that no service has.
+// The first two are Istio's names of the filter chains for ports that no service has.
 const (
 	inboundCatchAllChain     = xds.VirtualInbound
 	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
@@ -33,7 +33,7 @@ type inboundTraffic struct {
 	match         uint32
 	closed        bool // all traffic is refused
 	policyFilters *policyFilters
-	omitted       *[]error // collects the errors of patches that the routes leave out
+	omitted       *[]error // collects the errors of patches that are left out of the routes
 }
 
 // isGRPC reports whether a protocol is gRPC or gRPC-Web.
@@ -53,9 +53,9 @@ func (c Common) needsHTTPInspector(p model.Protocol, m MTLS) bool {
 }
 
 // inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. mtls states that
-// clients may present a certificate. In a closed chain an RBAC filter answers 403. The proxy may lack this filter, or
-// a patch may remove it. Therefore the route of a closed chain leads to the black hole, and patches do not apply to
-// the route.
+// clients may present a certificate. In a closed chain an RBAC filter answers 403. The proxy may lack this filter, or a
+// patch may remove it. Therefore the route of a closed chain leads to the cluster xds.BlackHole, which has no
+// endpoints. Patches do not apply to this route.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.closedByExtension(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
@@ -90,9 +90,9 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 }
 
 // policedTCP returns the network filters of a TCP chain: the filters of policies and extensions, then the filters in
-// rest. A closed chain has an RBAC filter that refuses all connections, and always leads to the black hole. The RBAC
-// filter alone does not suffice, because it waits for the client's first bytes. A server that sends first would reach
-// the client.
+// the parameter rest. A closed chain has an RBAC filter that refuses all connections, if the proxy has this filter. A
+// closed chain always leads to the cluster xds.BlackHole, which has no endpoints. The RBAC filter alone does not
+// suffice, because it waits for the client's first bytes. Data of a server that sends first would reach the client.
 func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*listenerv3.Filter,
 	context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -108,10 +108,10 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 }
 
 // Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
-// of Ports, and chains for all other ports. If a port has chains and none of them matches a connection, Envoy closes
-// the connection. It does not use the chains for other ports (measured). UDP ports, port 0 and the listener's own Port
-// are skipped. Of several other Ports with the same number, the first is used. Patches that Envoy would refuse are left
-// out.
+// of Ports, and chains for all other ports. Envoy closes a connection to a port of Ports if no chain of this port
+// matches. It does not use the chains for all other ports in this case (measured). Elements with UDP, port 0 or the
+// listener's own Port are skipped. If several of the remaining elements have the same number, the first is used.
+// Patches that Envoy would refuse are left out.
 //
 // Build fails if Port is invalid, if the listener violates a constraint of Envoy's API, or if a text is not valid
 // UTF-8. The error names the listener.

@@ -34,9 +34,9 @@ var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-G
 func (m MTLS) terminatesMeshTLS() bool { return m == Permissive || m == Strict }
 
 // inboundChains returns the chains of one port, the chains for mTLS first. For UDP it returns nil. A Permissive port
-// whose protocol is not HTTP also has a chain for TLS from outside the mesh, which the application terminates. If the
-// proxy terminates other TLS at the port (InboundPort.Ended), the port has one chain, for this TLS. A plain chain
-// matches the transport protocol raw_buffer, which Envoy reports for every connection if there is no TLS inspector.
+// whose protocol is not HTTP also has a chain for TLS that the application terminates. If InboundPort.Ended is set, the
+// port has only one chain, which terminates TLS with these settings. A chain for plain text matches the transport
+// protocol raw_buffer. Without a TLS inspector, Envoy reports raw_buffer for every connection.
 func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
@@ -103,8 +103,8 @@ func tlsOf(context *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(context)}}
 }
 
-// meshTLS returns the transport socket that terminates the mesh's mTLS and accepts the ALPN protocols. Clients need an
-// identity of the mesh's trust domains. As in Istio, MeshConfig.meshMTLS applies only to servers.
+// meshTLS returns the transport socket that terminates the mesh's mTLS and accepts the given ALPN protocols. Clients
+// need an identity of the mesh's trust domains. As in Istio, MeshConfig.meshMTLS applies only to servers.
 func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
 	context := identity.Context(alpn, &tlsv3.CertificateValidationContext{
 		MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(c.mesh()))})

@@ -21,8 +21,8 @@ var plaintextHTTP = []string{"http/1.1", "h2c"}
 // rawBuffer is the transport protocol of connections without TLS.
 const rawBuffer = "raw_buffer"
 
-// connectTimeout is the timeout of TLS handshakes, as in Istio. It affects chains that terminate TLS because of their
-// Spec or of a patch.
+// connectTimeout is the timeout of TLS handshakes, as in Istio. It affects only chains that terminate TLS. Their Spec
+// or a patch may require this.
 var connectTimeout = durationpb.New(15 * time.Second)
 
 // Build encodes the listener. Patches that Envoy would refuse are left out. Build fails if Bind or Port is invalid, if
@@ -102,10 +102,10 @@ func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 	}
 }
 
-// Build encodes the listener that receives redirected outbound connections. The listener passes each connection to the
-// listener of the connection's original destination. If there is no such listener, it forwards or closes the
-// connection. Patches that Envoy would refuse are left out. Build fails if Port is invalid, if the listener violates a
-// constraint of Envoy's API, or if a text is not valid UTF-8. The error names the listener.
+// Build encodes the listener virtualOutbound, which receives redirected outbound connections. Envoy passes each
+// connection to the listener of the connection's original destination. If there is no such listener, virtualOutbound
+// forwards or closes the connection. Patches that Envoy would refuse are left out. Build fails if Port is invalid, if
+// the listener violates a constraint of Envoy's API, or if a text is not valid UTF-8. The error names the listener.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err

@@ -36,7 +36,7 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	}
 	chain, err := s.build()
 	if err == nil {
-		err = patch.Check(chain) // it also checks the messages in Anys, for which Envoy would refuse the whole listener
+		err = patch.Check(chain) // if a message in an Any is invalid, Envoy refuses the whole listener
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -96,14 +96,14 @@ func (s ServerChain) http(policies *policyFilters) []*listenerv3.Filter {
 	}))
 }
 
-// serverTraffic holds the settings of a connection manager that only gateways have.
+// serverTraffic holds the settings that only connection managers of gateways have.
 type serverTraffic struct {
 	quic     bool
 	internal []string // networks whose requests are internal
 }
 
-// setServer changes a connection manager for clients outside of the mesh. The settings determine the source of the
-// client's address, and the headers of clients that are trusted
+// setServer changes a connection manager for clients outside of the mesh. The settings determine from where Envoy takes
+// a client's address, and which headers of clients it trusts
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge). If t is nil, nothing changes.
 func (c Common) setServer(m *hcmv3.HttpConnectionManager, t *serverTraffic) {
 	if t == nil {

@@ -46,7 +46,7 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 //
 //   - The mode is ISTIO_MUTUAL, or a secret comes from the proxy's agent, but the proxy has no mesh certificate.
 //   - Least or Most is an unknown TLS version, or Least is above Most.
-//   - TLS is Foreign, and Envoy itself would read its files. Envoy refuses a listener if such a file is missing or
+//   - TLS.Foreign is set, and Envoy itself would read the files. Envoy refuses a listener if such a file is missing or
 //     invalid.
 //   - Secrets are empty, and Certificate or Key is empty.
 //   - The mode requests client certificates, and both Trust and Authorities are empty.

@@ -107,10 +107,11 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 // head returns the listener without its filter chains.
 //
 // istiod adds the TLS inspector as soon as a chain has TLS. Here the inspector is present from the first server on,
-// unless the listener is Opaque. If the inspector were added later, Envoy would replace the listener and drain the
-// connections of all servers. A connection on which the client sends nothing passes the inspector after 15 s, Envoy's
-// default. Clients may therefore connect long before their first request. With the PROXY protocol such a connection is
-// closed, because a connection without the PROXY header must not pass.
+// unless Opaque is set (the only server is TCP without TLS). If the inspector were added later, Envoy would replace the
+// listener and drain the connections of all servers. A connection on which the client sends nothing passes the
+// inspector after 15 s, Envoy's default. Clients may therefore connect long before their first request. With the PROXY
+// protocol, Envoy closes such a connection after this time, because a connection without the PROXY header must not
+// pass.
 func (s Servers) head() (*listenerv3.Listener, error) {
 	addr, err := address(s.Bind, s.Port)
 	if err != nil {

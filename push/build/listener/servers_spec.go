@@ -54,8 +54,9 @@ type ServerChain struct {
 type ServerHTTP struct {
 	Route      string // name of the route configuration (RDS over ADS)
 	StatPrefix string // prefix of the connection manager's statistics, without the delimiter
-	// GRPCWeb is true for servers without TLS, which share the chain. Any of them may be GRPC-Web, and a younger one
-	// must not change the chain. So the filter grpc_web is in the chain, disabled, and virtual hosts enable it.
+	// GRPCWeb adds the filter grpc_web to the chain. The filter is disabled, and virtual hosts enable it. GRPCWeb is
+	// true for servers without TLS, which share the chain. A GRPC-Web server that is added later must not change the
+	// chain.
 	GRPCWeb bool
 	// Internal lists the networks ("ip" or "ip/length") whose requests Envoy treats as internal. Empty: Envoy's
 	// default.

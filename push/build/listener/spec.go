@@ -6,8 +6,7 @@
 // The patches of a Spec are the patches of EnvoyFilters that may match the listener. A capability (Caps) is a filter
 // or feature that the proxy's build of Envoy or its agent has.
 //
-// Owns: nothing. Reads: its Specs only. Never: the snapshot of all records, a view (the configuration of a group of
-// proxies), a clock.
+// Owns: nothing. Reads: its Specs only. Never: reads a clock, or configuration outside of its Specs.
 package listener
 
 import (
@@ -71,7 +70,8 @@ type Outbound struct {
 	// if both are empty. If none of the three is set, every connection is HTTP.
 	//
 	// A proxy without the inspector cannot detect HTTP. If Sniff is set together with TCP or Fallback, such a proxy
-	// does not use Route. Otherwise it treats every connection that no chain of TCP with SNI or CIDRs matches as HTTP.
+	// does not use Route. In all other cases, it treats a connection as HTTP unless a chain of TCP with SNI or CIDRs
+	// matches.
 	Sniff bool
 	// TCP are the chains for connections whose protocol is not HTTP. Envoy chooses the chain with the most specific
 	// destination, and among these the chain with the most specific name. If several chains match the same combination
@@ -83,7 +83,7 @@ type Outbound struct {
 	// Dynamic are wildcard hosts of Route. If a client requests a name that a wildcard host covers, the proxy resolves
 	// the name.
 	Dynamic          intern.List[string]
-	dnscache.Unknown // settings of requests to unknown hosts by Route
+	dnscache.Unknown // settings for requests over Route to unknown hosts
 }
 
 // Chain is one TCP filter chain. With empty SNI and CIDRs, it matches every connection. Invalid elements of SNI and
@@ -106,7 +106,7 @@ type Chain struct {
 	// then connects to the endpoints of the target's cluster.
 	Dynamic     string
 	DynamicPort uint32
-	Rule        *model.DestinationRule // the rule of the host; the listener does not depend on it; nil: no rule applies
+	Rule        *model.DestinationRule // rule of the host, or nil; Build does not use it
 	Policy      traffic.Ref            // idle timeout, maximum duration, hashing and tunnel of connections
 }
 
@@ -191,18 +191,18 @@ type ServerTLS struct {
 	Unverified bool // clients' certificates are accepted from every CA
 	// Keys (SHA-256 of the public key, base64) and Hashes (SHA-256 of the certificate, hexadecimal, optionally with
 	// colons) pin the certificates of clients. A certificate must match one element of Keys or Hashes. Malformed
-	// elements are skipped. If all elements are malformed, no certificate is accepted. Both empty: certificates are not
-	// pinned.
+	// elements are skipped. If all elements are malformed, no certificate is accepted. If Keys and Hashes are empty,
+	// certificates are not pinned.
 	Keys, Hashes    intern.List[string]
 	Ciphers, Curves intern.List[string] // empty: Envoy's defaults
-	// ALPN are the protocols that the proxy negotiates. Empty: h3 with QUIC, otherwise h2 and http/1.1. A
-	// gateway's TCP chain with ISTIO_MUTUAL then also accepts istio-peer-exchange.
+	// ALPN are the protocols that the proxy negotiates. If ALPN is empty, these are h3 with QUIC, otherwise h2 and
+	// http/1.1. A gateway's TCP chain with ISTIO_MUTUAL and empty ALPN also accepts istio-peer-exchange.
 	ALPN intern.List[string]
 	// Least and Most are the minimum and maximum versions of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
-	// Foreign is the namespace of the object that names the files, or empty if it is the proxy's. Envoy does not read
-	// files of other namespaces itself (ServerChain.Fault). Agents bound the number of such files for each namespace
-	// (xds.OwnedFile).
+	// Foreign is the namespace of the object that names the files. It is empty if that is the namespace of the proxy.
+	// Envoy itself does not read files for objects of other namespaces (ServerChain.Fault). Agents limit the number of
+	// such files for each namespace.
 	Foreign string
 }
 

@@ -51,7 +51,7 @@ func tcpProxyTo(cluster string) *tcpv3.TcpProxy {
 }
 
 // mongo returns the filter that counts the operations of MongoDB's protocol. It returns nil for ports of other
-// protocols and for proxies without the filter. In Istio the filter is on by default (PILOT_ENABLE_MONGO_FILTER);
+// protocols and for proxies without the filter. In Istio this filter is on by default (PILOT_ENABLE_MONGO_FILTER).
 // Istio's filters for MySQL and Redis are off by default.
 func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter {
 	if p != model.Protocol_PROTOCOL_MONGO || !c.Caps.Has(xds.CapMongo) {
@@ -91,8 +91,8 @@ func (c Common) tcpFilters(
 
 // proxy returns the TCP proxy of one outbound chain. Among several targets, those with weight 0 receive no connections.
 // A chain closes its connections if it has no targets, or several targets that all have weight 0. A tunnel applies only
-// to a single target. The target is then an HTTP proxy, and Envoy asks the proxy to connect to the tunnel's host
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
+// if at most one target receives connections. This target is an HTTP proxy. Envoy asks it to connect to the tunnel's
+// host (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
 	if pool := ch.Policy.Get().Pool.GetTcp(); pool != nil {
@@ -132,7 +132,7 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 }
 
 // hashPolicy returns the policy that sends all connections of one source address to the same endpoint. It returns nil
-// if the rule does not set consistentHash.useSourceIp.
+// if the traffic policy does not set consistentHash.useSourceIp.
 func (ch Chain) hashPolicy() []*typev3.HashPolicy {
 	if !ch.Policy.Get().Balancer.GetConsistentHash().GetUseSourceIp() {
 		return nil

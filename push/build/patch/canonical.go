@@ -39,7 +39,7 @@ func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 
 // canonical changes the durations of a JSON tree to protojson's notation, in place, and returns the tree. It fails for
 // an unknown value of an enumeration and for an Any without a type, because protojson with DiscardUnknown would ignore
-// both. Other values that do not fit the message stay, and protojson refuses them.
+// both. Other invalid values stay unchanged, and protojson refuses them.
 func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	fields, is := v.(map[string]any)
 	switch name := md.FullName(); {

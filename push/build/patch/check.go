@@ -22,7 +22,7 @@ func Check(m proto.Message) error {
 }
 
 // checkAnys validates the messages in the Anys below a message. It visits only fields that may contain an Any. Most
-// fields cannot contain an Any, such as durations and addresses.
+// fields, such as durations and addresses, cannot contain one.
 func checkAnys(m protoreflect.Message) error {
 	if holder, ok := m.Interface().(*anypb.Any); ok {
 		return checkAny(holder)
@@ -63,11 +63,11 @@ func checkAny(holder *anypb.Any) error {
 	return nil
 }
 
-// fieldsWithAnys caches, for each message type, the fields below which an Any is possible. Types are few and constant,
-// so the cache evicts nothing.
+// fieldsWithAnys caches the result of anyFields for each message type. Types are few and constant, so the cache evicts
+// nothing.
 var fieldsWithAnys sync.Map // protoreflect.MessageDescriptor -> []protoreflect.FieldDescriptor
 
-// anyFields returns the fields of a message type below which an Any is possible.
+// anyFields returns the fields of a message type in which, or below which, an Any is possible.
 func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	if known, ok := fieldsWithAnys.Load(of); ok {
 		return known.([]protoreflect.FieldDescriptor)

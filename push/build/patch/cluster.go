@@ -48,7 +48,7 @@ func RemovesCluster(p model.Patch) bool {
 
 // AddsCluster reports in ok whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the
 // cluster's name. ok is also false if the value is not a valid cluster, and Problem then returns the reason. If ok is
-// false, name has no meaning. The caller compares the context of the patch.
+// false, name has no meaning. The caller must compare the context of the patch with the kind of proxy.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
@@ -68,10 +68,10 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 // (ClusterMatches), because Cluster does not examine applyTo, context and match. It skips patches with an operation
 // other than MERGE and MERGE_AND_REPLACE_LIST. If all patches are skipped, it returns c itself.
 //
-// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. The name stays,
-// because it identifies the resource. If the patched cluster neither has the type EDS nor states a cluster_type, its
-// EDS settings are removed. The result has an error for each patch that is left out (Left), and for each applied patch
-// that states a different name (a model.Problem).
+// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. The cluster keeps
+// its name, because the name identifies the resource. If the patched cluster neither has the type EDS nor states a
+// cluster_type, its EDS settings are removed. The result has an error for each patch that is left out (Left), and for
+// each applied patch that states a different name (a model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	return (*Trace)(nil).Cluster(c, patches)
 }

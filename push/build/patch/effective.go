@@ -14,12 +14,12 @@ import (
 // changes nothing. The nil Trace records nothing. Effective creates Traces. A Trace is not safe for concurrent use.
 type Trace struct {
 	changed map[model.Patch]bool
-	tried   []model.Patch // patches with an effect in the present attempt of applyAccepted
+	tried   []model.Patch // patches with an effect in the present attempt; an attempt applies all patches once
 }
 
-// Effective returns the patches that changed a resource, in the order of the list patches. If no patch changed the
-// resource, the result is nil. build must build the resource once with the patches and pass the Trace to the functions
-// that apply patches. Effective does not call build for an empty list.
+// Effective returns the elements of patches that changed a resource, in the same order. If no patch changed the
+// resource, the result is nil. The function build must build the resource once with the patches, and pass the Trace to
+// the functions that apply patches. Effective does not call build for an empty list.
 func Effective(patches intern.List[model.Patch], build func(*Trace)) (effective []model.Patch) {
 	if patches.Len() == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (t *Trace) mark(p model.Patch) {
 	}
 }
 
-// restart forgets the records of the present attempt.
+// restart discards the records of the present attempt.
 func (t *Trace) restart() {
 	if t != nil {
 		t.tried = t.tried[:0]

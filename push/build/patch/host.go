@@ -10,21 +10,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. RoutesOf creates it. The caller
-// calls Change for each route, then Add. A RoutePatches is not safe for concurrent use.
+// RoutePatches contains the patches of HTTP_ROUTE that match one virtual host. RoutesOf creates it. The caller calls
+// Change for each route, then Add. A RoutePatches is not safe for concurrent use.
 type RoutePatches struct {
 	*omissions
 	changes []model.Patch    // patches that merge into routes or remove them
 	adds    []model.Patch    // patches that add routes
-	kinds   map[string]kinds // maps a route's name to the types of actions that changes match; "" stands for every name
+	kinds   map[string]kinds // types of actions that the patches in changes match, by name of route; "" stands for every name
 }
 
 // kinds is a set of types of actions. It has a bit for each RouteMatch_Action.
 type kinds uint8
 
 // HeadOf applies the patches of VIRTUAL_HOST that match the name and domains of head, a virtual host without its
-// routes. If a patch removes the virtual host, HeadOf returns nil and false. The routes of the result are only the
-// routes that patches state. If keeps is true, these routes follow the original routes of the virtual host. Otherwise
+// routes. If a patch removes the virtual host, HeadOf returns nil and false. The result has only the routes that
+// patches state. If keeps is true, these routes come after the original routes of the virtual host. If keeps is false,
 // they replace the original routes. The result may be head itself. HeadOf may change head, so the caller must own head.
 //
 // A patch that does not decode, or whose result Envoy would refuse, is left out without an error. ApplyVirtualHost
@@ -68,7 +68,7 @@ func RoutesOf(vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	return routesOf(&omissions{resource: "virtual host " + vh.GetName()}, vh, patches)
 }
 
-// routesOf returns the result of RoutesOf. The result records the patches that it leaves out in l.
+// routesOf returns the same RoutePatches as RoutesOf. The patches that its methods leave out are recorded in l.
 func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	r := &RoutePatches{omissions: l, kinds: map[string]kinds{}}
 	for _, p := range patches {
@@ -87,8 +87,9 @@ func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *Rou
 // Empty reports whether r contains no patches.
 func (r *RoutePatches) Empty() bool { return len(r.changes)+len(r.adds) == 0 }
 
-// Matches reports whether a patch may match the route's name and type of action. Only such a route can be changed or
-// removed by Change. Matches ignores other properties of the route. The cost does not grow with the number of patches.
+// Matches reports whether a patch may match the route's name and type of action. If the result is false, Change returns
+// the route unchanged. Matches ignores other properties of the route. Its cost does not grow with the number of
+// patches.
 func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	const all = kinds(1) << networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
@@ -106,10 +107,10 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns all routes. Invalid values are left out. Add may change the
-// array of its argument, but not the routes in the array. Of these routes it reads only the names and the types of
-// actions. The added routes are shared with other resources, and read-only. Add calls pause, which must not be nil,
-// after each patch that may add a route.
+// Add inserts the routes that patches add, and returns all routes. Patches with invalid values are left out. Add may
+// change the array of its argument, but not the routes in the array. It reads only the names of these routes and the
+// types of their actions. The added routes are shared with other resources, and read-only. Add calls pause, which must
+// not be nil, after each patch that may add a route.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. Its text is the text of the embedded Problem, with the
-// object, the field and the reason.
+// Left is the error of a patch that is left out of a resource. Its text is that of the embedded Problem, which names
+// the object, the field and the reason.
 type Left struct {
 	model.Problem
 	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"
@@ -94,8 +94,8 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	return built
 }
 
-// keepName sets *name to was, because the name identifies the resource. It returns an error if the patch changed the
-// name, and otherwise nil.
+// keepName restores the original name (the argument was) in *name, because the name identifies the resource. If the
+// patch p changed the name, keepName returns one error. Otherwise it returns nil.
 func keepName(p model.Patch, kind string, name *string, was string) []error {
 	if *name == was {
 		return nil

@@ -17,9 +17,9 @@ import (
 // https://istio.io/latest/docs/reference/config/networking/envoy-filter/. For details that the page does not specify,
 // they follow Istio's code.
 
-// ListenerMatches reports whether a patch may change a listener. The listener's Spec must contain all such patches.
-// context is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. Only properties of
-// the whole listener are compared, and the function Listener compares the chains and filters. ListenerMatches returns
+// ListenerMatches reports whether a patch may change a listener. The listener's builder needs all such patches. context
+// is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. ListenerMatches compares
+// only properties of the whole listener. The function Listener compares the chains and filters. ListenerMatches returns
 // false for patches that add or remove whole listeners (AddsListener, RemovesListener).
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
@@ -36,8 +36,8 @@ func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 	return matchesListener(c, context, name, port)
 }
 
-// RemovesListener reports whether a patch removes the listener with a context (its direction, or GATEWAY), name and
-// port.
+// RemovesListener reports whether a patch removes the listener with the given context, name and port. context is the
+// direction of the listener, or GATEWAY.
 func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -57,9 +57,8 @@ func AddsListener(p model.Patch) bool {
 // isVirtual reports whether a name is that of a listener for redirected connections.
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
-// matchesListener reports whether a patch matches the context, name and port of a listener. If the listener is
-// virtual and the patch is not a LISTENER patch, the port of the match is the port of a chain. In this case,
-// matchesChain compares the port.
+// matchesListener reports whether a patch matches the context, name and port of a listener. For virtual listeners, a
+// port in the match is the port of a chain, except in a LISTENER patch. matchesChain compares the port of a chain.
 func matchesListener(
 	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
 ) bool {
@@ -111,8 +110,8 @@ type listenerPatches struct {
 	omissions
 }
 
-// applyToListener returns a copy of a listener with the patches. It does not validate the copy. The errors are for
-// patches that do not decode, and for patches that state a different name.
+// applyToListener returns a copy of a listener to which the matching patches are applied. It does not validate the
+// copy. The errors are for patches that do not decode, and for patches that state a different name.
 func applyToListener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, of omissions,
 ) (*listenerv3.Listener, []error) {

@@ -43,9 +43,9 @@ func httpAnchor(p model.Patch) anchor {
 // fresh is an empty filter, into which the value is decoded. If the match states no filter, INSERT_BEFORE inserts at
 // the start and INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
 //
-// The function isTerminal, which may be nil, reports whether a filter must be the last. Where Istio would append a
-// value behind such a filter, the value is inserted before the filter. Otherwise Envoy would refuse the listener. If
-// the value does not decode, editFilters fails and the list is unchanged. t records the patch if the list changes.
+// The function isTerminal, which may be nil, reports whether a filter must be the last. A value that would come behind
+// such a filter is inserted before it, because Envoy would refuse the listener. If the value does not decode,
+// editFilters fails and the list is unchanged. t records the patch if the list changes.
 func editFilters[F named](t *Trace, p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	return tracedList(t, p, list, func() ([]F, error) { return editList(p, list, a, fresh, isTerminal) })
 }

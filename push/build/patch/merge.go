@@ -3,8 +3,8 @@
 // resources, and reported as errors (Left). The functions are safe for concurrent use if no two calls change the same
 // message.
 //
-// Owns: caches of decoded values and of message types. Reads: its arguments only. Never: the snapshot of all records;
-// an encoded resource.
+// Owns: caches of decoded values and of message types. Reads: its arguments only. Never: reads the snapshot of all
+// records; decodes a built resource.
 package patch
 
 import (

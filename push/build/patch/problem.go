@@ -83,8 +83,8 @@ func validateType(p model.Patch) error {
 }
 
 // Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field, an
-// unknown enumeration value, or an Any of an unknown type. The whole object must be refused if there is such an error.
-// For all other patches, warned has the errors of Problem. All errors are model.Problems.
+// unknown enumeration value, or an Any of an unknown type. If refused is not empty, the caller must refuse the whole
+// object. For all other patches, warned has the errors of Problem. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RouteConfig holds the properties of a route configuration that patches match. It is comparable.
+// RouteConfig contains the properties of a route configuration that patches match. It is comparable.
 type RouteConfig struct {
 	Name    string                                // name of the route configuration
 	Port    uint32                                // port of the listener; 0: there is no single port
@@ -25,8 +25,8 @@ type RouteConfig struct {
 
 // RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE matches a route
 // configuration. It compares the context, the port and the name. For a gateway it also compares portName and gateway
-// with the parts of a name https.PORT.PORTNAME.GATEWAY.NAMESPACE. A patch that states portName or gateway does not
-// match other names of gateways' route configurations. For patches with another applyTo the result is false
+// with the parts of a name https.PORT.PORTNAME.GATEWAY.NAMESPACE. If the name has another form, a patch that states
+// portName or gateway does not match. For patches with another applyTo the result is false
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
 func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()
@@ -54,8 +54,8 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 }
 
 // serverOf parses the name https.PORT.PORTNAME.GATEWAY.NAMESPACE. It returns the name of the port, and the Gateway as
-// "namespace/name". As in istiod, both results are empty for a name of any other form. This includes names with a
-// bind, and names in which the name of the Gateway has a dot.
+// "namespace/name". As in istiod, both results are empty for a name of any other form. For example, a name with a bind
+// address has another form, and so has a name with a dot in the Gateway's name.
 func serverOf(name string) (portName, gateway string) {
 	if parts := strings.Split(name, "."); len(parts) == 5 && parts[0] == "https" {
 		return parts[2], parts[4] + "/" + parts[3]
@@ -64,8 +64,8 @@ func serverOf(name string) (portName, gateway string) {
 }
 
 // VirtualHostMatches reports whether a patch may change a virtual host of a route configuration. Such a patch is for
-// HTTP_ROUTE, or for VIRTUAL_HOST with an operation other than ADD. The virtual host's Spec must contain all such
-// patches. Domains are not compared.
+// HTTP_ROUTE, or for VIRTUAL_HOST with an operation other than ADD. The virtual host's builder needs all such patches.
+// VirtualHostMatches does not compare domains.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -86,7 +86,8 @@ func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
 }
 
-// MergesRouteConfig reports whether a patch is for ROUTE_CONFIGURATION, merges, and matches a route configuration.
+// MergesRouteConfig reports whether a patch matches a route configuration and merges a value into it
+// (ROUTE_CONFIGURATION).
 func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
 		merges(p) && RouteConfigMatches(p, rc)
@@ -94,9 +95,8 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 
 // ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order. It returns
 // rc itself if there are no such patches. It does not compare the matches of patches with rc. The name stays, because
-// it identifies the resource. A patch that does not decode, or whose result Envoy would refuse, is left out. The result
-// has an error for each patch that is left out (Left), and for each applied patch that states a different name (a
-// model.Problem).
+// it identifies the resource. A patch that does not decode, or whose result Envoy would refuse, is left out. The errors
+// have a Left for each patch that is left out, and a model.Problem for each applied patch that states a different name.
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	return (*Trace)(nil).ApplyRouteConfig(rc, patches)
 }
@@ -146,8 +146,8 @@ func (t *Trace) ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch)
 	return vh, l.faults
 }
 
-// changeVirtualHost returns a copy of a virtual host with the patches of VIRTUAL_HOST that match it. It returns nil if
-// a patch removes the virtual host.
+// changeVirtualHost returns a copy of a virtual host to which the matching patches of VIRTUAL_HOST are applied. It
+// returns nil if a patch removes the virtual host.
 func changeVirtualHost(
 	vh *routev3.VirtualHost, resource string, patches []model.Patch, t *Trace,
 ) (*routev3.VirtualHost, []error) {
@@ -191,9 +191,9 @@ func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []
 	return some
 }
 
-// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It changes and removes routes
-// first, and then adds routes. Patches therefore never change added routes, and a patch may insert a route beside a
-// route that an earlier patch added.
+// applyRoutes applies the patches of HTTP_ROUTE to the routes of a virtual host, and returns all routes. It changes and
+// removes routes first, and then adds routes. Patches therefore never change added routes, and a patch may insert a
+// route beside a route that an earlier patch added.
 func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Route {
 	if patches.Empty() {
 		return routes
@@ -207,7 +207,7 @@ func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Rout
 	return patches.Add(kept, func() {})
 }
 
-// changeRoute returns a copy of a route with the patches that match it, or nil if a patch removes the route.
+// changeRoute returns a copy of a route to which the matching patches are applied, or nil if a patch removes the route.
 func changeRoute(r *routev3.Route, resource string, patches []model.Patch, t *Trace) (*routev3.Route, []error) {
 	l := omissions{resource: resource}
 	r = proto.CloneOf(r)

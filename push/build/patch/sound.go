@@ -25,12 +25,12 @@ func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	return with
 }
 
-// soundness states which valid messages stay valid when a certain value is merged into the message. Constraints on
-// the length of lists are not considered.
+// soundness describes a value: it states which valid messages stay valid when the value is merged into them. It ignores
+// constraints on the length of lists.
 type soundness struct {
-	never bool // no message is certain to stay valid
-	// parts are the paths of the messages in the value that lack required fields. A message stays valid if it already
-	// has a message at each of these paths.
+	never bool // the value may make any message invalid
+	// parts are the paths of those messages in the value that lack required fields. The target of the merge stays valid
+	// if it already has a message at each of these paths.
 	parts [][]protoreflect.FieldDescriptor
 }
 
@@ -56,7 +56,7 @@ func (d decoded) mergesSafely(m protoreflect.Message) bool {
 }
 
 // soundnessOf returns the soundness of a value. If the value violates a constraint of Envoy's API other than a required
-// field, no message is certain to stay valid.
+// field, never is set.
 func soundnessOf(value proto.Message) soundness {
 	if checkAnys(value.ProtoReflect()) != nil {
 		return soundness{never: true}
@@ -74,8 +74,8 @@ type violation interface {
 	Cause() error  // the error of the message in the field, or nil
 }
 
-// lacks reports whether all violations of a message m are missing fields, and adds the paths of messages with missing
-// fields to s.parts. at is the path of m, and err is the error of the validator of m.
+// lacks reports whether all violations of a message m are missing fields. It adds the paths of messages with missing
+// fields to s.parts. The argument at is the path of m, and err is the error that the validator of m returned.
 func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {

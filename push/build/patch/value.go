@@ -23,11 +23,11 @@ type decoded struct {
 	fields  func() []field   // returns the fields that the message states, which are computed once
 }
 
-// values caches the decoded patches of each EnvoyFilter until its record is garbage-collected. A patch is therefore
-// decoded once for all resources.
+// values caches the decoded patches of each EnvoyFilter until the EnvoyFilter is garbage-collected. A patch is
+// therefore decoded once for all resources.
 var values sync.Map // weak.Pointer[model.EnvoyFilter] -> *sync.Map of valueKey -> func() decoded
 
-// valueKey identifies a patch of an EnvoyFilter, decoded as a type of message.
+// valueKey identifies the value of one patch of an EnvoyFilter, decoded as a message of the type `of`.
 type valueKey struct {
 	index int // index of the patch in the EnvoyFilter
 	of    protoreflect.FullName
@@ -45,7 +45,7 @@ func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 	}
 	at := valueKey{p.Index, of.Descriptor().FullName()}
 	value, known := patches.(*sync.Map).Load(at)
-	if !known { // OnceValue releases its function, and with it the record, after the first call
+	if !known { // OnceValue releases its function, and with it the EnvoyFilter, after the first call
 		value, _ = patches.(*sync.Map).LoadOrStore(at, sync.OnceValue(func() decoded { return decode(p, of) }))
 	}
 	return value.(func() decoded)()

@@ -21,11 +21,11 @@ func hostPort(bind string, port uint32) string {
 }
 
 // Problems returns one problem for each part of the policies that a gRPC server cannot enforce (gRFC A41); nil without
-// such parts. The parts are an action CUSTOM, a source with request principals, an operation with path templates, and a
-// condition (`when`) with an unsupported key. Unsupported keys are connection.sni, request.auth.*, experimental.*, and
-// the names of some headers. gRPC servers refuse rules on these headers, or do not see the headers as the client sent
-// them. All problems have the severity Error. If Problems reports a policy of a server, Server.Build makes the server
-// refuse all calls. Each element of policies must be an AuthorizationPolicy.
+// such parts. These parts are the action CUSTOM, a source with request principals, an operation with path templates,
+// and a condition (`when`) with an unsupported key. Unsupported keys are connection.sni, request.auth.*,
+// experimental.*, and the names of some headers. gRPC servers refuse rules on these headers, or do not see the headers
+// as the client sent them. All problems have the severity Error. A server that a reported policy selects refuses all
+// calls (Server.Build). Each element of policies must be an AuthorizationPolicy.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {

@@ -2,8 +2,8 @@
 // find routes, and listeners of servers. The listeners have only fields and filters that grpc-go supports (gRFC A27,
 // A36, A41), because grpc-go refuses a listener with an unknown filter.
 //
-// Owns: nothing. Reads: its Specs (Client and Server) only. Never: the snapshot of all records, a view (the
-// configuration of a group of proxies), a clock.
+// Owns: nothing. Reads: its Specs (Client and Server) only. Never: reads the snapshot of all records, a view (the
+// configuration of a group of proxies), or a clock.
 package proxyless
 
 import (

@@ -33,13 +33,13 @@ func (s Spec) Build() (*xds.Resource, error) {
 func (s Spec) head(t *patch.Trace) (*routev3.RouteConfiguration, []error) {
 	return t.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
-		ValidateClusters:               wrapperspb.Bool(false), // RDS comes after CDS, and an unknown cluster answers 503
+		ValidateClusters:               wrapperspb.Bool(false), // clusters are sent before routes, and a request to an unknown cluster gets 503
 		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxDirectResponse),
 		IgnorePortInHostMatching:       !s.WithPorts,
 	}, s.Patches.All())
 }
 
-// Patched reports whether the Spec has patches, which may have no effect.
+// Patched reports whether the Spec has patches. These patches may have no effect.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
 // Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
@@ -50,7 +50,7 @@ func (s Spec) Problems() []error {
 }
 
 // Effective returns the patches that change the built configuration, in order of application; nil without such patches.
-// All further patches have no effect or are left out.
+// All other patches have no effect or are left out.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { s.head(t) })
 }

@@ -1,7 +1,7 @@
 // Package route encodes route configurations: a small head, followed by virtual hosts that package vhost has encoded.
 //
-// Owns: nothing. Reads: its Spec only. Never: the snapshot of all records, a view (the configuration of a group of
-// proxies); decodes a virtual host.
+// Owns: nothing. Reads: its Spec only. Never: reads the snapshot of all records, or a view (the configuration of a
+// group of proxies); decodes a virtual host.
 package route
 
 import (
@@ -12,7 +12,7 @@ import (
 
 // Spec contains all inputs of one RouteConfiguration.
 type Spec struct {
-	Name  string                     // name by which listeners request it, such as "80" or "host:port"
+	Name  string                     // name by which listeners request the route configuration, such as "80" or "host:port"
 	Hosts intern.List[*xds.Fragment] // encoded virtual hosts, in order; a fragment may contain several
 	// WithPorts makes Envoy compare the domains of virtual hosts with the request's host and port, not the host alone.
 	WithPorts bool

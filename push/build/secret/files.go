@@ -8,16 +8,16 @@ import (
 )
 
 // Files is the input of a Secret whose content Envoy reads from files of the proxy: a certificate chain with its key,
-// or certificates of CAs with their revocation lists. If a file is missing or no PEM, Envoy refuses the Secret alone.
-// Without the Secret, it would refuse the listener that names the files. Exactly one of Certificate and Authorities is
-// set.
+// or certificates of CAs with their revocation lists. If a file is missing or is not PEM, Envoy refuses only the
+// Secret. If the listener named the files itself, Envoy would refuse the listener. All fields except Name are paths.
+// Exactly one of Certificate and Authorities is set.
 type Files struct {
 	Name                 string
 	Certificate, Key     string
 	Authorities, Revoked string // Revoked may be empty
 }
 
-// Build encodes the paths of the files. It does not fail.
+// Build encodes the paths of the files. It fails only if a string is not valid UTF-8.
 func (s Files) Build() (*xds.Resource, error) {
 	out := &tlsv3.Secret{Name: s.Name}
 	if s.Certificate != "" {

@@ -1,8 +1,8 @@
-// Package secret builds Envoy's Secrets: a certificate with its private key (Pair), or the CAs and the CRL that verify
-// peers (Trust).
+// Package secret builds Envoy's Secrets: a certificate with its private key (Pair), the CAs and the CRL that verify
+// peers (Trust), or the paths of files with either of these (Files).
 //
-// Owns: nothing. Reads: Pair and Trust. Never: the snapshot of all records; a version or an error that reveals a part
-// of a private key.
+// Owns: nothing. Reads: Pair, Trust and Files. Never: reads the snapshot of all records; reveals a part of a private
+// key in a version or an error.
 package secret
 
 import (
@@ -21,7 +21,7 @@ type Pair struct {
 	Name   string        // resource name that the proxy requested
 	Secret *model.Secret // not nil
 	// Key is the decrypted private key of the Secret; nil: the key is not available. Secret itself contains only an
-	// encrypted key. Key prints as [sealed].
+	// encrypted key. Package fmt prints Key as [sealed].
 	Key *model.PrivateKey
 }
 

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxCounters and maxHistograms limit the statistics of one access log. Each set of label values needs one counter
-// and three histograms for requests, or four counters for connections. Envoy thus counts 2,000 sets of requests, or
-// 500 sets of connections, and ignores further sets. A limit for the whole proxy would need a scope that all
-// listeners share (sharing_name), with which Envoy 1.40 crashes at the end of its validate mode.
+// maxCounters and maxHistograms limit the statistics of one access log. Each set of label values needs one counter and
+// three histograms for requests, or four counters for connections. Envoy thus counts 2,000 sets of label values for
+// requests, or 500 for connections, and ignores further sets. A limit for the whole proxy would need a statistics scope
+// that all listeners share (sharing_name). With a shared scope, Envoy 1.40 crashes at the end of its validate mode.
 const (
 	maxCounters   = 2_000
 	maxHistograms = 3 * maxCounters
@@ -39,9 +39,9 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	return all
 }()
 
-// Counts returns the access log that counts the requests or connections of a side, for proxies that count by access log
-// (ByLog). It returns nil for other proxies, and if metrics are off. Metrics are off if Metrics.Off is set. Without a
-// Telemetry for metrics (Metrics.Said is false), metrics are also off if the mesh's default providers of metrics lack
+// Counts returns the access log that counts the requests or connections of a Side, for a proxy that counts by access
+// log (ByLog). It returns nil for other proxies, and if metrics are off. Metrics are off if Metrics.Off is set. Without
+// a Telemetry for metrics (Metrics.Said is false), metrics are also off if the mesh's default providers of metrics lack
 // Prometheus. Metrics.Interval has no effect. The result may be shared and is read-only.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
@@ -70,7 +70,7 @@ type counted struct {
 	unit  statslogv3.Config_Histogram_Unit // unit of a histogram; unspecified: the metric is a counter
 }
 
-// ofRequests are the metrics of HTTP requests, ofConnections those of other connections.
+// ofRequests are the metrics of HTTP requests, and ofConnections are the metrics of other connections.
 var (
 	ofRequests = []counted{
 		{name: istiometrics.Requests},
@@ -84,7 +84,7 @@ var (
 	}
 )
 
-// counts returns the access log for a side. The log counts each request or connection once, at the end, even if an
+// counts returns the access log for a Side. The log counts each request or connection once, at the end, even if an
 // EnvoyFilter makes Envoy write log entries at other moments too.
 func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	metrics, end := ofConnections, dataaccesslogv3.AccessLogType_TcpConnectionEnd
@@ -116,8 +116,8 @@ func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	return l
 }
 
-// overridesOf returns the overrides of the tags of a metric, and whether the metric is dropped. metric has no prefix
-// "istio_".
+// overridesOf returns a metric's overrides that concern tags, and whether the metric is dropped. The argument metric is
+// Istio's name without "istio_".
 func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	for _, o := range m.Overrides.All() {
 		if o.Metric == metric {

@@ -46,8 +46,8 @@ var jsonFormat = map[string]string{
 	"upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
 }
 
-// formatters declares the operator REQ_WITHOUT_QUERY. The operator is an extension of Envoy, so each configuration with
-// a format that uses it must declare it.
+// formatters declares the operator REQ_WITHOUT_QUERY. The operator is an extension of Envoy, so each configuration that
+// uses the operator must declare it.
 var formatters = []*corev3.TypedExtensionConfig{{
 	Name: "envoy.formatter.req_without_query", TypedConfig: xds.Any(&reqwithoutqueryv3.ReqWithoutQuery{}),
 }}

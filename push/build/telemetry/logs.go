@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// MeshLog is the value of Log.Provider for an access log to the file of the mesh's accessLogFile.
+// MeshLog is the value of Log.Provider for an access log to the mesh's accessLogFile.
 const MeshLog = ""
 
 // These are Istio's names of the built-in provider and its file, and Istio's default log names (istio:
@@ -38,7 +38,8 @@ const (
 // in them.
 var peerStates = []string{"upstream_peer", "downstream_peer"}
 
-// legacyPeers are the filter states in OpenTelemetry logs. They include the names that proxies before Istio 1.24 use.
+// legacyPeers are the filter states that Envoy sends in OpenTelemetry logs. They include the names that proxies before
+// Istio 1.24 use.
 var legacyPeers = slices.Concat(peerStates,
 	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
@@ -161,7 +162,7 @@ func commonConfig(to Service, name string, states []string) *grpclogv3.CommonGrp
 	}
 }
 
-// grpcService returns the service as a gRPC server.
+// grpcService returns the service as the target of gRPC calls.
 func (s Service) grpcService() *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: s.Cluster, Authority: s.Host},

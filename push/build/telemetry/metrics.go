@@ -39,8 +39,8 @@ func countsByDefault(mesh *meshv1.MeshConfig) bool {
 	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), isPrometheus)
 }
 
-// stats encodes a configuration of the filter as a TypedStruct, because the Go libraries of this build do not have its
-// messages.
+// stats encodes a configuration of the filter as a TypedStruct, because this program's libraries lack the Go type of
+// the configuration.
 func stats(inbound bool, m Metrics) *anypb.Any {
 	fields := map[string]any{}
 	if inbound {
@@ -63,7 +63,7 @@ func stats(inbound bool, m Metrics) *anypb.Any {
 	}
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
-		value = &structpb.Struct{} // only text that is not UTF-8 fails, and texts of records are UTF-8
+		value = &structpb.Struct{} // only text that is not UTF-8 fails, and stored texts are UTF-8
 	}
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
 }

@@ -59,8 +59,8 @@ func (t Tracing) Build(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tra
 	return out
 }
 
-// tracer returns the name and the configuration of Envoy's extension that sends spans to a provider; nil if the
-// provider is not for spans.
+// tracer returns the name and the configuration of the Envoy extension that sends spans to a provider. If the provider
+// is not for spans, config is nil.
 func (t Tracing) tracer(p *meshv1.MeshConfig_ExtensionProvider) (name string, config proto.Message) {
 	switch of := p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_Zipkin:

@@ -2,7 +2,7 @@
 // (push/plan/telemetry) decides which logs, spans and metrics are on, and with which provider. The settings of a
 // provider come from meshConfig.extensionProviders.
 //
-// Owns: nothing.  Reads: its Specs, and the mesh configuration.  Never: the snapshot, a view, a clock.
+// Owns: nothing. Reads: its Specs, and the mesh configuration. Never: reads stored records or a clock.
 package telemetry
 
 import (
@@ -19,8 +19,8 @@ import (
 // Spec contains the telemetry settings of a proxy's listeners of one direction. It is comparable. With the zero Spec,
 // the mesh's accessLogFile and defaultProviders.metrics decide about access logs and metrics, and no spans are sent.
 type Spec struct {
-	// Logs are the access logs, sorted by provider. If Logs is not empty, accessLogFile has an effect only by a Log
-	// with the Provider MeshLog.
+	// Logs are the access logs, sorted by provider. If Logs is not empty, accessLogFile has an effect only through a
+	// Log with the Provider MeshLog.
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
@@ -72,14 +72,14 @@ type Tag struct {
 	Name    string // in the span
 	Kind    Kind   // source of the value
 	Value   string // depends on Kind
-	Default string // Environment, Header: value if the source is missing; empty: Envoy omits the tag
+	Default string // value if the variable or header is missing; empty: Envoy omits the tag
 }
 
 // Metrics contains the settings of Istio's metrics, which the filter istio.stats or Envoy's stats access logger counts.
 // With the zero Metrics, all metrics are counted if the mesh's default providers of metrics include Prometheus, and no
 // metrics otherwise.
 type Metrics struct {
-	Said      bool                  // a Telemetry decides; false: the default providers do, and the other fields are zero
+	Said      bool                  // a Telemetry sets metrics; false: the default providers decide, and the other fields are zero
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
 	// Interval is the time between updates for an open TCP connection. Only the filter istio.stats uses it; 0: the
@@ -101,7 +101,7 @@ func (s Spec) WithoutSpans() Spec {
 	return s
 }
 
-// The built-in providers, which need no entry of meshConfig.extensionProviders
+// builtIn are the built-in providers, which need no entry in meshConfig.extensionProviders
 // (https://istio.io/latest/docs/tasks/observability/logs/access-log/; istio: pkg/config/mesh/mesh.go,
 // DefaultMeshConfig).
 var builtIn = []*meshv1.MeshConfig_ExtensionProvider{
@@ -162,14 +162,15 @@ func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 }
 
 // SamplerOf returns the address of the service that a provider's Dynatrace sampler states. It returns the zero Address
-// and false for a provider without such a sampler, and for a sampler that states no service. That sampler uses the
-// service of the provider. nil has no sampler.
+// and false for nil, for a provider without a Dynatrace sampler, and for a sampler that states no service. A sampler
+// without a service uses the service of the provider.
 func SamplerOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	api := p.GetOpentelemetry().GetDynatraceSampler().GetHttpService()
 	return Address{api.GetService(), api.GetPort()}, api != nil
 }
 
-// Samples reports whether a provider has a sampler of its own, which then decides about all spans. nil has no sampler.
+// Samples reports whether a provider has its own sampler. Such a sampler decides about all spans. For nil, the result
+// is false.
 func Samples(p *meshv1.MeshConfig_ExtensionProvider) bool {
 	return p.GetOpentelemetry().GetSampling() != nil
 }

@@ -161,14 +161,15 @@ func (d *routeBuilder) weighted(
 	return clusters, nil
 }
 
-// resolve returns the Spec's resolution of a destination, or the zero Destination if the Spec does not have it.
+// resolve returns the Spec's Destination for a destination of a rule. If the Spec lacks it, resolve returns the zero
+// Destination.
 func (d *routeBuilder) resolve(dest *networkingv1.Destination) Destination {
 	ref, _ := virtualservice.RefOf(dest)
 	return d.destinations[ref]
 }
 
-// clusterOf returns the name of a destination's cluster. For an unresolved destination that is BlackHoleCluster, so
-// that requests get status 503, as they would for a missing cluster.
+// clusterOf returns the name of a destination's cluster. For an unresolved destination the name is BlackHoleCluster.
+// Requests then get status 503, as for a missing cluster.
 func clusterOf(dest Destination) string {
 	if dest.Cluster == (xds.ClusterName{}) {
 		return xds.BlackHole
@@ -176,8 +177,8 @@ func clusterOf(dest Destination) string {
 	return dest.Cluster.String()
 }
 
-// mirrors returns the clusters to which requests of a rule are mirrored. It leaves out unresolved destinations, those
-// whose percentage is 0, and those beyond model.MostMirrors.
+// mirrors returns the clusters to which requests of a rule are mirrored. It leaves out unresolved destinations,
+// destinations whose percentage is 0, and all entries of the field mirrors after the first model.MostMirrors.
 func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
@@ -208,9 +209,10 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 	return out
 }
 
-// setTimeout sets the timeout of requests; nil means no limit. The deadline that a gRPC client states applies up to the
-// same limit, by the field max_grpc_timeout. Envoy logs that the field is deprecated (--component-log-level misc:error
-// hides the warning). Its successor, max_stream_duration, would switch off the timeout for requests that are not gRPC.
+// setTimeout sets the timeout of requests; nil means no limit. A deadline that a gRPC client states applies up to the
+// same limit, because of the field max_grpc_timeout. Envoy warns that this field is deprecated (--component-log-level
+// misc:error hides the warning). The newer field max_stream_duration would switch off the timeout for requests that are
+// not gRPC.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout = duration(timeout); timeout == nil {
 		timeout = &durationpb.Duration{}

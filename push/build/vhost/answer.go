@@ -104,7 +104,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect returns the redirect action of a route with a match. It leaves out a port that is the default of the
+// redirect returns the redirect action of a route whose match is given. It leaves out a port that is the default of the
 // scheme. A redirect without a scheme counts as http. The error names the field that Envoy does not support.
 func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]

@@ -8,14 +8,14 @@ import (
 )
 
 // Effective returns the patches that change the virtual host or its routes, in the order of Spec.Patches. It returns
-// nil without such patches, and if the virtual host cannot be built even without patches. It builds the virtual host
-// once. The caller owns the slice.
+// nil if there are no such patches, or if the virtual host cannot be built even without patches. It builds the virtual
+// host once. The caller owns the slice.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { s.patched(t) })
 }
 
-// patched applies the patches to the virtual host, and returns the result of patch.ApplyVirtualHost; nil if the virtual
-// host cannot be built even without patches. t records patches that change it.
+// patched applies the patches to the virtual host, and returns the results of patch.ApplyVirtualHost. Both results are
+// nil if the virtual host cannot be built even without patches. t records the patches that change the virtual host.
 func (s Spec) patched(t *patch.Trace) (*routev3.VirtualHost, []error) {
 	f, err := s.buildUnpatched(func() {})
 	if err != nil {
@@ -28,21 +28,21 @@ func (s Spec) patched(t *patch.Trace) (*routev3.VirtualHost, []error) {
 	return t.ApplyVirtualHost(vh, s.Patches.All())
 }
 
-// Effective returns the patches that change the virtual host or its route, in the order of CatchAll.Patches; nil
-// without such patches. The caller owns the slice.
+// Effective returns the patches that change the virtual host or its route, in the order of CatchAll.Patches. It returns
+// nil if there are no such patches. The caller owns the slice.
 func (s CatchAll) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { t.ApplyVirtualHost(s.build(), s.Patches.All()) })
 }
 
-// Effective returns the patch that adds the virtual host, also if its value is invalid.
+// Effective returns the patch that adds the virtual host, even if the patch's value is invalid.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 
 // Patched reports whether the Spec has patches, which may match the virtual host or its routes.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil without such patches,
-// and if the virtual host cannot be built even without patches. The function Problems of this package lists the rules
-// of a VirtualService that Fragment leaves out.
+// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil if there are no such
+// patches, or if the virtual host cannot be built even without patches. Fragment also leaves out some matches of rules,
+// for which the function Problems of this package returns errors.
 func (s Spec) Problems() []error {
 	_, problems := s.patched(nil)
 	return problems
@@ -51,7 +51,8 @@ func (s Spec) Problems() []error {
 // Patched reports whether the CatchAll has patches, which may match the virtual host or its routes.
 func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error (patch.Left) for each patch that Fragment leaves out; nil without such patches.
+// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil if there are no such
+// patches.
 func (s CatchAll) Problems() []error {
 	_, problems := patch.ApplyVirtualHost(s.build(), s.Patches.All())
 	return problems

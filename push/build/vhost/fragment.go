@@ -25,16 +25,16 @@ const (
 	fieldRoutes       = 3
 )
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. Matches of rules and patches
-// that Envoy would refuse are left out, and the others stay. Rules behind a rule that matches everything are left out
-// too. If a patch removes the virtual host, the fragment has a name and no bytes. Fragment fails if the Spec has no
-// domains, or if a string is not valid UTF-8. It fails if a domain or the patched virtual host violates a constraint of
-// Envoy's API. It also fails if the encoded virtual host does not decode for its patches. The result may share encoded
-// routes with other fragments, and is read-only.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. It leaves out patches, and
+// single matches of rules, that Envoy would refuse. It also leaves out rules behind a rule that matches everything. If
+// a patch removes the virtual host, the fragment has a name and no bytes. Fragment fails if the Spec has no domains, or
+// if a string is not valid UTF-8. It fails if a domain or the patched virtual host violates a constraint of Envoy's
+// API. With patches, it also fails if the encoded virtual host does not decode. The result may share encoded routes
+// with other fragments, and is read-only.
 func (s Spec) Fragment() (*xds.Fragment, error) { return s.FragmentInPieces(func() {}) }
 
-// FragmentInPieces returns the result and the errors of Fragment. It calls pause, which is not nil, between small
-// pieces of the work, so that the caller can do other work there.
+// FragmentInPieces returns the result and the errors of Fragment. It calls pause between small pieces of the work, so
+// that the caller can do other work. The function pause must not be nil.
 func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) {
 	f, err := s.buildUnpatched(pause)
 	if err != nil || s.Patches.Len() == 0 {
@@ -95,9 +95,10 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 // link-local addresses (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. With allow_any, requests go to
-// PassthroughCluster or to the cluster EgressProxy. With allow_any_dynamic_dns, requests go to
-// AllowAnyDynamicDNSCluster, except those for which Sent is in effect. With block_all, requests get status 502. See
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. The virtual host block_all
+// answers requests with status 502. The virtual host allow_any sends them to PassthroughCluster, or to the cluster
+// EgressProxy if it is set. The virtual host allow_any_dynamic_dns sends them to AllowAnyDynamicDNSCluster. If Sent is
+// set, requests to IP addresses and to a cloud's metadata server go to PassthroughCluster instead. See
 // https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode. Patches
 // that Envoy would refuse are left out. If a patch removes the virtual host, the fragment has a name and no bytes.
 // Fragment fails if the patched virtual host violates a constraint of Envoy's API, or if a string is not valid UTF-8.
@@ -148,8 +149,8 @@ func (s Added) Fragment() (*xds.Fragment, error) {
 	return xds.EncodeFragment(vh.Name, fieldVirtualHosts, vh)
 }
 
-// Domains returns the domains of the added virtual host; nil if the patch's value is not a valid virtual host. The
-// planner reads them to keep domains unique within a route configuration. The caller owns the slice.
+// Domains returns the domains of the added virtual host. It returns nil if the patch's value is not a valid virtual
+// host. The planner uses the domains to keep domains unique within a route configuration. The caller owns the slice.
 func (s Added) Domains() []string {
 	vh, err := s.build()
 	if err != nil {
@@ -192,14 +193,14 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 	return ""
 }
 
-// Problems returns an error for each match of a VirtualService's http rules whose route Envoy would refuse; nil without
-// such matches. Fragment leaves out these routes. A rule without matches counts as one match. The proxy is assumed to
-// have all capabilities. Each error is a model.Problem of the VirtualService that names the rule and the reason, and
-// the field if it is known.
+// Problems returns an error for each match in a VirtualService's http rules whose route Envoy would refuse. It returns
+// nil if there are no such matches. Fragment leaves out these routes. A rule without matches counts as one match. The
+// proxy is assumed to have all capabilities. Each error is a model.Problem of the VirtualService that names the rule
+// and the reason, and the field if it is known.
 func Problems(vs *model.VirtualService) []error {
 	d := newRouteBuilder(Spec{Caps: ^xds.Caps(0)})
 	var out []error
-	// Merging delegates shifts the indices. So the rules of a merged VirtualService are named by route.
+	// Merging delegates shifts the indices of rules. So errors about a merged VirtualService name the route instead.
 	merged := slices.ContainsFunc(vs.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil })
 	for i, rule := range vs.Spec.GetHttp() {
 		at, of := fmt.Sprintf("spec.http[%d]", i), ".match[%d]"

@@ -71,8 +71,9 @@ func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 }
 
 // setHeaders sets the matches on headers, sorted by name, then those on method, authority and scheme. As in Istio, the
-// name "@request.auth.claims..." stands for a claim of the request's token. Such a match reads the dynamic metadata, in
-// which the filter jwt_authn stores the claims. A sidecar has that filter on outbound requests only by an EnvoyFilter.
+// name "@request.auth.claims..." stands for a claim of the request's token. A match on a claim reads the dynamic
+// metadata, in which the filter jwt_authn stores the claims. A sidecar has this filter for outbound requests only if an
+// EnvoyFilter adds it.
 func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
 		if path, _ := model.RoutedClaim(name); path != nil {
@@ -129,8 +130,8 @@ func claimMatch(in *networkingv1.StringMatch) (*matcherv3.ValueMatcher, error) {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: s}}, err
 }
 
-// headerMatch encodes a match on a header. If without is set, the match is inverted, and holds if the header is
-// missing.
+// headerMatch encodes a match on a header. If the parameter without is true, the match is inverted, and holds if the
+// header is missing.
 func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*routev3.HeaderMatcher, error) {
 	out := &routev3.HeaderMatcher{Name: name, InvertMatch: without}
 	if matchesPresence(in) {
@@ -146,8 +147,8 @@ func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*rout
 	return out, nil
 }
 
-// matchesPresence reports whether a match tests only that a value is present. This holds for an empty match, for an
-// empty prefix, and for the regex "*". The latter is Istio's notation for presence, and is not valid RE2.
+// matchesPresence reports whether a match tests only that a value is present. The result is true for an empty match,
+// for an empty prefix, and for the regex "*". The regex "*" is Istio's notation for presence. It is not valid RE2.
 func matchesPresence(in *networkingv1.StringMatch) bool {
 	switch m := in.GetMatchType().(type) {
 	case nil:

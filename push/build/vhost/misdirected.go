@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// skippedFilters are the filters that are disabled for misdirected requests. The client repeats such a request on
-// another connection, where the filters apply. The filters for rate limits come from EnvoyFilters.
+// skippedFilters are the filters that are disabled for misdirected requests (misdirected). The client repeats such a
+// request on another connection, where the filters apply. Only EnvoyFilters add the two filters for rate limits.
 var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn", "envoy.filters.http.rbac",
 	"envoy.filters.http.ratelimit", "envoy.filters.http.local_ratelimit"}
 
@@ -19,8 +19,9 @@ var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.htt
 var enabledFilter = xds.Any(&routev3.FilterConfig{Config: &anypb.Any{}})
 
 // misdirected returns a route that answers every request with 421, and the configuration that disables skippedFilters.
-// A client may reuse a connection for several hosts that one certificate covers. The answer makes the client open a
-// connection for the requested host (RFC 9110, 15.5.20).
+// A request is misdirected if another server of the gateway serves its host. A client sends such a request if it reuses
+// a connection for several hosts that one certificate covers. The status 421 makes the client open a connection for the
+// requested host (RFC 9110, 15.5.20).
 func misdirected() ([]*routev3.Route, map[string]*anypb.Any) {
 	filters := map[string]*anypb.Any{}
 	for _, name := range skippedFilters {

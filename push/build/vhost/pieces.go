@@ -62,7 +62,7 @@ func split(f *xds.Fragment) (encodedHost, error) {
 	return out, nil
 }
 
-// outline returns a Route that has only the name and the type of action of an encoded route.
+// outline returns a Route that has only the name of an encoded route, and an empty action of the same type.
 func outline(field []byte) *routev3.Route {
 	out := &routev3.Route{}
 	b := content(field)
@@ -95,7 +95,8 @@ func content(field []byte) []byte {
 
 // patchEncoded applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
 // fragment has no bytes. Only a route that a patch matches is decoded. pause is called after each changed or added
-// route. Errors: f cannot be decoded, a string is not valid UTF-8, or the result violates a constraint of Envoy's API.
+// route. patchEncoded fails if f cannot be decoded, if a string is not valid UTF-8, or if the result violates a
+// constraint of Envoy's API.
 func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func()) (*xds.Fragment, error) {
 	of, err := split(f)
 	if err != nil {
@@ -143,7 +144,7 @@ func removed(name string) *xds.Fragment {
 // routeEncoder patches the routes of a virtual host one after another.
 type routeEncoder struct {
 	patches *patch.RoutePatches
-	routes  []*routev3.Route          // outlines of the routes added so far, in order
+	routes  []*routev3.Route          // outlines (see outline) of the routes added so far, in order
 	fields  map[*routev3.Route][]byte // maps an outline to its route, encoded as a field of VirtualHost
 	pause   func()
 }
@@ -177,7 +178,7 @@ func (e *routeEncoder) change(r *routev3.Route) error {
 	return nil
 }
 
-// parts inserts the routes that patches add, and returns all routes encoded, in order. It fails if a string of an added
+// parts inserts the routes that patches add. It returns all routes in order, encoded. It fails if a string of an added
 // route is not valid UTF-8.
 func (e *routeEncoder) parts() (parts []*xds.Fragment, err error) {
 	for _, r := range e.patches.Add(e.routes, e.pause) {

@@ -35,7 +35,7 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 }
 
 // requiresClaim reports whether a match requires a claim of a token. gRPC's client knows no claims, and ignores matches
-// on claims. For a match that excludes a claim, ignoring is correct, because without claims that match always holds.
+// on claims. A match that excludes a claim may be ignored, because it always holds for requests without claims.
 func requiresClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
 // grpcRoute returns the part of a route that gRPC's client supports. A route with an unsupported action, such as a
@@ -77,7 +77,8 @@ func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 }
 
 // ProxylessProblems returns a warning for each field of a VirtualService's http rules that gRPC's own xDS client does
-// not support; nil if the client supports all fields. The message states the effect on requests.
+// not support. It returns nil if the client supports all fields. The message of a warning states the effect on
+// requests.
 func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
 	for i, rule := range vs.Spec.GetHttp() {
 		at := fmt.Sprintf("spec.http[%d]", i)

@@ -29,9 +29,9 @@ func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 	return model.DefaultMesh().Spec.DefaultHttpRetryPolicy
 }
 
-// retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. Attempts beyond
-// model.MostRetries are left out. A retry prefers a host that was not tried yet. If hashed is set, consistent hashing
-// selects the same host again. The policy's field retryIgnorePreviousHosts overrides both rules
+// retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. The result permits
+// at most model.MostRetries retries. If hashed is false, a retry prefers a host that was not tried yet. If hashed is
+// true, consistent hashing selects the same host again. The policy's field retryIgnorePreviousHosts overrides hashed
 // (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
 func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	if in.GetAttempts() <= 0 {

@@ -23,7 +23,7 @@ import (
 // routeBuilder builds the routes of one Spec.
 type routeBuilder struct {
 	Spec
-	destinations map[virtualservice.Ref]Destination // the Spec's destinations
+	destinations map[virtualservice.Ref]Destination // the Spec's destinations by host, subset and port
 }
 
 // newRouteBuilder returns a routeBuilder for a Spec.
@@ -36,7 +36,7 @@ func newRouteBuilder(s Spec) *routeBuilder {
 }
 
 // reachable iterates over the rules that apply, up to and including the first rule that matches everything. Envoy uses
-// the first route that matches, so it never reaches the rules after that.
+// the first route that matches, so it never uses a later rule.
 func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range d.Rules.All() {
@@ -50,9 +50,9 @@ func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	}
 }
 
-// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything; nil
-// without such rules. Routes that Envoy would refuse are omitted. The routes are for reports, and patches are not
-// applied. The caller owns the result.
+// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything. It
+// returns nil if there are no such rules. Routes that Envoy would refuse are omitted. Patches are not applied. The
+// caller owns the result.
 func (s Spec) Unreachable() (out []*routev3.Route) {
 	d, behind := newRouteBuilder(s), false
 	for _, r := range s.Rules.All() {
@@ -64,7 +64,7 @@ func (s Spec) Unreachable() (out []*routev3.Route) {
 	return out
 }
 
-// catchesAll reports whether one of the rule's matches, excluded ones aside, matches everything.
+// catchesAll reports whether a match of the rule matches everything. Excluded matches do not count.
 func (r Rule) catchesAll() bool {
 	for j, m := range matchesOf(r.HTTP()) {
 		if !slices.Contains(r.Excluded.All(), j) && virtualservice.CatchesAll(m) {
@@ -122,7 +122,7 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 var encodedRules pool.Pool
 
 // ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of the VirtualService's record.
-// An edit of another rule of the VirtualService replaces the record, and this rule must not be encoded again.
+// The record changes when another rule of the VirtualService is edited, and this rule must not be encoded again then.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // key of the VirtualService
@@ -134,7 +134,7 @@ type ruleKey struct {
 	proxy           proxyconfig.Routes
 }
 
-// destinations interns the lists of destinations of rules, for ruleKey.
+// destinations interns the lists in ruleKey.destinations, so that equal lists compare as equal.
 var destinations intern.Table[Destination]
 
 // fragment returns the encoded routes of a rule, from encodedRules if they are cached. It fails if a string of any http
@@ -156,12 +156,12 @@ func (d *routeBuilder) fragment(r Rule) (*xds.Fragment, error) {
 	})
 }
 
-// hashes caches the result of hashesOf while the record is alive, because virtual hosts of many hosts and scopes have
-// rules of the same record. It maps weak.Pointer[model.VirtualService] to []xds.Hash.
+// hashes caches the result of hashesOf while the record is alive, because many virtual hosts have rules of the same
+// record. It maps weak.Pointer[model.VirtualService] to []xds.Hash.
 var hashes sync.Map
 
 // hashesOf returns the hash of each http rule of a record, in the order of the rules. It fails if a string of a rule is
-// not valid UTF-8; the error names the record and spec.http[i].
+// not valid UTF-8. The error names the record and spec.http[i].
 func hashesOf(vs *model.VirtualService) ([]xds.Hash, error) {
 	key := weak.Make(vs)
 	if known, ok := hashes.Load(key); ok {

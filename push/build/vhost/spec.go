@@ -1,7 +1,8 @@
 // Package vhost encodes a Spec as a VirtualHost of Envoy. The result is a fragment, which is a part of an encoded
 // RouteConfiguration. All route configurations with the virtual host share the fragment.
 //
-// Owns: caches of encoded rules, safe for concurrent use.  Reads: its Specs.  Never: the snapshot, a view, a clock.
+// Owns: caches of encoded rules, safe for concurrent use. Reads: its Specs. Never: reads a clock, or configuration
+// outside of its Specs.
 package vhost
 
 import (
@@ -28,8 +29,8 @@ type Spec struct {
 	// Rules become the routes, in order. Without rules, all requests go to the only element of Destinations, unless
 	// NoDefault or Misdirected is set.
 	Rules intern.List[Rule]
-	// Destinations has a resolution of each destination of the rules (routes and mirrors). Without rules it has one
-	// element, the service itself.
+	// Destinations has each destination of the rules (of routes and of mirrors), with its cluster. Without rules it has
+	// one element, the service itself.
 	Destinations intern.List[Destination]
 	// NoDefault omits the route to the service if there are no rules. The planner sets NoDefault for virtual hosts of
 	// gateways.
@@ -54,8 +55,8 @@ type Spec struct {
 type Rule struct {
 	VirtualService *model.VirtualService
 	Index          int
-	// Excluded contains the indices of the rule's matches that do not apply to the proxies, the port or the gateway, in
-	// ascending order.
+	// Excluded contains, in ascending order, the indices of the rule's matches that do not apply: they are for other
+	// proxies, ports or gateways.
 	Excluded intern.List[int]
 }
 
@@ -71,8 +72,8 @@ func (r Rule) Applies() bool {
 // Object returns the rule's VirtualService, for pages that explain Specs.
 func (r Rule) Object() model.Record { return r.VirtualService }
 
-// Passed returns the field paths of the excluded matches, for instance "spec.http[0].match[1]", for pages that explain
-// Specs; nil without such matches.
+// Passed returns the field paths of the excluded matches, such as "spec.http[0].match[1]". It returns nil if there are
+// no excluded matches. Pages that explain Specs use it.
 func (r Rule) Passed() (fields []string) {
 	for _, match := range r.Excluded.All() {
 		fields = append(fields, fmt.Sprintf("spec.http[%d].match[%d]", r.Index, match))
@@ -86,17 +87,17 @@ type Destination struct {
 	Host   string // as in the normalised VirtualService; without rules, the Spec's host
 	Subset string // empty: all endpoints
 	Port   uint32 // as in the VirtualService; 0: not stated; without rules, the Spec's port
-	// Cluster is the destination's cluster. The zero value means that the destination is unresolved. Its route then
-	// leads to BlackHoleCluster, and requests get status 503. Mirrors are left out.
+	// Cluster is the destination's cluster. The zero value means that the destination is unresolved. The route to an
+	// unresolved destination leads to BlackHoleCluster, and requests get status 503. Mirroring to it is left out.
 	Cluster xds.ClusterName
-	// Hash is the setting of a consistent-hash balancer, whose key becomes part of the route. It is read-only; nil:
-	// another balancer.
+	// Hash is the setting consistentHash of the load balancer, or nil if the load balancer does not use it. The hash
+	// key becomes part of the route. Hash is read-only.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
-	Rule *model.DestinationRule // the DestinationRule with the setting of Hash; nil if Hash is nil
+	Rule *model.DestinationRule // the DestinationRule that sets Hash; nil if Hash is nil
 }
 
-// CatchAll is the input of the virtual host "*", which receives the requests for all other hosts of a route
-// configuration. It is allow_any, allow_any_dynamic_dns or block_all.
+// CatchAll is the input of the virtual host "*", which receives the requests that no other virtual host of a route
+// configuration matches. Its name is allow_any, allow_any_dynamic_dns or block_all.
 type CatchAll struct {
 	Passthrough bool   // false: block_all
 	EgressProxy string // cluster for passed-through requests; empty: their original destination, unless ByName is set

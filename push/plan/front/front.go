@@ -28,8 +28,8 @@ type Frozen func(f func(spec any))
 // as labels.
 //
 // In each step the planner calls Read, plans the hosts of the step in the host table, and calls Host or Endpoints for
-// each of them. Then it calls Finish, Variant for each variation, and Done. Methods call the function yield, which is
-// never nil, between two pieces of work. The planner then does urgent work.
+// each of them. After that, the planner calls Finish, Variant for each variation, and Done. Methods call the function
+// yield, which is never nil, between two pieces of work. The planner then does urgent work.
 type Front interface {
 	// Read replaces the input that the front plans with.
 	Read(in *input.Input)

@@ -7,11 +7,11 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// assignment is the Spec of a ClusterLoadAssignment, in any Form. Its Decision is the Spec for an Envoy.
+// assignment is the Spec (the inputs) of a ClusterLoadAssignment for any kind of proxy. The method Decision returns the
+// Spec that an Envoy would get.
 type assignment interface{ Decision() endpoint.Spec }
 
-// planEndpoints plans the assignments of a host's clusters (see Form.Assignment) with the present service and rules of
-// h.
+// planEndpoints plans the assignments of the clusters of h (Form.Assignment), with the present service and rules of h.
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
 	var found []input.Problem

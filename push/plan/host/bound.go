@@ -12,8 +12,8 @@ import (
 )
 
 // BoundTo returns the VirtualServices with http rules that list exactly this host or wildcard, name the gateway
-// ("namespace/name"), and are exported to the scope's namespace. They are sorted by precedence, the highest first. The
-// result is nil without such VirtualServices.
+// ("namespace/name"), and are exported to the proxies' namespace. They are sorted by precedence (see precedes), the
+// highest first. The result is nil without such VirtualServices.
 func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
@@ -23,8 +23,8 @@ func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// BoundOver returns the VirtualServices of BoundTo for the host and for all wildcards that cover it, each once, sorted
-// by precedence.
+// BoundOver returns the VirtualServices that BoundTo returns for the host or for a wildcard that covers it. Each occurs
+// once. They are sorted by precedence.
 func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		all = append(all, t.BoundTo(gateway, pattern)...)
@@ -34,7 +34,7 @@ func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 }
 
 // BoundConnecting returns the VirtualServices with tcp or tls rules that name the gateway ("namespace/name") and are
-// exported to the scope's namespace, sorted by precedence.
+// exported to the proxies' namespace. They are sorted by precedence.
 func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for _, vs := range t.in.BoundConnecting(gateway) {
 		if t.sees(vs, gateway) {
@@ -50,12 +50,11 @@ func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
 	return slices.Compact(all)
 }
 
-// BoundRoutes sets the Rules and Destinations of spec for a virtual host of a gateway. rules are the http rules
-// (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. Matches of all requests are
-// moved to the end, and a rule with such a match and other matches is split. Further rules of the same VirtualService
-// are unreachable behind such a match, and are left out (istio: pilot/pkg/networking/core/route, SortVHostRoutes).
-// Problems are appended to found. The result is false, and spec stays unchanged, if no rule applies to the proxies of
-// the perspective.
+// BoundRoutes sets the Rules and Destinations of spec, which describes a virtual host of a gateway. The parameter rules
+// has the http rules (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. A match of
+// all requests moves to the end, so a rule that also has other matches is split. Later rules of the same VirtualService
+// are unreachable and left out (istio: pilot/pkg/networking/core/route, SortVHostRoutes). BoundRoutes appends problems
+// to found. If no rule applies to the proxies that the Perspective selects, it returns false and does not change spec.
 func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if applies {
@@ -65,7 +64,7 @@ func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as 
 }
 
 // BoundOrder returns the rules that BoundRoutes sets for a port and for proxies with the given inputs, in the order of
-// their routes; nil if no rule applies.
+// their routes. It returns nil if no rule applies.
 func (t *Table) BoundOrder(rules intern.List[vhost.Rule], port uint32, inputs view.Inputs) []vhost.Rule {
 	applying, _ := t.applying(rules, port, inputs)
 	return catchAllsLast(applying.All())
@@ -87,8 +86,9 @@ func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	return append(specific, last...)
 }
 
-// split divides a rule at its first match of all requests. The first result is a rule with the matches in front of
-// that match; the second result is a rule with that match alone. Each result has at most one rule.
+// split divides a rule at its first match of all requests. The result before has the rule with only the matches in
+// front of that match. The result all has the rule with only that match. Without such a match, before has the whole
+// rule. Each result has at most one rule.
 func split(r vhost.Rule) (before, all []vhost.Rule) {
 	matches := r.HTTP().GetMatch()
 	if len(matches) == 0 {

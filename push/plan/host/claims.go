@@ -7,27 +7,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Routed is a host's virtual host in one route configuration.
+// Routed is the virtual host of one host in one route configuration.
 type Routed struct {
 	Config  string        // name of the route configuration
 	Spec    vhost.Spec    // the inputs of the virtual host
-	Servers []model.Place // of Gateways, in order of precedence; empty: the proxy is not a gateway
+	Servers []model.Place // servers of Gateways, in order of precedence; empty if the proxy is not a gateway
 }
 
-// Claim is a VirtualService whose http rules may decide the routes to a host; Claims lists them.
+// Claim is a VirtualService whose http rules may decide the routes to a host. Table.Claims returns Claims.
 type Claim struct {
 	VirtualService *model.VirtualService
-	Name           string // the host, or the wildcard covering it, in spec.hosts
+	Name           string // element of spec.hosts: the host, or a wildcard that covers it
 	// Reach is the rank of the VirtualService's exportTo; lower ranks precede. It is 2 if the VirtualService is
 	// exported to all namespaces. Otherwise it is 0 for a VirtualService in the clients' namespace, and 1 for any
 	// other.
 	Reach int
 }
 
-// Claims returns the VirtualServices with http rules that list a host or a wildcard covering it. They apply to a
-// gateway of the form (Form.Gateways), are exported to the scope's namespace, and overlap at least one of the imports.
-// VirtualServices that list the host come first, then those with the longest wildcard. For one name they are sorted by
-// precedence. A VirtualService that lists several of these names occurs for each of them.
+// Claims returns the VirtualServices with http rules that list a host or a wildcard that covers it. Each applies to one
+// of Form.Gateways, is exported to the proxies' namespace, and overlaps at least one of the table's Imports.
+// VirtualServices that list the host come first. The others follow, those with the longest wildcard first.
+// VirtualServices for the same name are sorted by precedence (see precedes). A VirtualService that lists several of
+// these names occurs once for each name.
 func (t *Table) Claims(host string) (all []Claim) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		at := len(all)
@@ -42,15 +43,15 @@ func (t *Table) Claims(host string) (all []Claim) {
 	return all
 }
 
-// claims reports whether a VirtualService applies to a gateway of the form, is exported to the scope's namespace, and
-// overlaps at least one of the imports.
+// claims reports whether a VirtualService applies to one of Form.Gateways, is exported to the proxies' namespace, and
+// overlaps at least one of the table's Imports.
 func (t *Table) claims(vs *model.VirtualService) bool {
 	return slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) &&
 		slices.ContainsFunc(t.imports, func(im *Imports) bool { return t.overlap(im, vs) })
 }
 
-// Connected returns the VirtualServices whose tcp and tls rules apply to connections to a host, at any gateway of the
-// form and for any import, each once, sorted by precedence.
+// Connected returns the VirtualServices whose tcp and tls rules apply to connections to a host, at any of Form.Gateways
+// and for any of the table's Imports. Each occurs once. They are sorted by precedence.
 func (t *Table) Connected(host string) (all []*model.VirtualService) {
 	for _, gateway := range t.form.Gateways {
 		for _, im := range t.imports {
@@ -60,9 +61,9 @@ func (t *Table) Connected(host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// RulesPassed returns the DestinationRules for a host, or for a wildcard covering it, that are exported to the scope's
-// namespace but are not among the host's merged rules (Rules.All of h.Rules). Rules for the longest name come first.
-// Rules for one name are sorted by age, the oldest first. The result is nil for a host without a service.
+// RulesPassed returns the DestinationRules that are exported to the proxies' namespace but have no part in h.Rules.
+// They are for the host h, or for a wildcard that covers it. Rules for the longest name come first. Rules for one name
+// are sorted by age, the oldest first. The result is nil for a host without a service.
 func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	if h.Service == nil {
 		return nil
@@ -82,8 +83,8 @@ func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	return all
 }
 
-// All returns Main, unless nil, and the other rules that define a subset, each once; nil without rules. The caller owns
-// the result.
+// All returns Main, unless it is nil, and the other DestinationRules that define a subset. Each occurs once. The result
+// is nil without rules. The caller owns the result.
 func (r Rules) All() (all []*model.DestinationRule) {
 	if r.Main != nil {
 		all = append(all, r.Main)
@@ -96,8 +97,8 @@ func (r Rules) All() (all []*model.DestinationRule) {
 	return all
 }
 
-// Ruled reports whether a DestinationRule applies to a host, or a VirtualService that applies to the scope lists
-// exactly this host. h must not be nil.
+// Ruled reports whether a DestinationRule applies to a host, or a VirtualService that applies to the table's proxies
+// lists exactly this host. h must not be nil.
 func (t *Table) Ruled(h *Host) bool {
 	if h.Rules.Main != nil {
 		return true
@@ -115,7 +116,7 @@ func (t *Table) Ruled(h *Host) bool {
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
 // Clusters returns the Specs of the host's clusters (cluster.Outbound, as converted by Form.Cluster), in the order of
-// planning; nil without clusters.
+// planning. The result is nil without clusters.
 func (h *Host) Clusters() (specs []any) {
 	for _, c := range h.clusters {
 		if c.Res != nil {

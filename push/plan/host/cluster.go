@@ -21,11 +21,11 @@ type clusterUnit struct {
 	selection input.Selection
 	labels    map[string]string  // of the subset
 	setting   traffic.Localities // the locality setting, which distributes requests among the endpoints
-	demand    demand             // computed only for clients with Form.Whole
+	demand    demand             // whether endpoints accept only mTLS; computed only with Form.Whole
 	tls       traffic.TLS        // the security of connections
 	ruled     bool               // a DestinationRule states tls
 	reached   bool               // if bySNI: other networks may reach the cluster by SNI (Table.Reached)
-	bySNI     bool               // a gateway forwards mTLS of its clients: only endpoints of its network that accept mTLS count
+	bySNI     bool               // a gateway forwards mTLS of its clients to endpoints of its network that accept mTLS
 }
 
 // assigned reports whether Envoy requests an assignment for the cluster.
@@ -40,14 +40,14 @@ func InDNS(svc *model.Service) bool {
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS
 }
 
-// Dynamic reports whether proxies resolve the host name of each request to a service (resolution DYNAMIC_DNS). The
-// host of such a service may be a wildcard.
+// Dynamic reports whether a service has resolution DYNAMIC_DNS. Proxies resolve the host name in each request to such a
+// service, whose own host may be a wildcard.
 func Dynamic(svc *model.Service) bool {
 	return traffic.DiscoveryByResolution(svc) == traffic.Dynamic
 }
 
-// planClusters plans the clusters of a host. For each port that the scope sees, these are the cluster
-// outbound|port||host and one cluster for each subset.
+// planClusters plans the clusters of a host. Each imported port has the cluster outbound|port||host and one cluster for
+// each subset. The method bySNI may add further clusters.
 func (t *Table) planClusters(h *Host) {
 	old := h.clusters
 	var found []input.Problem
@@ -107,7 +107,8 @@ type clusterPlan struct {
 	place  view.Reads // the other inputs that the clusters or their assignments read
 }
 
-// begin returns the common part of the two clusters of a port and subset, outbound|... and outbound_.|... (by SNI).
+// begin returns the parts that the two clusters of one port and subset share. The clusters are outbound|... and
+// outbound_.|... (see bySNI).
 func (p *clusterPlan) begin(name string, svc *model.Service, port uint32, sub subset) (clusterUnit, cluster.Outbound, traffic.Policy) {
 	policy, mesh := p.Policy(p.host.Rules, sub.GetName(), port), p.in.Meshes.Cluster
 	c := clusterUnit{selection: p.selection(svc, p.host.Name, port, sub), labels: sub.GetLabels(),
@@ -179,7 +180,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 }
 
 // client describes the proxies to traffic.TLSOf. OwnTLS is false for applications with gRPC's own xDS client, since
-// these never forward TLS of others.
+// gRPC never forwards TLS of other applications.
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
@@ -187,17 +188,17 @@ func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Pol
 		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
-// readsFiles reports whether the Envoy of a gateway itself reads a file of a rule. A credential replaces files, except
-// for revocation lists.
+// readsFiles reports whether the Envoy of a gateway itself would read a file that a rule's TLS settings name. A
+// credentialName replaces all files except revocation lists.
 func readsFiles(tls *networkingv1.ClientTLSSettings, caps xds.Caps) bool {
 	credential := tls.GetCredentialName() != ""
 	lists := tls.GetCaCrl() != "" && (credential || tls.GetCaCertCredentialName() != "" || !caps.Has(xds.CapFileLists))
 	return lists || !credential && !caps.Has(xds.CapFileSecrets) && traffic.NamesFiles(tls)
 }
 
-// secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and
-// so may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key, for all
-// objects of the proxy together; traffic.Client.Foreign decides which rules may use it.
+// secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and so
+// may the Envoys that a workloadSelector of the rule selects. Whether the proxies get its private key is decided
+// elsewhere (push/access and traffic.Client.Foreign).
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	if p.key.Kind == view.Router {
 		return true

@@ -16,13 +16,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// guard keeps endpoints that lead to a router's own Pod or Node out of the router's clusters. Without it, a
-// ServiceEntry could publish the administration interface of the router's Envoy.
+// guard keeps endpoints that lead to a router's own Pod or Node out of the router's clusters. A router is the Envoy of
+// a gateway. Without a guard, a ServiceEntry could publish the administration interface of this Envoy.
 //
 // The guard refuses the addresses that gateways.Local refuses. It also refuses the ports of the agent and of Envoy at
-// the addresses and names of the router's Pods. These addresses are the endpoints and the virtual addresses of the
-// Services that select the router's Pod (view.Edge), and the names are those that lead to them (leadsBack). Services
-// in the router's own namespace may have such ports, for example the readiness port.
+// the addresses and names of the router's Pods. These addresses belong to the Services that select the router's Pod
+// (view.Edge): the addresses of their endpoints, and their virtual addresses. The method leadsBack recognises the
+// addresses and names. Services in the router's own namespace may have such ports, for example the readiness port.
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
@@ -31,18 +31,18 @@ type guard struct {
 	// until it is planned as a whole.
 	reserved map[string]bool
 
-	// SetListening sets these fields; immutable.
+	// SetListening sets these maps. They are immutable.
 	bound     map[uint32]bool
 	ports     map[uint32]bool // the ports of returning
 	returning map[ServicePort]bool
 
 	in  *input.Input        // the input from which own was computed
 	own map[netip.Addr]bool // the addresses of the router's Pods
-	// names has the hostnames that the configuration knows of the router's Pods. A Pod's /etc/hosts has its hostname.
+	// names has the hostnames of the router's Pods, as their endpoints state them. A Pod's /etc/hosts has its hostname.
 	names map[string]bool
 }
 
-// newGuard returns the guard of a router's Pod. over has the keys of the Services that select the Pod.
+// newGuard returns the guard of a router's Pod. The parameter over lists the Services that select the Pod.
 func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
 	g := &guard{hosts: map[string]bool{}, reserved: map[string]bool{}}
 	for _, key := range over.All() {
@@ -57,7 +57,7 @@ func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
 	return g
 }
 
-// fork returns an independent copy. A nil guard is its own copy.
+// fork returns an independent copy. The copy of a nil guard is nil.
 func (g *guard) fork() *guard {
 	if g == nil {
 		return nil
@@ -103,7 +103,8 @@ func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 	return g.own
 }
 
-// refuses returns the reason why a router must not connect to a member of a host, or "" if it may connect.
+// refuses returns the reason why a router must not connect to a member (an endpoint) of a host, or "" if it may
+// connect.
 func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m model.Member) string {
 	if why := gateways.Local(m.Endpoint.GetAddress()); why != "" {
 		return why
@@ -122,9 +123,9 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 	return "the address is of the gateway's own Pods, and the port is for " + use
 }
 
-// leadsBack reports whether an address is of the router's Pods or of a Service that selects the Pods. A DNS name is not
-// resolved. It leads back if it is the name of a Pod by its address, the name of a host of such a Service, or a
-// hostname of the Pods.
+// leadsBack reports whether an address belongs to the router's Pods or to a Service that selects them. A DNS name is
+// not resolved but compared. It leads back if it contains the address of a Pod (gateways.Addresses), if it may resolve
+// to a host of such a Service, or if it is a hostname of the Pods.
 func (g *guard) leadsBack(in *input.Input, address string) bool {
 	own := g.addresses(in)
 	if slices.ContainsFunc(gateways.Addresses(address), func(addr netip.Addr) bool { return own[addr] }) {
@@ -138,8 +139,8 @@ func (g *guard) leadsBack(in *input.Input, address string) bool {
 	return g.names[gateways.CanonicalName(address)]
 }
 
-// members returns the members of a cluster to which the proxies may connect. If members are left out, a problem names
-// the first of them.
+// members returns the members (endpoints) of a cluster, except those that the guard refuses. If it leaves out members,
+// it appends a problem that names the first of them.
 func (t *Table) members(q input.Selection, labels map[string]string, found *[]input.Problem) intern.List[model.Member] {
 	all := t.in.Members(q, labels)
 	if t.guard == nil {
@@ -155,8 +156,8 @@ func (t *Table) members(q input.Selection, labels map[string]string, found *[]in
 	return memberLists.List(kept...)
 }
 
-// local reports whether a name that a service states in a field leads to the router's own Pod. Routers do not resolve
-// such names, and the service has a problem.
+// local reports whether a name that a service states in a field leads to the router's own Pod. If so, routers do not
+// resolve the name, and local appends a problem of the service.
 func (t *Table) local(svc *model.Service, field, name string, found *[]input.Problem) bool {
 	if t.guard == nil || gateways.Local(name) == "" {
 		return false
@@ -174,14 +175,14 @@ func (t *Table) Below(to *Host, name string) bool {
 	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
 }
 
-// guards reports whether the names of requests to a destination are restricted.
+// guards reports whether Below restricts the names of requests to a destination.
 func (t *Table) guards(to *Host) bool {
 	return t.guard != nil && to != nil && to.Service != nil && Dynamic(to.Service)
 }
 
-// astray reports whether routes to a destination send requests with names that are not below it. The name of a
-// request is the virtual host, or the host that the rule sets. If so, astray appends a problem of the rule's
-// VirtualService.
+// astray reports whether a rule of spec sends requests to the destination ref with a name for which Below is false. It
+// tests the name of the virtual host and the hosts that the rule sets. For the first such rule, it appends a problem of
+// the rule's VirtualService.
 func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, found *[]input.Problem) bool {
 	to := hosts.Get(target(hosts, ref.Host))
 	if !t.guards(to) {
@@ -205,15 +206,15 @@ func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, fo
 	return false
 }
 
-// allowed names the setting in problems.
+// allowed is the end of messages. It names the setting that permits refused destinations.
 const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
 
-// unreachable returns the problem of an endpoint that is left out of a host's clusters. more is the number of further
-// endpoints that are left out.
+// unreachable returns the problem of an endpoint that is left out of a host's clusters. The parameter more is the
+// number of further endpoints that are left out.
 func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
 	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
 	if gateways.Local(m.Endpoint.GetAddress()) == "" && gateways.OwnPort(m.Port) == "" {
-		p.Severity = problem.Warning // usual: an external name that leads sidecars to the gateway
+		p.Severity = problem.Warning // a common case: an external name leads sidecars to the gateway
 	}
 	p.Key, p.Field = t.stating(q, m.Endpoint)
 	at := m.Endpoint.GetAddress()
@@ -228,7 +229,7 @@ func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.P
 	return p
 }
 
-// stating returns the object that states an endpoint of a host, and the field.
+// stating returns the object that states an endpoint of a host, and the object's field.
 func (t *Table) stating(q input.Selection, e *model.Endpoint) (model.Key, string) {
 	svc := q.Service
 	if len(svc.Spec.GetSelector()) > 0 {
@@ -263,7 +264,7 @@ func (t *Table) OwnsAny(names map[string]bool) bool {
 }
 
 // OwnedOtherwise returns the other hosts to plan again after the endpoints of the named hosts have changed. If
-// OwnsAny(names), these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
+// OwnsAny(names) is true, these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
 // Otherwise the result is nil.
 func (t *Table) OwnedOtherwise(names map[string]bool) (dependent []string) {
 	if t.guard == nil || len(t.guard.reserved) == 0 || !t.OwnsAny(names) {

@@ -12,8 +12,8 @@ import (
 // services interns lists of the ServiceEntries of one host.
 var services intern.Table[*model.Service]
 
-// joined returns the further ServiceEntries that add their ports to a host, the oldest first. Each of them forms one
-// service with the service of the host (model.Joins). The list is empty unless that service is a ServiceEntry.
+// joined returns the ServiceEntries that add their ports to the service of a host (model.Joins), the oldest first. The
+// list is empty unless the service itself is a ServiceEntry.
 func joined(in *input.Input, host string, of *model.Service) (list intern.List[*model.Service]) {
 	if of == nil || of.Key.Kind != model.KindServiceEntry {
 		return list
@@ -28,8 +28,8 @@ func joined(in *input.Input, host string, of *model.Service) (list intern.List[*
 	return services.List(all...)
 }
 
-// At returns the service that defines a port of the host, or nil. Of several such services it returns the first:
-// Service, then the oldest of Joined. UDP ports do not count. h must not be nil.
+// At returns the service that defines a port of the host, or nil. If several services define the port, At prefers
+// Service, and then the oldest of Joined. UDP ports do not count. h must not be nil.
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		return h.Service
@@ -57,7 +57,7 @@ func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	}
 }
 
-// portsOf yields those ports of the host whose service (At) is svc.
+// portsOf yields the ports of the host for which At returns svc. It returns false if yield does.
 func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model.Service) bool) (more bool) {
 	for _, p := range svc.Spec.GetPorts() {
 		if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {

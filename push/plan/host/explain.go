@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec of the cluster or assignment with a type and name, for proxies without inputs. nil: the
-// table has no such resource.
+// Explain returns the Spec of the cluster or assignment with a type and name, for proxies without inputs (see
+// Variation). It returns nil if the table has no such resource.
 func (t *Table) Explain(of xds.Ref) pool.ResourceSpec { return explain(t, of) }
 
-// Explain returns the Spec of the cluster or assignment with a type and name, for the proxies of the variation. nil:
-// there is no such resource.
+// Explain returns the Spec of the cluster or assignment with a type and name, for the proxies of the variation. It
+// returns nil if there is no such resource.
 func (v *Variation) Explain(of xds.Ref) pool.ResourceSpec { return explain(v, of) }
 
-// explain searches the units of the host that the resource's name contains.
+// explain searches the resources of the host whose name is part of the resource's name.
 func explain(hosts Hosts, of xds.Ref) pool.ResourceSpec {
 	_, _, _, name, _ := xds.ParseCluster(of.Name)
 	for _, u := range hosts.Get(name).units() {
@@ -26,15 +26,16 @@ func explain(hosts Hosts, of xds.Ref) pool.ResourceSpec {
 	return nil
 }
 
-// Frozen is an immutable snapshot of the hosts of a table, for Specs. Any goroutine may read it.
+// Frozen is an immutable snapshot of the hosts of a table, for the function Specs. Any goroutine may read it.
 type Frozen struct{ hosts layer.Table[Host] }
 
 // Freeze returns a snapshot of the hosts. It must not be called within a step, that is, between Resolve or Follow and
 // EndStep.
 func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
 
-// Specs calls f with the Spec of each cluster of the tables, and with the key of the service that defines the cluster's
-// port, in no order. A host that several tables share is visited once. Assignments are not visited.
+// Specs calls f for each cluster of the tables, in no order. The argument spec is the Spec of the cluster. The argument
+// by is the key of the service that defines the cluster's port. A host that several tables share is visited once.
+// Assignments are not visited.
 func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 	seen := map[*Host]bool{}
 	for _, t := range tables {

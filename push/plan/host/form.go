@@ -11,7 +11,7 @@ import (
 )
 
 // Form contains the properties of one kind of client (sidecars, gateways, gRPC clients) on which a host table depends.
-// The package that plans listeners and routes for that kind, the front, defines its Form.
+// The package that plans listeners and routes for that kind of client defines its Form.
 type Form struct {
 	// Gateways are the gateways whose VirtualServices apply: virtualservice.Mesh for the mesh itself, or namespace/name
 	// of Gateways.
@@ -22,8 +22,8 @@ type Form struct {
 	// client. They must return equal results for equal arguments.
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.PiecewiseSpec
-	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see
-	// demand). For Envoys each endpoint states whether it accepts mTLS.
+	// Whole is true for gRPC clients, which use mTLS either for all endpoints of a cluster or for none (see demand).
+	// For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
 	// BySNI is true for gateways that forward mTLS of their clients by SNI. Most clusters of services inside the mesh
 	// then have a second cluster, which forwards connections without ending their mTLS (Table.PassedBySNI).
@@ -51,8 +51,8 @@ func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Disco
 func (t *Table) Form() Form { return t.form }
 
 // Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways (see Form.Gateways). Whole, BySNI,
-// Endpoints and Guarded are false. With context GATEWAY, clusters use HTTP/1.1 for ports without a protocol, for
-// clients of any protocol (istio: pilot/pkg/networking/core/cluster.go, buildOutboundClusters).
+// Endpoints and Guarded are false. With context GATEWAY, the clusters of ports without a protocol use HTTP/1.1,
+// whatever protocol the client uses (istio: pilot/pkg/networking/core/cluster.go, buildOutboundClusters).
 func Envoy(side networkingv1.EnvoyFilter_PatchContext, gateways ...string) Form {
 	return Form{
 		Gateways: gateways,

@@ -33,12 +33,12 @@ func (p pattern) selects(namespace string) bool {
 // everything is the pattern that names every host.
 var everything = pattern{"*", "*"}
 
-// ImportAll returns Imports that include all hosts at all ports. The Table excludes hosts that are not exported to its
-// scope.
+// ImportAll returns Imports that include all hosts at all ports. A Table also excludes hosts that are not exported to
+// its proxies' namespace.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
 // ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace, at all
-// ports. They also include the destinations of each VirtualService that applies to the scope's gateways, once
+// ports. They also include the destinations of each VirtualService that applies to one of Form.Gateways, once
 // Table.Pull was called for the VirtualService.
 func ImportRouted(hosts []string) *Imports {
 	im := ImportHosts(hosts, "", 0)
@@ -49,11 +49,11 @@ func ImportRouted(hosts []string) *Imports {
 // nothing is the entry that overrides all other entries of a list. With it no host is imported.
 const nothing = "~/*"
 
-// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar, with entries "namespace/host". namespace
-// is the namespace of the proxies; an entry with the namespace "." means this namespace. An entry without a namespace
-// means any namespace, as "*" does. port is the listener's port; 0 means all ports of the services. An entry
-// "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without entries, no host is
-// imported (hosts in sidecar.proto). The slice is not retained.
+// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar, with entries "namespace/host". The
+// parameter namespace is the proxies' namespace, which an entry may abbreviate as ".". An entry without a namespace
+// means any namespace, as "*" does. The parameter port is the listener's port; 0 means all ports of the services. An
+// entry "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without entries, no host
+// is imported (hosts in sidecar.proto). The slice is not retained.
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -93,7 +93,7 @@ func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 	return out
 }
 
-// ImportOf returns the first of the scope's Imports that includes a port of a host, or nil. h must have a service.
+// ImportOf returns the first of the table's Imports that includes a port of a host, or nil. h must have a service.
 func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 	return importOf(t.imports, h.Service, h.Name, port)
 }
@@ -162,10 +162,10 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 }
 
 // Pull imports the destinations of a VirtualService (by = 1), or ends their import (by = -1). It changes all Imports of
-// the table that overlap the hosts of the VirtualService, except Imports of everything. A VirtualService that does not
-// apply to the scope is ignored. Imports count the VirtualServices for each destination. Pull calls changed for each
-// destination whose first VirtualService was added or whose last one was removed, even if an entry imports the
-// destination anyway. A name may repeat.
+// the table that overlap the hosts of the VirtualService, except Imports of everything. Pull ignores a VirtualService
+// that does not apply to the table's proxies. Each Imports counts the VirtualServices that route to each destination.
+// Pull calls changed for each destination whose first VirtualService was added or whose last one was removed, even if
+// an entry imports the destination anyway. It may call changed repeatedly for one name.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lookups caches results until Table.Done. Without the cache, planning each host of a step would visit all hosts of the
-// scope, or all hosts of a VirtualService, which may be thousands. The time of a step would grow with the product of
-// both numbers. With the cache it grows with their sum.
+// lookups caches results until Table.Done. Without the cache, a plan would visit all hosts of the table, or of a
+// VirtualService, for each planned host. There may be thousands of each. The time would grow with the product of both
+// numbers, and with the cache it grows with their sum.
 type lookups struct {
 	covered  int      // calls of Covered
 	names    []string // names of all hosts, sorted by compareSuffixes; may include removed hosts; nil if not computed
@@ -63,8 +63,8 @@ func (t *Table) Covered(pattern string, f func(name string)) {
 	}
 }
 
-// compareSuffixes compares names from their ends, as cmp.Compare does. Names with a common suffix are adjacent in this
-// order, and follow the suffix.
+// compareSuffixes compares names byte by byte from their ends. Its result has the sign of cmp.Compare. In this order,
+// names with a common suffix are adjacent, and follow the suffix.
 func compareSuffixes(a, b string) int {
 	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
 		if a[i] != b[j] {
@@ -74,7 +74,7 @@ func compareSuffixes(a, b string) int {
 	return len(a) - len(b)
 }
 
-// overlap reports whether some host of a VirtualService is imported, from the cache if possible.
+// overlap returns the result of Imports.overlaps, from the cache if possible. It is true for Imports of everything.
 func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 	if im.Everything() {
 		return true

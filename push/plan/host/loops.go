@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A request that a router sends to itself is routed again, and may return for ever. Envoy ends such a loop only when
-// x-forwarded-for, which grows at each hop, exceeds the bound of headers.
+// A request that a router (the Envoy of a gateway) sends to itself is routed again, and may return for ever. Envoy ends
+// such a loop only when the header x-forwarded-for, which grows at each hop, exceeds the size limit for headers.
 
 // ServicePort is a port of a Service.
 type ServicePort struct {
@@ -20,9 +20,9 @@ type ServicePort struct {
 	Port uint32
 }
 
-// SetListening sets the ports at which the router's listeners receive requests: bound are the ports of its Pods, and
-// own the ports of the Services over its Pods that lead to them. Destinations there are refused. The maps must not be
-// changed afterwards. Without Form.Guarded SetListening has no effect.
+// SetListening sets the ports at which the router's listeners receive requests. The map bound has the ports of the
+// router's Pods. The map own has the ports of the Services that forward to these Pods. Destinations at these ports are
+// refused. The maps must not be changed afterwards. Without Form.Guarded, SetListening has no effect.
 func (t *Table) SetListening(bound map[uint32]bool, own map[ServicePort]bool) {
 	if t.guard == nil {
 		return
@@ -39,14 +39,15 @@ func (t *Table) Returns(host string, port uint32) bool {
 }
 
 // returns reports whether requests to a member of a service may return to a listener of the router, by the member's
-// port. Kubernetes selects endpoints for Services with a selector within their own namespace.
+// port. A member is an endpoint. The result is false for Services with a selector, since their endpoints are in their
+// own namespace.
 func (g *guard) returns(svc *model.Service, port uint32) bool {
 	stated := svc.Key.Kind == model.KindServiceEntry || len(svc.Spec.GetSelector()) == 0
 	return stated && (g.bound[port] || g.ports[port])
 }
 
 // circular reports whether a destination's cluster returns requests to the router. If so, it appends a problem of the
-// first rule that sends requests there.
+// first rule that sends requests to the destination.
 func (t *Table) circular(spec *vhost.Spec, to xds.ClusterName, ref virtualservice.Ref, found *[]input.Problem) bool {
 	if !t.Returns(to.Host, to.Port) {
 		return false
@@ -61,7 +62,8 @@ func (t *Table) circular(spec *vhost.Spec, to xds.ClusterName, ref virtualservic
 	return true
 }
 
-// Circular returns the problem of a rule that sends requests back to the router. outcome says what happens to them.
+// Circular returns the problem of a rule that sends requests back to the router. The parameter outcome states, for the
+// message, how such requests end.
 func Circular(key model.Key, field string, to xds.ClusterName, outcome string) input.Problem {
 	return input.Problem{Key: key, Field: field, Code: problem.NotAllowed, Severity: problem.Error,
 		Message: fmt.Sprintf("destination %s, port %d, is the gateway itself, which would route its own requests again; %s; %s",

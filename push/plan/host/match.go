@@ -27,8 +27,9 @@ type Arrival struct {
 	Port    uint32 // compared with the port of a match
 }
 
-// Applies reports whether a match of a VirtualService can match traffic that arrives at a gateway and port, for proxies
-// of the scope with the given inputs. It compares port, gateways, sourceNamespace and sourceLabels.
+// Applies reports whether a match of a VirtualService can match traffic that arrives at a gateway and port, for the
+// table's proxies with the given inputs (properties such as labels). It compares port, gateways, sourceNamespace and
+// sourceLabels.
 func (t *Table) Applies(vs *model.VirtualService, m SourceMatch, by Arrival, inputs view.Inputs) bool {
 	return virtualservice.MatchFor(vs, m.GetGateways(), by.Gateway) && t.admits(m, by.Port, inputs)
 }
@@ -44,9 +45,9 @@ var (
 	indices   intern.Table[int]
 )
 
-// RulesFor returns all http rules of a VirtualService for a gateway, in order. In each rule, matches that do not apply
-// to the gateway are in Excluded; a rule may have only such matches (vhost.Rule.Applies). The list for a nil
-// VirtualService is empty.
+// RulesFor returns all http rules of a VirtualService for a gateway, in order. The field Excluded of a rule lists its
+// matches that do not apply to the gateway. These may be all its matches (vhost.Rule.Applies). The result is empty if
+// vs is nil.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}
@@ -61,8 +62,8 @@ func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] 
 	return ruleLists.List(rules...)
 }
 
-// applying returns the rules with further matches excluded: the matches for other proxies or ports. applies is true if
-// at least one rule still applies.
+// applying adds each rule's matches for other proxies or ports to its list Excluded, and returns the resulting rules.
+// The result applies is true if at least one rule still applies.
 func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.Inputs) (list intern.List[vhost.Rule], applies bool) {
 	var rules []vhost.Rule // nil while the list is unchanged
 	for i, r := range of.All() {
@@ -81,7 +82,8 @@ func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.In
 	return ruleLists.List(rules...), applies
 }
 
-// excluding returns the rule with further matches excluded: those for which the predicate returns true.
+// excluding adds the matches for which the predicate returns true to the rule's list Excluded, and returns the
+// resulting rule.
 func excluding(r vhost.Rule, excludes func(*networkingv1.HTTPMatchRequest) bool) vhost.Rule {
 	var more []int
 	for j, m := range r.HTTP().GetMatch() {

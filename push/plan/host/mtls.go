@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// secure sets the identities and the automatic mTLS of a cluster in spec. A traffic policy may override the mTLS later.
-// For external services, and for proxies without a certificate, secure sets neither. Problems are appended to found.
+// secure sets, in spec, the identities of a cluster's endpoints and the cluster's automatic mTLS. A traffic policy may
+// override the mTLS later. For external services, and for proxies without a certificate, secure sets neither. Problems
+// are appended to found.
 func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
 	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
@@ -50,8 +51,9 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 	}
 }
 
-// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. The second result is true
-// if no member uses automatic mTLS, because a DestinationRule with tls decides about the cluster.
+// plain returns the members (endpoints) that, by their PeerAuthentications, accept no mTLS. If a DestinationRule states
+// tls other than the mesh's mTLS, it returns no members, and all is true. The result is empty for gRPC clients
+// (Form.Whole), and for the mesh's mTLS.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:
@@ -62,12 +64,12 @@ func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some i
 	return input.Plain(c.selection, members.All()), false
 }
 
-// demand states whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are false.
-// A gRPC client uses mTLS for all endpoints of a cluster or for none. It uses automatic mTLS only if all endpoints
-// demand it, because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
+// demand states whether some, and whether all, endpoints of a cluster accept only mTLS. Without endpoints both fields
+// are false. A gRPC client uses mTLS for all endpoints of a cluster or for none. It uses automatic mTLS only if all
+// endpoints demand it, because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
 type demand struct{ some, all bool }
 
-// demanding derives the demand of the endpoints that q and the subset's labels select.
+// demanding returns the demand of the endpoints that q and the labels of its subset select.
 func demanding(in *input.Input, q input.Selection, labels map[string]string) demand {
 	members, n := in.Members(q, labels).All(), 0
 	for _, m := range members {
@@ -92,7 +94,8 @@ func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 	return v.table.form.Whole && v.hosts[name].securesOtherwise(in)
 }
 
-// securesOtherwise reports whether the demand of a cluster's endpoints in another input differs. h may be nil.
+// securesOtherwise reports whether a cluster's demand differs with the endpoints of another input. It is false if h is
+// nil.
 func (h *Host) securesOtherwise(in *input.Input) bool {
 	return h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
 		return c.demand != demanding(in, c.selection, c.labels)

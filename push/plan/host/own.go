@@ -10,15 +10,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// own contains the assignment of the proxies' own workload in a variation. The assignment has the endpoints of their
-// service, by which Envoy prefers its own zone. Unit is zero without such an assignment.
+// own contains the assignment of the proxies' own workload in a Variation. The assignment has the endpoints of the
+// proxies' service. Envoy needs it for zone-aware load balancing, which prefers its own zone. Unit is zero without such
+// an assignment.
 type own struct {
 	host string
 	layer.Unit
 }
 
 // ownHost returns the host of the first service that selects the proxies of a variation. It returns "" if the service
-// defines none of its hosts in the scope.
+// defines no host of the table.
 func (v *Variation) ownHost() string {
 	svc, ok := v.table.in.Get(v.Inputs.Own.Service)
 	if !ok {
@@ -32,16 +33,16 @@ func (v *Variation) ownHost() string {
 	return ""
 }
 
-// followOwn plans the assignment of the proxies' own workload again if it depends on the host.
+// followOwn plans the assignment of the proxies' own workload again if the assignment depends on the host.
 func (v *Variation) followOwn(name string) {
 	if v.Inputs.Own != (view.Own{}) && (name == v.own.host || name == v.ownHost()) {
 		v.planOwn()
 	}
 }
 
-// planOwn plans the assignment of the cluster of the proxies' own workload. Envoy derives from its localities the part
-// of the traffic that comes from each zone. If the Sidecar of the proxies does not import the service, the assignment
-// is left out, and Envoy prefers no zone.
+// planOwn plans the assignment of the cluster of the proxies' own workload. From the localities in this assignment,
+// Envoy derives the part of the traffic that comes from each zone. If the Sidecar of the proxies does not import the
+// service, the assignment is left out, and Envoy prefers no zone.
 func (v *Variation) planOwn() {
 	if v.Inputs.Own == (view.Own{}) {
 		return
@@ -69,5 +70,5 @@ func (v *Variation) planOwn() {
 }
 
 // ExplainOwn returns the Spec of the assignment xds.LocalCluster, which has the endpoints of the proxies' own workload.
-// By these endpoints Envoy prefers its own zone. nil: the variation has no such assignment.
+// Envoy needs them to prefer its own zone. It returns nil if the variation has no such assignment.
 func (v *Variation) ExplainOwn() pool.ResourceSpec { return v.own.Spec }

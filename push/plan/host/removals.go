@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals calls f for each patch (of an EnvoyFilter) and each cluster of a host that the patch removes as a whole.
-// Such clusters are not planned. Without such patches it returns at once; otherwise it visits all hosts.
+// Removals calls f for each cluster that a patch of an EnvoyFilter removes as a whole, once for each such patch.
+// Removed clusters are not planned. Without such patches Removals returns at once. With them it visits all hosts.
 func (t *Table) Removals(f func(input.Removal)) {
 	removing := t.patches.Removing()
 	if len(removing) == 0 {

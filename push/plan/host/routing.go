@@ -14,13 +14,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Perspective selects one group of proxies of a scope: the proxies of a variation, or the proxies without inputs.
+// Perspective selects the table's proxies with equal inputs. Inputs are properties of a proxy, such as labels, that
+// some rules read. The selected proxies are those of a Variation, or the proxies without inputs.
 type Perspective struct {
 	Hosts  Hosts       // a Table or a Variation
 	Inputs view.Inputs // zero for proxies without inputs
 }
 
-// WithoutInputs returns the Perspective of proxies without inputs, for which no rule reads labels or a place.
+// WithoutInputs returns the Perspective of the proxies without inputs.
 func (t *Table) WithoutInputs() Perspective { return Perspective{Hosts: t} }
 
 // Of returns the perspective of the proxies of a variation. A nil variation means proxies without inputs.
@@ -33,11 +34,11 @@ func (t *Table) Of(v *Variation) Perspective {
 
 var destinations intern.Table[vhost.Destination]
 
-// Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. rules are the
-// http rules for the host (RulesFor). Routes excludes matches for other proxies or ports. If no rule applies, only
-// Destinations is set, to the host's own service, as in Istio, because a virtual host without routes would answer 404.
-// The result is false if no rule applies and the host has no service with the port. Problems are appended to found. The
-// perspective must have spec.Host.
+// Routes sets the Rules and Destinations of spec, which route the requests to spec.Host at spec.Port. The parameter
+// rules has the http rules for the host (RulesFor). Routes excludes their matches for other proxies or ports. If no
+// rule applies, Routes only sets Destinations, to the host's own service, as Istio does. Without routes, the virtual
+// host would answer 404. The result is false if no rule applies and the host has no service with the port. Routes
+// appends problems to found. as.Hosts must have spec.Host.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
@@ -50,7 +51,7 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Persp
 	return true
 }
 
-// resolve sets the rules of spec, and resolves their destinations to clusters.
+// resolve sets the Rules of spec, and sets Destinations to the clusters to which they route.
 func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) {
 	spec.Rules = rules
 	var list []vhost.Destination
@@ -122,8 +123,8 @@ func (h *Host) hasSubset(name string) bool {
 }
 
 // destination resolves a destination of a VirtualService. listenPort is used if ref has no port. The second result
-// reports whether the cluster exists. If it does not exist, Envoys get its name anyway and answer 503. gRPC clients
-// (Form.Whole) get no cluster name, since they accept only existing clusters.
+// reports whether the destination has a cluster. If it has no cluster, Envoys get the cluster's name anyway and answer
+// 503. gRPC clients (Form.Whole) get no cluster name, since they accept only existing clusters.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)
@@ -154,7 +155,8 @@ func target(hosts Hosts, name string) string {
 	return name
 }
 
-// Alias returns the Service of type ExternalName that makes h an alias of another host; nil: h is not an alias.
+// Alias returns the Service of type ExternalName that makes h an alias of another host. It returns nil if h is not an
+// alias.
 func (h *Host) Alias() *model.Service { return h.alias }
 
 // longestAlias is the maximum length of a chain of aliases, which may be circular.

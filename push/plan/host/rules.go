@@ -12,12 +12,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Rules contains the merged DestinationRules of one host, for proxies of one namespace with the same inputs. The zero
-// Rules has no rule.
+// Rules contains the merged DestinationRules of one host, for proxies of one namespace with the same inputs (properties
+// such as labels). The zero Rules has no rule.
 type Rules struct {
 	Main    *model.DestinationRule // the oldest rule with a traffic policy, or else the oldest rule; nil if no rule applies
 	subsets []subset
-	places  map[string]int // index in subsets by name; nil while a linear search is as fast
+	places  map[string]int // index in subsets by name; nil for fewer than manySubsets subsets
 }
 
 // manySubsets is the number of subsets from which on Rules has an index by name.
@@ -60,12 +60,12 @@ func (r *Rules) add(s subset) {
 	}
 }
 
-// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. reads lists the label keys
-// that the workloadSelectors of the rules compare. The rules come from one namespace, see rulesSeen
-// (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
-// workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector. A rule
-// whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured with
-// istiod.
+// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. The result reads lists the
+// label keys that the workloadSelectors of the rules compare. All rules come from one namespace, which rulesSeen
+// selects (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules
+// with a workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector.
+// A rule whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured
+// with istiod.
 func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
@@ -83,16 +83,16 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 	return merge(youngestGroup(general))
 }
 
-// rulesSeen returns the rules that clients of a namespace see for a host. It searches the client's namespace, the
-// service's namespace and the root namespace, in this order, and returns the rules of the first namespace with a match.
-// Within a namespace it returns the rules for the host or, without such rules, for the longest wildcard.
+// rulesSeen returns the DestinationRules that clients of a namespace see for a host. It searches the client's
+// namespace, the service's namespace and the root namespace, in this order, and returns the rules of the first
+// namespace with a match. Within a namespace it returns the rules for the host or, without such rules, for the longest
+// wildcard.
 //
-// Rules of the root namespace mostly apply to the whole mesh. So they come last for the root namespace's own proxies
-// too, except rules that are exported to the root namespace alone. In the client's own namespace a rule counts if it is
-// exported to that namespace. In another namespace, a rule counts unless it is exported to its own namespace alone, and
-// the most specific rules decide. Rules that count but are not exported to the client still hide rules for wider
-// wildcards (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
-// getExportedDestinationRuleFromNamespace).
+// In the client's own namespace, a rule counts if it is exported to that namespace. If this is the root namespace, only
+// rules that are exported to it alone count at first. The other rules of the root namespace come last, because they
+// mostly apply to the whole mesh. In another namespace, a rule counts unless it is exported to its own namespace alone.
+// A rule that counts there but is not exported to the client still hides rules for wider wildcards (istio:
+// pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
 		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
@@ -132,8 +132,8 @@ func audience(in *input.Input, rule *model.DestinationRule) []string {
 	return in.Mesh.Spec.GetDefaultDestinationRuleExportTo()
 }
 
-// selected merges the rules of one host and namespace that apply to proxies with the given inputs. reads lists the
-// label keys that the workloadSelectors of all rules compare.
+// selected merges the rules of one host and namespace that apply to proxies with the given inputs. The result reads
+// lists the label keys that the workloadSelectors of all rules compare.
 func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
 	if len(found) == 0 {
 		return Rules{}, nil
@@ -167,8 +167,8 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 
 // youngestGroup returns the rules to merge for a client. general lists the rules of one host and namespace that have no
 // workloadSelector and that the client sees. Rules that may be merged (model.Merges) form groups. The group whose
-// oldest rule is the youngest applies, as in istiod (istio: pilot/pkg/model/sidecar.go, DestinationRule). youngestGroup
-// sorts general in place.
+// oldest rule was created last applies, as in istiod (istio: pilot/pkg/model/sidecar.go, DestinationRule).
+// youngestGroup sorts general in place.
 func youngestGroup(general []*model.DestinationRule) []*model.DestinationRule {
 	slices.SortFunc(general, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	var groups [][]*model.DestinationRule
@@ -200,8 +200,8 @@ func rulesIn(in *input.Input, namespace, host string, counts func(*model.Destina
 	return found
 }
 
-// merge merges rules. The oldest traffic policy applies. Of subsets with the same name, the subset of the oldest rule
-// applies.
+// merge merges rules. The oldest traffic policy applies. If several rules define a subset of one name, the subset of
+// the oldest rule applies.
 func merge(found []*model.DestinationRule) Rules {
 	slices.SortFunc(found, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	r := Rules{Main: found[0]}
@@ -218,7 +218,7 @@ func merge(found []*model.DestinationRule) Rules {
 
 // Policy returns the traffic policy of the rules at a port, without the mesh's defaults. It is the policy of the whole
 // host, in which settings of the subset replace settings of the host (traffic.Effective). If subsetName is "" or
-// unknown, no subset counts. Without rules it is the zero Policy.
+// unknown, only settings of the host count. Without rules the result is the zero Policy.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
@@ -230,8 +230,8 @@ func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
 }
 
-// at returns the rule that contains place, which is a part of the policy of a subset. It returns nil if neither the
-// subset's rule nor Main contains place.
+// at returns the rule to which place belongs. The parameter place is a field that states a part of a subset's policy.
+// The result is nil if the field belongs neither to the subset's rule nor to Main.
 func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	sub, _ := r.subset(subset)
 	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {

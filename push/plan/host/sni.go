@@ -19,9 +19,9 @@ func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
 }
 
 // Reached reports whether clients in other networks may reach a port of a service through a gateway. This requires that
-// the host is not local to its cluster (Input.ClusterLocal), and that an endpoint of the subset accepts mTLS. Only
-// ready endpoints count, unless the service has publishNotReadyAddresses. The subset "", or an unknown one, has all
-// endpoints. svc is the service of h that defines the port.
+// the host is not local to its Kubernetes cluster (Input.ClusterLocal), and that an endpoint of the subset accepts
+// mTLS. Only ready endpoints count, unless the service has publishNotReadyAddresses. If subsetName is "" or unknown,
+// all endpoints of the port count. svc is the service of h that defines the port.
 func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		return false
@@ -30,9 +30,9 @@ func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName str
 	return anyAcceptsMTLS(t.in, t.selection(svc, h.Name, port, sub), sub.GetLabels())
 }
 
-// ReachedOtherwise reports whether the endpoints of a host in another input may change the result of Reached for a port
-// and subset. It compares whether an endpoint accepts mTLS, for each planned cluster to which gateways forward by SNI.
-// It is false for unknown hosts, and always without Form.BySNI.
+// ReachedOtherwise reports whether the result of Reached, for any port and subset of a host, may differ with the
+// endpoints of another input. For each cluster to which gateways forward by SNI, it compares whether an endpoint
+// accepts mTLS. The result is false for unknown hosts, and always without Form.BySNI.
 func (t *Table) ReachedOtherwise(in *input.Input, name string) bool {
 	h := t.Get(name)
 	return t.form.BySNI && h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
@@ -42,15 +42,15 @@ func (t *Table) ReachedOtherwise(in *input.Input, name string) bool {
 	})
 }
 
-// anyAcceptsMTLS reports whether a member of a selection accepts mTLS.
+// anyAcceptsMTLS reports whether a member (an endpoint) of a selection accepts mTLS.
 func anyAcceptsMTLS(in *input.Input, q input.Selection, labels map[string]string) bool {
 	return slices.ContainsFunc(in.Members(q, labels).All(), acceptsMTLS)
 }
 
 func acceptsMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
 
-// Subsets returns the names of the subsets that the host's rules define, each once, the subsets of the oldest rule
-// first. The result is nil without subsets. The caller owns the result.
+// Subsets returns the names of the subsets that the host's DestinationRules define. Each name occurs once. The subsets
+// of the oldest rule come first. The result is nil without subsets. The caller owns the result.
 func (h *Host) Subsets() (names []string) {
 	for _, s := range h.Rules.subsets {
 		names = append(names, s.GetName())

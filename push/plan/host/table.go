@@ -3,11 +3,11 @@
 // also resolves routes to destinations. Fronts (the parts of the plan for one kind of proxy) derive listeners and route
 // configurations from the table, and define the form of clusters and assignments.
 //
-// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a
-// listener, a route configuration; the needs of a single kind of proxy.
+// Owns: the hosts of each scope, with their clusters and assignments.  Reads: the planner's input (plan/input).  Never:
+// plans listeners or route configurations; distinguishes kinds of proxies, except by a Form.
 //
-// A change is planned in one step: Resolve or Follow for each host that the change concerns, then EndStep. Within the
-// step these hosts may change in place. Afterwards they are immutable values that scopes share.
+// A change is planned in one step. The planner calls Resolve or Follow for each host that the change concerns, and then
+// EndStep. Within the step these hosts may change in place. After EndStep they are immutable values that scopes share.
 //
 // Proxies of a scope may differ in inputs (labels, locality, network) that some rules read. For each combination of
 // inputs a Variation contains the hosts that differ; the table itself is for proxies without inputs.
@@ -46,7 +46,7 @@ type Table struct {
 	patches input.PatchSet
 
 	hosts    layer.Table[Host]
-	renewed  map[string]*Host // the hosts planned in this step, as before the step; nil values are new hosts
+	renewed  map[string]*Host // the hosts planned in this step, as they were before it; nil for new hosts
 	lookups  lookups
 	guard    *guard // nil without Form.Guarded
 	problems input.Problems
@@ -59,7 +59,7 @@ type Host struct {
 	Service *model.Service // nil if the host is an alias, or if the scope sees no service of the host
 	Rules   Rules          // the DestinationRules for proxies without inputs
 
-	joined    intern.List[*model.Service] // further ServiceEntries that define ports of the host (see joined)
+	joined    intern.List[*model.Service] // further ServiceEntries that define ports of the host (Joined)
 	clusters  []clusterUnit
 	endpoints []layer.Unit
 	selectors []string       // label keys that workloadSelectors of the rules compare
@@ -86,8 +86,8 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
 // Fork returns a copy of the table with another scope key, other imports and another layer. The copy and the original
-// share immutable hosts and the function of Pauses. Changes of one table do not affect the other. Fork must not be
-// called within a step.
+// share immutable hosts and the function that Pauses has set. Changes of one table do not affect the other. Fork must
+// not be called within a step.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
@@ -139,7 +139,7 @@ const decided = input.CDS | input.EDS
 
 // Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if the second
 // parameter has input.CDS, and its assignments if that parameter has input.EDS. With neither, an existing host stays
-// unchanged, because the change only concerns the front's listeners and routes. A missing host is always added.
+// unchanged, because the change concerns only listeners and routes. A missing host is always added.
 func (t *Table) Resolve(name string, what input.Types) {
 	if !what.Has(decided) && t.hosts.Get(name) != nil {
 		return
@@ -167,7 +167,7 @@ func (t *Table) Resolve(name string, what input.Types) {
 	}
 }
 
-// Follow plans the parts of a host that depend on its endpoints again, with the service and rules that the host has. It
+// Follow plans again the parts of a host that depend on its endpoints. The host keeps its service and rules. Follow
 // plans assignments if the second parameter has input.EDS. It plans clusters if that parameter has input.CDS, since DNS
 // clusters contain endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing
 // is planned, if the table has no such host or the host has no service.
@@ -197,7 +197,8 @@ func (t *Table) Forget(name string) bool {
 	return true
 }
 
-// renew returns a mutable copy of a host for this step, or a new host of this name, and stores it in the table.
+// renew stores a mutable copy of a host in the table, for this step, and returns the copy. For an unknown name it
+// stores and returns a new host.
 func (t *Table) renew(name string) *Host {
 	h := &Host{Name: name}
 	was := t.hosts.Get(name)

@@ -28,7 +28,7 @@ type Variation struct {
 	table *Table
 	hosts map[string]*Host     // the hosts that differ from the table's
 	hides map[string][]xds.Ref // host -> resources of the table's layer that Layer hides
-	own   own                  // as last planned
+	own   own                  // the assignment of the proxies' own workload
 }
 
 // Vary returns the variation of the table for the given inputs. It plans the hosts whose rules read inputs, and stores
@@ -123,8 +123,8 @@ func (v *Variation) keepShared(h, base *Host, inputs view.Inputs) {
 	v.keep(h.Name, base, base.varied.share(h, inputs))
 }
 
-// read returns the inputs that the rules of a host read; all other inputs are zero. The result is false if the rules
-// read no inputs. The variation then uses the table's host.
+// read returns the inputs that the rules of a host read. All other inputs are zero in the result. If all are zero, it
+// returns false, and the variation uses the table's host.
 func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	if base == nil || base.Service == nil {
 		return view.Inputs{}, false
@@ -144,8 +144,8 @@ func (v *Variation) planClusters(h, base *Host, inputs view.Inputs) {
 	v.table.clustersOf(h, inputs, &found)
 }
 
-// planEndpoints plans the assignments of a host. It reuses equal assignments of another variation whose proxies have
-// the same inputs or, without such a variation, of the table.
+// planEndpoints plans the assignments of a host. It reuses equal assignments. These come from another variation whose
+// proxies have the same inputs. Without such a variation they come from the table.
 func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	known := base.endpoints
 	if other := base.varied.of(inputs); other != nil {
@@ -155,8 +155,8 @@ func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
 }
 
-// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If now is nil, the
-// variation uses the table's host.
+// keep replaces the variation's version of a host, and updates the layer. The parameter base is the table's host. The
+// parameter now is the new version. If it is nil, the variation uses the table's host.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {
@@ -166,8 +166,8 @@ func (v *Variation) keep(name string, base, now *Host) {
 	}
 }
 
-// show replaces the layer's resources of a host by the differences between the given version of the host and the
-// table's host, which is base.
+// show replaces a host's resources in the layer. The new resources are the differences of the given version from base,
+// the table's host.
 func (v *Variation) show(name string, base, now *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// versions maps inputs to the versions of one host in variations. A version is dropped once no variation uses it. All
-// scopes that share the host share its versions, even if different goroutines own the scopes (Table.Fork). The nil
-// versions are empty and store nothing.
+// versions stores the versions of one host, by inputs. Inputs are the properties of proxies, such as labels, that rules
+// read. A version is dropped once no Variation uses it. All scopes that share the host share its versions, even if
+// different goroutines own the scopes (Table.Fork). A nil *versions is empty and stores nothing.
 type versions struct {
 	mu    sync.Mutex // guards known; no other lock is acquired while it is held
 	known map[view.Inputs]weak.Pointer[Host]
@@ -26,8 +26,7 @@ func (vs *versions) of(inputs view.Inputs) *Host {
 	return vs.known[inputs].Value()
 }
 
-// share returns an equal version of another variation for proxies with the given inputs. Without such a version it
-// stores and returns h.
+// share returns the stored version for the given inputs if it equals h. Otherwise it stores and returns h.
 func (vs *versions) share(h *Host, inputs view.Inputs) *Host {
 	if vs == nil {
 		return h

@@ -9,15 +9,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// sees reports whether a VirtualService applies to a gateway and is exported to this scope.
+// sees reports whether a VirtualService applies to a gateway and is exported to the proxies' namespace.
 func (t *Table) sees(vs *model.VirtualService, gateway string) bool {
 	return virtualservice.For(vs, gateway) &&
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
 // exportRank ranks a VirtualService by its exportTo. The rank of a VirtualService that is exported to all namespaces is
-// 2. Otherwise the rank is 0 for the scope's own namespace and 1 for other namespaces. Lower ranks precede (istio:
-// pilot/pkg/model/push_context.go, VirtualServicesForGateway).
+// 2. Otherwise the rank is 0 for a VirtualService in the proxies' namespace, and 1 in other namespaces. Lower ranks
+// precede (istio: pilot/pkg/model/push_context.go, VirtualServicesForGateway).
 func (t *Table) exportRank(vs *model.VirtualService) int {
 	to := vs.Spec.GetExportTo()
 	if len(to) == 0 {
@@ -32,17 +32,17 @@ func (t *Table) exportRank(vs *model.VirtualService) int {
 	return 1
 }
 
-// precedes compares two VirtualServices by exportRank and then by age, as cmp.Compare does. Of several VirtualServices
-// for one host, the smallest is used.
+// precedes compares two VirtualServices by exportRank and then by age, as cmp.Compare does. If several VirtualServices
+// list one host, the smallest in this order is used.
 func (t *Table) precedes(a, b *model.VirtualService) int {
 	return cmp.Or(cmp.Compare(t.exportRank(a), t.exportRank(b)), a.Older(&b.Head))
 }
 
 // VirtualServiceFor returns the VirtualService whose http rules decide the routes to a host at a gateway, or nil. Only
-// VirtualServices count that are exported to the scope's namespace and whose hosts overlap the imports. The result is
-// the first VirtualService (precedes) that lists the host itself and has http rules. Without such a VirtualService, the
-// first one that lists the host decides. If none lists the host, the first one for the most specific wildcard that
-// covers the host decides. If the deciding VirtualService has no http rules, the result is nil (istio:
+// VirtualServices count that are exported to the proxies' namespace and whose hosts overlap the imports. The result is
+// the first VirtualService, in the order of precedes, that lists the host itself and has http rules. If no
+// VirtualService lists the host, the first one for the most specific wildcard that covers the host decides. The result
+// is nil if this one has no http rules, or if all VirtualServices that list the host have no http rules (istio:
 // pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
@@ -59,16 +59,16 @@ func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.Virt
 	return best
 }
 
-// VirtualServiceNaming returns the first VirtualService (precedes) with http rules that lists exactly this host or
-// wildcard, or nil. Only VirtualServices count that apply to the gateway, are exported to the scope's namespace, and
-// whose hosts overlap the imports.
+// VirtualServiceNaming returns the first VirtualService, in the order of precedes, that has http rules and lists
+// exactly this host or wildcard. It returns nil without such a VirtualService. Only VirtualServices count that apply to
+// the gateway, are exported to the proxies' namespace, and have hosts that overlap the imports.
 func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.VirtualService {
 	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// first returns the first VirtualService (precedes) that lists exactly this host or wildcard and satisfies the
-// predicate, or nil. The VirtualService also has to apply to the gateway, to be exported to the scope, and to overlap
-// the imports.
+// first returns the first VirtualService, in the order of precedes, that lists exactly this host or wildcard and
+// satisfies the predicate. It returns nil without such a VirtualService. The VirtualService must also apply to the
+// gateway, be exported to the proxies' namespace, and overlap the imports.
 func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
@@ -80,11 +80,10 @@ func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualS
 }
 
 // Connecting returns the VirtualServices whose tcp and tls rules apply to connections to a host at a gateway, sorted by
-// precedence. Each is listed once, and the result is nil without such VirtualServices. They list the host, a wildcard
-// that covers the host or, if the host is a wildcard, a host that it covers. Only VirtualServices count that are
-// exported to the scope's namespace and whose hosts overlap the imports. The rules of all returned VirtualServices
-// apply. In contrast, http rules come from one VirtualService (istio: pilot/pkg/networking/core/tls.go,
-// getConfigsForHost).
+// precedence. Each occurs once. The result is nil without such VirtualServices. They list the host, a wildcard that
+// covers the host or, if the host is a wildcard, a host that it covers. Only VirtualServices count that are exported to
+// the proxies' namespace and whose hosts overlap the imports. The rules of all returned VirtualServices apply. In
+// contrast, http rules come from one VirtualService (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Visibility decides which outbound clusters the proxies of a namespace have. It is used for the traffic of listeners'
-// own features, such as spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an
+// Visibility decides which outbound clusters the proxies of a namespace have. It is used for traffic that a listener
+// itself causes, such as spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an
 // unknown cluster.
 type Visibility struct {
 	Namespace string         // the namespace of the proxies
@@ -19,12 +19,12 @@ type Visibility struct {
 	Patches   input.PatchSet // the patches of the proxies; only removals of outbound clusters count
 }
 
-// Find returns the host whose cluster a proxy uses for requests to a port of the host name. The resulting host is the
+// Find returns the host whose cluster a proxy uses for requests to a host name and a port. The resulting host is the
 // given name or, if that is an alias (a Service of type ExternalName), the alias target. The parameter named lists
 // services with the host name, of which the proxy must see at least one. If the proxy sees no service of named, if no
 // service defines the host, or if ten aliases follow one another, ok is false and host is "". If the proxy has no
-// cluster for the port, ok is false and host is set. asked lists the hosts on which the result depends, beginning with
-// name. The result may change if a service of one of these hosts appears, disappears or changes.
+// cluster for the port, ok is false and host is set. The result asked lists the hosts on which the results depend,
+// beginning with name. The results may change if a service of one of these hosts appears, disappears or changes.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
@@ -42,9 +42,9 @@ func (v Visibility) Find(in *input.Input, name string, named []*model.Service, p
 	return "", asked, false
 }
 
-// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines, whichever VirtualServices
-// exist. A VirtualService can import a further service that then defines the host in place of svc. So the further
-// service must have the port too.
+// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines, whatever VirtualServices
+// exist. A VirtualService can import another service that then defines the host in place of svc. That service must
+// therefore have the port too.
 func (v Visibility) hasCluster(in *input.Input, svc *model.Service, name string, port uint32) bool {
 	other := definingService(in, name, v.Namespace, func(*model.Service, string) bool { return true })
 	return v.sees(svc, name, port) && portOf(in, svc, name, port) &&

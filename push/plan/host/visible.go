@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// exported reports whether an object is visible in a namespace, by the object's exportTo. owner is the namespace of
-// the object, and viewer the namespace in question. If exportTo is empty, the defaults apply.
+// exported reports whether an object is visible in a namespace, by the object's exportTo. owner is the namespace of the
+// object, and viewer is the namespace that may see it. If exportTo is empty, the defaults apply.
 func exported(exportTo, defaults []string, owner, viewer string) bool {
 	if len(exportTo) == 0 {
 		exportTo = defaults
@@ -48,7 +48,8 @@ func Precedes(a, b *model.Service, namespace string) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// serviceFor returns the service that defines a host in this scope, or nil if the scope sees no service of the host.
+// serviceFor returns the service that defines a host for the table's proxies, or nil if the proxies see no service of
+// the host.
 func (t *Table) serviceFor(host string) *model.Service {
 	return definingService(t.in, host, t.key.Namespace, t.has)
 }
@@ -101,9 +102,10 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
-// Aliases returns the aliases of a host that are exported to the scope, including aliases of aliases, sorted. It is nil
-// without such aliases. Aliases are hosts of Services of type ExternalName. An alias that a Service of another cluster
-// or a ServiceEntry defines as a host of its own is left out, since two virtual hosts would have the same domain.
+// Aliases returns the aliases of a host that are exported to the proxies' namespace, including aliases of aliases,
+// sorted. It is nil without such aliases. Aliases are hosts of Services of type ExternalName. An alias that a Service
+// of another cluster or a ServiceEntry defines as a host of its own is left out, since two virtual hosts would have the
+// same domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
 		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
@@ -125,8 +127,9 @@ func (t *Table) Aliases(host string) (all []string) {
 
 // Published returns the endpoints of a headless service to which DNS resolves its name, for proxies of a network.
 // Endpoints in other networks are left out, unless the network is unknown (""). Endpoints that are not ready are
-// included if the Service has publishNotReadyAddresses. own lists the endpoints in the cluster of the scope's proxies,
-// and others the endpoints in all other clusters, both in no order. h has to be a host of this table with a service.
+// included if the Service has publishNotReadyAddresses. The result own lists the endpoints in the proxies' own cluster,
+// and others lists the endpoints in all other clusters, both in no order. h must be a host of this table with a
+// service.
 func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
 	for cluster, e := range t.in.Published(h.Service, h.Name) {
 		switch {
@@ -150,14 +153,14 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 	return t.ImportOf(h, port) != nil
 }
 
-// ClusterFor resolves a destination to a cluster. name is the destination's host, which may be an alias; subset may be
-// "". If port is 0 and the host has only one port, this port is used. If port is 0 and the host has several ports,
-// listenPort is used, the port at which the request arrived (istio: pilot/pkg/networking/core/route,
-// GetDestinationCluster).
+// ClusterFor resolves a destination to a cluster. The parameter name is the destination's host, which may be an alias.
+// The parameter subset may be "". If port is 0 and the host has only one port, this port is used. If port is 0 and the
+// host has several ports, listenPort, the port at which the request arrived, is used (istio:
+// pilot/pkg/networking/core/route, GetDestinationCluster).
 //
 // The result is false if the scope has no such service, port or subset, or does not import the port. The returned
-// cluster does not exist in this case. Its name is made of the arguments, after following aliases. Envoy answers 503 or
-// closes connections until the cluster exists.
+// cluster does not exist in this case. Its name consists of the arguments, with an alias replaced by its target. Envoy
+// answers 503 or closes connections until the cluster exists.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Edge contains the records and settings, beside Gateways, that decide the listeners of a router (a gateway's Envoy).
-// The planners of routers' listeners (push/plan/front) read it. Its embedded Workload has no resources. It is
-// immutable.
+// Edge contains the records and settings, besides Gateways, that decide the listeners of a router (a gateway's Envoy).
+// The planners of routers' listeners (push/plan/front) read it. An Edge is immutable. Its embedded Workload has no
+// resources.
 type Edge struct {
 	*Workload
 	Services        []*model.Service                 // the services that have the router as an endpoint, the oldest first
@@ -58,7 +58,7 @@ func (e *Edge) Again(in *input.Input) *Edge {
 	return &next
 }
 
-// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. Of several
-// numbers, Target returns the first. The result is 0 for any other p, and if the target port is a name that no endpoint
-// defines. The first argument is ignored.
+// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. If the port
+// has several numbers there, Target returns the first. The result is 0 for any other p, and if the target port is a
+// name that no endpoint defines. The first argument is ignored.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

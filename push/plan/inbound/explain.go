@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec (all inputs of the build) of a resource of the workload. For listeners of ports, a
-// front.TrafficSource follows for each service of the workload, also with the Sidecar if it has ingress listeners.
-// Without services, and for clusters of a workload with such a Sidecar, one front.TrafficSource with the Sidecar
-// follows. A front.ModeSource is the last value for listeners whose mTLS modes PeerAuthentications set. Explain returns
-// nil if the workload has no such resource.
+// Explain returns the Spec (all inputs of the build) of a resource of the workload, and then its sources. The sources
+// of a listener of ports are one front.TrafficSource for each service of the workload. If the Sidecar has ingress
+// listeners, each front.TrafficSource also names the Sidecar. Without services, one front.TrafficSource names only this
+// Sidecar. The only source of a cluster is a front.TrafficSource with this Sidecar. If PeerAuthentications set a
+// listener's mTLS modes, a front.ModeSource comes last. Explain returns nil if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {
@@ -53,7 +53,8 @@ func (wl *Workload) Explain(of xds.Ref) []any {
 
 var places intern.Table[model.Place]
 
-// deciding returns the PeerAuthentications that set the modes of the ports of a listener, with their fields, each once.
+// deciding returns the fields of PeerAuthentications that set the mTLS modes of a listener's ports. Each field occurs
+// once.
 func (wl *Workload) deciding(spec any) (all []model.Place) {
 	var ports []uint32
 	switch spec := spec.(type) {

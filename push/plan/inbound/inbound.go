@@ -1,6 +1,6 @@
-// Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that
-// receives redirected connections, and the listeners of a Sidecar's ingress. Proxies with equal inputs (view.Workload)
-// share one Workload. A Workload is planned as a whole: if a change touches it, the planner plans another one.
+// Package inbound plans the inbound side of proxies. The inbound side consists of the clusters of the application's
+// ports, the listener that receives redirected connections, and the listeners of a Sidecar's ingress. Proxies with
+// equal inputs (view.Workload) share one Workload. If a change touches a Workload, the planner plans a new one.
 //
 // Owns: the inbound resources of each Workload. Reads: plan/input (a snapshot of the records). Never: the outbound
 // side.
@@ -161,8 +161,9 @@ func (wl *Workload) planPassthrough() {
 		Connection: traffic.PassthroughConnection(mesh), Mesh: mesh, Patches: patches})
 }
 
-// ports returns the workload's ports. If the Sidecar has ingress listeners, these define the ports; otherwise the
-// services do. Of several definitions of one port the first is used.
+// ports returns the workload's ports. If the Sidecar has ingress listeners, they define the ports. Without ingress
+// listeners the services define the ports, unless the proxy's mode is NONE. If a port has several definitions, the
+// first one is used.
 func (wl *Workload) ports() []port {
 	var out []port
 	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
@@ -200,7 +201,7 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 }
 
 // targets returns the numbers of a service port at the workload. If the workload is an endpoint of a ServiceEntry, the
-// endpoint defines the numbers. Otherwise the number is the target port.
+// endpoint defines the numbers. In all other cases the number is the target port.
 func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort) (numbers []uint32) {
 	for _, s := range wl.key.Served.All() {
 		if s.Service == svc.Key && s.Port == p.GetNumber() {
@@ -219,7 +220,8 @@ func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort)
 }
 
 // local returns the address to which the proxy connects for a port of the workload. If the mesh has
-// inboundTrafficPolicy LOCALHOST, it is a loopback address. Otherwise it is "", the original destination.
+// inboundTrafficPolicy LOCALHOST, the result is a loopback address with the port. In all other cases it is "", which
+// means the original destination.
 func (wl *Workload) local(port uint32) string {
 	if wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() != meshv1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
 		return ""
@@ -251,8 +253,9 @@ type served struct {
 	port    uint32
 }
 
-// port adds the cluster and mTLS mode to a port. ingress is the index of the Sidecar's ingress listener, or -1 for the
-// port of a service. target is the address to which the proxy connects; "" is the original destination.
+// port adds the cluster and mTLS mode to a port. The parameter ingress is the index of the Sidecar's ingress listener,
+// or -1 for the port of a service. The parameter target is the address to which the proxy connects, or "" for the
+// original destination.
 func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	c := cluster.Inbound{Port: p.Port, Target: target, Families: wl.key.Listening.Families, Service: of.service, Host: of.host,
@@ -308,8 +311,8 @@ func (wl *Workload) removesListener(name string, port uint32) bool {
 // patches remove has one element for each patch. The caller must not change the list.
 func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
-// Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe
-// the change; each may be nil:
+// Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe the
+// change, and each may be nil:
 //
 //   - readers: the changed records, except services, that a view.Workload may name
 //   - services: the changed services
@@ -342,7 +345,7 @@ func anyOf(have, hosts map[string]bool) bool {
 // Problems returns the problems that were found while planning. The caller must not change the list.
 func (wl *Workload) Problems() []input.Problem { return wl.found }
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// These tables intern lists that Specs contain. A table keeps a list only as long as some Spec uses the list.
 var (
 	policies     intern.Table[*model.Policy]
 	authorizers  intern.Table[extauthz.Authorizer]

@@ -17,9 +17,8 @@ import (
 
 // ingress plans the port of one ingress listener of the Sidecar
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). As in istiod, the virtual
-// host and the spans of the port have the listener's port and the Sidecar's name; the service does not matter. If the
-// listener's capture mode or the proxy's mode is NONE, the port gets a listener of its own. An invalid listener is left
-// out and reported.
+// host and the spans of the port name the listener's port and the Sidecar, and no service. If the listener's capture
+// mode or the proxy's mode is NONE, the port gets a listener of its own. An invalid listener is left out and reported.
 func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
 	bad := func(field, format string, args ...any) {
 		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
@@ -52,8 +51,9 @@ func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 	return p, true
 }
 
-// ownAddresses returns the addresses for an ingress listener without a bind address: the workload's first address of
-// each family. The application can then use the same port at loopback. Without any address, first is the wildcard.
+// ownAddresses returns the addresses for an ingress listener without a bind address. They are the workload's first
+// global unicast address of each family. So the application can use the same port at loopback. Without such an address,
+// the result first is the wildcard address.
 func (wl *Workload) ownAddresses() (first string, others []string) {
 	has := map[bool]bool{}
 	for _, text := range wl.key.Addresses.All() {
@@ -68,9 +68,9 @@ func (wl *Workload) ownAddresses() (first string, others []string) {
 	return others[0], others[1:]
 }
 
-// serviceBehind returns the service port whose target port is the ingress listener's port (the first argument).
-// Without such a service port, it returns the service port whose target port is the port of an address (the second
-// argument), or else the zero value.
+// serviceBehind returns the service port whose target port is the parameter number, the port of the ingress listener.
+// Without such a service port, the port in the address target is used in place of number. Without any such service
+// port, the result is the zero value.
 func (wl *Workload) serviceBehind(number uint32, target string) served {
 	inner := number
 	if a, err := netip.ParseAddrPort(target); err == nil {
@@ -89,8 +89,9 @@ func (wl *Workload) serviceBehind(number uint32, target string) served {
 }
 
 // targetOf validates a default endpoint and returns the address to connect to. endpoint may be an IP address with a
-// port, unix:///path, or empty for the original destination. An endpoint with the address 0.0.0.0 or :: gets the first
-// of the workload's addresses of that family, or else the loopback address. The error quotes any other endpoint.
+// port, unix:///path, or empty for the original destination. In place of the address 0.0.0.0 or ::, the result has the
+// first of the workload's addresses of that family, or else the loopback address. For any other endpoint, the error
+// quotes the endpoint.
 func targetOf(endpoint string, addresses []string) (string, error) {
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return endpoint, nil
@@ -123,7 +124,7 @@ var protocolWithin = map[model.Protocol]model.Protocol{
 
 // terminatedTLS returns the TLS settings of an ingress listener, and the protocol inside TLS. If the listener
 // terminates no TLS, it returns the zero settings and the protocol of p. As in istiod, the mesh's mTLS takes
-// precedence: a port terminates other TLS only if a PeerAuthentication disables mTLS for the port. MeshConfig
+// precedence. A port terminates other TLS only if a PeerAuthentication disables mTLS for the port. MeshConfig
 // tlsDefaults fills in missing settings.
 func (wl *Workload) terminatedTLS(i int, l *networkingv1.IstioIngressListener, p listener.InboundPort) (
 	listener.ServerTLS, model.Protocol) {

@@ -10,8 +10,8 @@ import (
 // Overlay returns markers that hide some outbound listeners from a proxy with the given IP addresses. If a headless
 // service selects the proxy, the outbound side that the proxy shares with others has listeners at the proxy's own
 // addresses. The markers hide these listeners, because an application reaches its own Pod without the proxy, and the
-// inbound side uses the addresses. The result is nil if there are no addresses, or if no headless service with a port
-// of a protocol other than HTTP selects the workload.
+// inbound side needs these addresses. The result is nil if there are no addresses, or if no headless service with a
+// port of a protocol other than HTTP selects the workload.
 func (wl *Workload) Overlay(addresses intern.List[string]) *manifest.Manifest {
 	var hidden []*xds.Resource
 	for _, svc := range wl.services {

@@ -13,8 +13,8 @@ import (
 type service struct{ host, namespace string }
 
 // AccountsOf returns the service accounts of a service's endpoints in a snapshot. The service is identified by a host
-// and its namespace. Endpoints of any health count; endpoints without an account do not. Each account is listed once,
-// as "namespace/name". The list is sorted, nil without accounts, and belongs to the caller.
+// and its namespace. Endpoints of any health count. Endpoints without an account are ignored. Each account is listed
+// once, as "namespace/name". The list is sorted, nil without accounts, and belongs to the caller.
 func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	type account struct{ namespace, name string }
 	var last account // neighbouring endpoints mostly have the same account, so this saves nearly all look-ups
@@ -40,8 +40,8 @@ func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	return out
 }
 
-// Accounts returns the result of AccountsOf for the Input's snapshot, as an interned list: lists with equal elements
-// are equal. The result is cached.
+// Accounts returns the result of AccountsOf for the Input's snapshot, as an interned list. Interned lists with equal
+// elements are equal. The result is cached.
 func (in *Input) Accounts(host, namespace string) intern.List[string] {
 	key := service{host, namespace}
 	list, ok := in.accounts[key]

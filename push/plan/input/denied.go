@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The root namespace's policy model.DeniedName denies the identities that the CA has revoked to the whole mesh. Inbound
-// filter chains apply it like any other policy. Clients must not accept such an identity from a server either, so the
-// clusters of services with that identity leave it out.
+// The policy model.DeniedName in the root namespace lists the identities that the CA has revoked. Inbound filter chains
+// refuse clients with these identities, as for any other policy. Clients must not accept such an identity from a server
+// either. So the clusters of services with that identity do not accept it.
 
 // denied maps accounts ("namespace/name") to their denied identities, as SPIFFE IDs.
 type denied = map[string][]string
@@ -53,11 +53,11 @@ func AccountOf(id string) string {
 	return parts[1] + "/" + parts[3]
 }
 
-// Denied returns the denied identities that a cluster would accept otherwise, as sorted SPIFFE IDs. accounts are the
-// service accounts of the cluster's endpoints ("namespace/name"). The function names returns the further identities
-// that the cluster's DestinationRule and service name (see NamesOf). It is called only if the snapshot denies any
-// identity. A further identity adds all denied identities of its account. An identity that names no account adds all
-// denied identities without an account. The result is the empty list if no denied identity matches.
+// Denied returns the denied identities that a cluster would accept otherwise, as sorted SPIFFE IDs. The parameter
+// accounts has the service accounts of the cluster's endpoints ("namespace/name"). The function names returns the
+// further identities that the cluster's DestinationRule and service state (see NamesOf). It is called only if the
+// snapshot denies any identity. A further identity adds all denied identities of its account. An identity that names no
+// account adds all denied identities without an account. The result is the empty list if no denied identity matches.
 func (in *Input) Denied(accounts intern.List[string], names func() []string) intern.List[string] {
 	if !in.deniedKnown {
 		in.denied, in.deniedKnown = deniedIn(in.Snapshot), true

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// AddedExtensions yields the filter configurations (ECDS) that patches add, for both sides of a proxy. Of several
-// patches that add the same name, the first is yielded. For each other patch, and for each patch whose build fails, a
-// problem is appended to found. Configurations are built while the caller iterates.
+// AddedExtensions yields the filter configurations (ECDS) that patches add, for both sides of a proxy. If several
+// patches add the same name, the first is yielded. For each further patch with the name, and for each patch whose build
+// fails, a problem is appended to found. Configurations are built while the caller iterates.
 func (in *Input) AddedExtensions(set PatchSet, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		names := map[string]bool{}

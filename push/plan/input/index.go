@@ -107,8 +107,8 @@ func (x *Index) wildcard(key model.Key, host string, there bool) {
 }
 
 // Covering calls f with the host itself, and then with each wildcard in use that covers the host, the most specific
-// first. A wildcard is in use if a record of the kind has it as a host; the kind is VirtualService or DestinationRule.
-// Covering ends when f returns false.
+// first. A wildcard is in use if a record of the kind has it as a host. The kind must be VirtualService or
+// DestinationRule. Covering ends when f returns false.
 func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (more bool)) {
 	if !f(host) {
 		return
@@ -152,8 +152,8 @@ func backwards(host string) string {
 // IsWildcard reports whether a host begins with "*".
 func IsWildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Covers reports whether pattern equals host, or is a wildcard that covers host. Both may be wildcards: "*.a" covers
-// "*.b.a".
+// Covers reports whether pattern equals host, or is a wildcard that covers host. Both arguments may be wildcards: "*.a"
+// covers "*.b.a".
 func Covers(pattern, host string) bool {
 	if pattern == host || pattern == "*" {
 		return true

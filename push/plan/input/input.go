@@ -1,9 +1,9 @@
 // Package input is the common input of all parts of the plan: one snapshot of the records, and results that are derived
 // from this snapshot alone. The results are cached as long as the Input is used. All scopes (sets of services that
-// groups of proxies see) share the results. They are the members of clusters, the service accounts of services, the
-// modes of PeerAuthentications, and an index of references.
+// groups of proxies see) share the results. The results are the members of clusters, the service accounts of services,
+// the modes of PeerAuthentications, and an index of references.
 //
-// Owns: the caches of one Input. Reads: snapshots. Never: visibility in a single scope; Envoy's protobuf.
+// Owns: the caches of one Input. Reads: snapshots. Never: decides visibility in a single scope; uses Envoy's protobufs.
 package input
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 // Input is one snapshot and the results derived from it. Each step of the planner, which applies one change of the
-// snapshot, uses another Input (At, Later). Only one goroutine may use an Input; another goroutine needs a Copy.
+// snapshot, uses another Input (At, Later). Only one goroutine may use an Input. Another goroutine needs a Copy.
 // Snapshot is immutable, so any goroutine may read it.
 type Input struct {
 	*mirror.Snapshot
@@ -75,8 +75,9 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.Gateways = gatewaysIn(s)
 }
 
-// At returns the Input of a step at another snapshot, with empty caches. edits are the changes from the snapshot of
-// in.Index to s. Without edits the result has the same index, even if s differs. The receiver is not changed.
+// At returns the Input of a step at another snapshot, with empty caches. The parameter edits has the changes from the
+// snapshot of in.Index to s. Without edits the result has the same index, even if s differs. The receiver is not
+// changed.
 func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
@@ -88,7 +89,8 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 }
 
 // Later returns the Input of a step at another snapshot that only plans endpoints. The result has the fields Mesh,
-// Meshes, Gateways and Index of the receiver, because the other resources were planned with them. Its caches are empty.
+// Meshes, Defaults, Gateways and Index of the receiver, because the other resources were planned with them. Its caches
+// are empty.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
 	next.Mesh, next.Meshes, next.Defaults, next.Gateways = in.Mesh, in.Meshes, in.Defaults, in.Gateways
@@ -105,22 +107,23 @@ func (in *Input) Copy() *Input {
 // Root returns the root namespace of the configuration.
 func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
 
-// Tested calls Fault, if it is set. The planner calls Tested at several points of its work. of is the scope that is
-// being planned.
+// Tested calls Fault, if it is set. The planner calls Tested at several points of its work. The parameter of is the
+// scope that is being planned.
 func (in *Input) Tested(of view.Scope) {
 	if in.Fault != nil {
 		in.Fault(in, of)
 	}
 }
 
-// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and Make
-// appends a problem to found. The problem names the object in the builder's error, or else the object blame.
+// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the second result is false, and Make
+// appends a problem to found. The problem is about the object that the builder's error names. If the error names no
+// object, the problem is about the object with the key blame.
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
 	return made(spec, r, err, blame, found)
 }
 
-// MakeInPieces returns the result of Make, and calls pause between two pieces of the build.
+// MakeInPieces is Make, but calls the function pause between two pieces of the build.
 func (in *Input) MakeInPieces(
 	spec pool.PiecewiseSpec, pause func(), blame model.Key, found *[]Problem,
 ) (layer.Unit, bool) {
@@ -138,7 +141,7 @@ func made(spec pool.ResourceSpec, r *xds.Resource, err error, blame model.Key, f
 }
 
 // RoutesTo calls f with each VirtualService that has a host as a destination, in no order. If host is a wildcard,
-// destinations that it covers count too. f may be called more than once for a VirtualService.
+// destinations that it covers count too. RoutesTo may call f more than once for a VirtualService.
 func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	visit := func(key model.Key) {
 		if r, ok := in.Get(key); ok {
@@ -180,7 +183,7 @@ func (in *Input) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	return all
 }
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// These tables intern lists that Specs contain. A table keeps a list only as long as some Spec uses the list.
 var (
 	strs       intern.Table[string]
 	members    intern.Table[model.Member]

@@ -50,7 +50,7 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 // endpoint port is the port with the name of the service port. For hosts that are resolved by DNS it is the port with
 // the same number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
 //
-// Of several endpoints with the same address, port and network, the healthiest is included. Such endpoints exist
+// If several endpoints have the same address, port and network, only the healthiest is included. Such endpoints exist
 // because the outdated status of one Pod may still state the address of another Pod. Equal addresses in two networks
 // are different endpoints. Endpoints without an address, which gateways reach, are all included.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
@@ -137,8 +137,7 @@ func compareMembers(a, b model.Member) int {
 		cmp.Compare(healthRank(a.Endpoint.GetHealth()), healthRank(b.Endpoint.GetHealth())))
 }
 
-// byNumber reports whether ports of a service and ports of its endpoints are matched by number. Otherwise they are
-// matched by name.
+// byNumber reports whether ports of a service and ports of its endpoints are matched by number, and not by name.
 func byNumber(service *model.Service) bool {
 	return service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 }
@@ -169,9 +168,8 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 	return found
 }
 
-// Published yields the endpoints to which DNS resolves the name of a service, each with its cluster ("": the config
-// cluster). These are the ready endpoints, or all endpoints if the service has publishNotReadyAddresses. They are in
-// no order.
+// Published yields the endpoints to which DNS resolves the name of a service, each with its cluster ("" is the config
+// cluster). It yields the ready endpoints, or all endpoints if the service has publishNotReadyAddresses, in no order.
 func (in *Input) Published(service *model.Service, host string) iter.Seq2[string, *model.Endpoint] {
 	return func(yield func(string, *model.Endpoint) bool) {
 		q := Selection{Service: service}
@@ -204,7 +202,7 @@ func (in *Input) SlicesOf(service *model.Service, host string) iter.Seq[*model.E
 	}
 }
 
-// healthRank orders health states, the best first. It is called for each comparison of endpoints, so it is a switch.
+// healthRank orders health states, the best first.
 func healthRank(h model.Health) int {
 	switch h {
 	case model.Health_HEALTH_READY:

@@ -11,9 +11,9 @@ import (
 )
 
 // Meshes contains projections of the mesh configuration, one for each package of builders (push/build/cluster, listener
-// and vhost). A projection contains only the fields that these builders read, and is a part of their Specs. It keeps
-// its pointer while its fields have the same content. So an edit of a field changes only the Specs of builders that
-// read it.
+// and vhost). A projection contains only the fields that these builders read, and is a part of their Specs. The pointer
+// to a projection stays the same while its fields have the same content. So an edit of a field changes only the Specs
+// of builders that read it.
 type Meshes struct {
 	Cluster, Listener, VirtualHost *model.Mesh
 }

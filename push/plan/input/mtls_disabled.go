@@ -94,7 +94,7 @@ func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string
 }
 
 // disabledRow describes the endpoints for which mTLS is disabled at a port. Without such endpoints it returns "". The
-// text has one value for each selector; the first selector that matches an endpoint decides. "others" are endpoints
+// text has one value for each selector. The first selector that matches an endpoint decides. "others" are endpoints
 // that no selector matches, and "elsewhere" are endpoints in other namespaces.
 func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32, foreign bool) string {
 	off := func(levels ...*model.Policy) bool { return FirstMode(levels, port) == model.MTLSDisable }
@@ -117,7 +117,7 @@ func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32
 }
 
 // mayPick reports whether a policy's selector may match an endpoint of a service. All endpoints have the labels that
-// the service selects, except the endpoints in the last argument.
+// the service selects, except the endpoints in the parameter outside.
 func mayPick(selector map[string]string, svc *model.Service, outside []*model.Endpoint) bool {
 	for k, v := range svc.Spec.GetSelector() {
 		if other, ok := selector[k]; ok && other != v {

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// AnyNamespace is the argument of Index.Naming for records that may mean any namespace. These are VirtualServices that
-// match requests by sourceNamespace.
+// AnyNamespace is the argument of Index.Naming for records that may mean any namespace. They are the VirtualServices
+// that match requests by sourceNamespace.
 const AnyNamespace = ""
 
 // namespacesOf returns the namespaces that a record's exportTo names, for Index.Naming. A VirtualService that matches

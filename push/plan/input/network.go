@@ -29,9 +29,9 @@ func gatewaysIn(s *mirror.Snapshot) intern.List[endpoint.Gateway] {
 
 var gateways intern.Table[endpoint.Gateway]
 
-// ClusterLocal reports whether a proxy reaches only the endpoints of a host in the proxy's own cluster. This is the
-// case for hosts that serviceSettings of the mesh declare clusterLocal. By default, it is also the case for hosts of
-// kube-system, the API server and the control plane. domain is the DNS suffix of services.
+// ClusterLocal reports whether proxies reach only the endpoints of a host that are in their own cluster. The
+// serviceSettings of the mesh declare such hosts clusterLocal. By default, hosts of kube-system, the API server and the
+// control plane are also local. The parameter domain is the DNS suffix of services.
 func (in *Input) ClusterLocal(host, domain string) bool {
 	patterns, known := in.local[domain]
 	if !known {

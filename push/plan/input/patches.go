@@ -19,9 +19,9 @@ import (
 // PatchSet lists the patches that apply to a proxy, in order of application.
 type PatchSet []model.Patch
 
-// Patches returns the patches that a view refers to, in the order of refs. A patch that cannot be applied is left out,
-// and found has a problem for the patch. References to absent EnvoyFilters or patches are skipped. Both results are nil
-// if they are empty.
+// Patches returns the patches to which refs refers, in the same order. A patch that cannot be applied is left out, and
+// found has a problem for the patch. References to absent EnvoyFilters or patches are skipped. Both results are nil if
+// they are empty.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)

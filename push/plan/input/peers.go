@@ -10,8 +10,8 @@ import (
 )
 
 // Peers returns the PeerAuthentications that may apply to endpoints of a namespace, the oldest first. They are the
-// policies of the namespace and the mesh-wide policies. If no policy of them disables mTLS, the list is empty, because
-// clients then need no policy to decide about mTLS. The result is cached.
+// policies of the namespace and the mesh-wide policies. If no such policy disables mTLS, the list is empty, because
+// clients need no policy to decide about mTLS. The result is cached.
 func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
 		return found
@@ -47,12 +47,12 @@ func (in *Input) applicablePeers(namespace string) []*model.Policy {
 	return out
 }
 
-// Demands reports whether a member of a selection accepts only mTLS: the member supports mTLS, and a
+// Demands reports whether a member of a selection accepts only mTLS. It does if it supports mTLS and a
 // PeerAuthentication sets STRICT for its port.
 func (in *Input) Demands(q Selection, m model.Member) bool { return in.DemandedBy(q, m) != nil }
 
-// DemandedBy returns the PeerAuthentication by which a member of a selection accepts only mTLS; nil: the member accepts
-// plain text.
+// DemandedBy returns the PeerAuthentication by which a member of a selection accepts only mTLS. The result is nil if
+// the member accepts plain text.
 func (in *Input) DemandedBy(q Selection, m model.Member) *model.Policy {
 	if !m.Endpoint.GetMtls() {
 		return nil
@@ -72,10 +72,10 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	return FirstMode(levels[:], port)
 }
 
-// levelsOf returns the policies that apply to a workload: the oldest policy that selects the workload, the oldest
-// policy of the namespace, and the oldest mesh-wide policy; nil: no such policy. The first of them that states a mode
-// decides. Within a policy, the mode of the port precedes the mode of all ports. The default is permissive
-// (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
+// levelsOf returns the policies that apply to a workload. They are the oldest policy that selects the workload, the
+// oldest policy of the namespace, and the oldest mesh-wide policy. An element is nil if there is no such policy. The
+// first policy that states a mode decides. Within a policy, the mode of the port precedes the mode of all ports. The
+// default is permissive (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func levelsOf(peers []*model.Policy, namespace string, labels map[string]string) (levels [3]*model.Policy) {
 	for _, p := range peers {
 		level := 2
@@ -113,8 +113,8 @@ func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	return mode
 }
 
-// FirstPeer returns the result of FirstMode as mode, and the policy that states the mode as by; nil: no policy states a
-// mode. ofPort reports whether the policy states the mode for this port alone.
+// FirstPeer returns the mode that FirstMode returns, and the policy that states the mode. The policy is nil if no
+// policy states a mode. The result ofPort is true if the policy states the mode for this port alone.
 func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.Policy, ofPort bool) {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)

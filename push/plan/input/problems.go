@@ -11,8 +11,8 @@ import (
 // Problem describes an error or a warning about one object of the configuration.
 type Problem = model.Problem
 
-// Warning returns a problem with severity Warning, for an object that takes effect nevertheless. field is the path of
-// the field; empty: the whole object.
+// Warning returns a problem with severity Warning, for an object that takes effect nevertheless. The parameter field is
+// the path of the field, or "" for the whole object.
 func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
@@ -31,8 +31,8 @@ func NotFound(key model.Key, field, message string) Problem {
 		Severity: problem.Warning, Message: message}
 }
 
-// Problems maps the name of a unit to the problems of the unit. Planning a unit again replaces its problems. Lists are
-// replaced, and never changed in place.
+// Problems maps the name of a unit (a part of the plan) to the problems of the unit. Planning a unit again replaces its
+// problems. Lists are replaced, and never changed in place.
 type Problems map[string][]Problem
 
 // Set replaces the problems of a unit. An empty list removes the unit. The map keeps the list, which must not be
@@ -48,8 +48,8 @@ func (p Problems) Set(unit string, found []Problem) {
 // Clone returns an independent copy of the map. The lists are shared.
 func (p Problems) Clone() Problems { return maps.Clone(p) }
 
-// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare; nil: no problems. The
-// caller owns the result.
+// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare. The result is nil if
+// there are no problems. The caller owns the result.
 func Sorted(sets ...Problems) []Problem {
 	seen := map[Problem]bool{}
 	var out []Problem

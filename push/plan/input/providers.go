@@ -8,10 +8,11 @@ import (
 )
 
 // ProviderServices finds the services of an extension provider of the mesh configuration. The argument is the
-// provider's field service, "NAMESPACE/HOST" or "HOST". host is the HOST of the argument. found lists the Services,
-// then the ServiceEntries with exactly this host; nil: no such service. If the argument has a namespace, found has only
-// services of that namespace. namespaces is the number of namespaces of the found services. If it is above 1, the
-// provider is ambiguous (istio: pilot/pkg/extensionproviders, LookupCluster).
+// provider's field service, "NAMESPACE/HOST" or "HOST". The result host is the HOST of the argument. The result found
+// lists the Services, then the ServiceEntries with exactly this host. It is nil if there are no such services. If the
+// argument has a namespace, found has only services of that namespace. The result namespaces is the number of
+// namespaces of the found services. If that number is above 1, the provider is ambiguous (istio:
+// pilot/pkg/extensionproviders, LookupCluster).
 func (in *Input) ProviderServices(service string) (host string, found []*model.Service, namespaces int) {
 	return ServicesOf(in.Snapshot, service)
 }

@@ -13,7 +13,8 @@ type Removal struct {
 	Ref xds.Ref
 }
 
-// Removing returns the patches that remove clusters or listeners as a whole, in order; nil: no such patch.
+// Removing returns the patches that remove clusters or listeners as a whole, in order. The result is nil if there are
+// no such patches.
 func (s PatchSet) Removing() (removing PatchSet) {
 	for _, p := range s {
 		c := p.Config()

@@ -3,8 +3,8 @@
 // immutable set of resources) for each type, and edits that Commit moves into the manifests. The package also has Table
 // and Sharing, with which parts of the plan share memory with their copies.
 //
-// Owns: nothing; a Layer belongs to the part of the plan that fills it. Reads: push/manifest. Never: a snapshot, a rule
-// of the configuration.
+// Owns: nothing, since a Layer belongs to the part of the plan that fills it. Reads: push/manifest. Never: reads a
+// snapshot or a rule of the configuration.
 package layer
 
 import (
@@ -24,8 +24,8 @@ type Unit struct {
 	Res  *xds.Resource
 }
 
-// Layer contains the manifests of one layer, and the edits since the last Commit. The zero Layer is empty. One
-// goroutine may use a Layer. Its manifests are immutable.
+// Layer contains the manifests of one layer, and the edits since the last Commit. The zero Layer is empty. A Layer is
+// not safe for concurrent use. Its manifests are immutable.
 type Layer struct {
 	types [xds.NumTypes]*manifest.Manifest
 	puts  [xds.NumTypes]map[string]*xds.Resource // by name; a nil value removes the name
@@ -35,8 +35,8 @@ type Layer struct {
 }
 
 // Fork returns a copy. Later edits of the copy do not affect the original layer, nor the reverse. Fork must not be
-// called between an edit and the next Commit. Both layers share the reserved names, so Reserve must not be called after
-// Fork.
+// called between an edit and the next Commit. The copy and the original share the reserved names, so Reserve must not
+// be called after Fork.
 func (l *Layer) Fork() *Layer {
 	next := *l
 	next.specs = maps.Clone(l.specs)

@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Sharing contains the results that the planned parts of one step have computed so far. Parts with equal results share
-// one value. Copies of a part therefore share memory with their template even after an edit that touches all of them.
-// One goroutine may use a Sharing. The nil Sharing stores nothing, and is used between steps.
+// Sharing contains the results that the planned parts have computed so far in one step, which plans one change. Parts
+// with equal results share one value. Copies of a part therefore share memory with their template even after an edit
+// that touches all of them. A Sharing is not safe for concurrent use. The nil Sharing stores nothing, and is used
+// between steps.
 type Sharing struct {
 	values    map[any]any // key of Share -> []*V
 	manifests map[rewrite]*manifest.Manifest
@@ -34,9 +35,9 @@ func NewSharing() *Sharing {
 	return &Sharing{values: map[any]any{}, manifests: map[rewrite]*manifest.Manifest{}}
 }
 
-// Share returns the value to store in place of v. This is an equal value that was shared under the same key before, or
-// v itself. Values must not be changed after Share. Each part of the plan uses its own type K, so keys of different
-// parts never collide. All values of one K must have the same type V. If x is nil, the result is v.
+// Share returns the value to store in place of v. The result is an equal value that was shared under the same key
+// before, or v itself. Values must not be changed after Share. Each part of the plan uses its own type K, so keys of
+// different parts never collide. All values of one K must have the same type V. If x is nil, the result is v.
 func Share[K comparable, V any](x *Sharing, key K, v *V, equal func(a, b *V) bool) *V {
 	if x == nil {
 		return v

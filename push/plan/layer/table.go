@@ -6,14 +6,15 @@ import (
 )
 
 // Table maps names to values. Copies of a table (Fork, Copy) share the part that they have in common. They share the
-// values too, so values must never be changed in place. The zero Table is empty. One goroutine may use a Table.
+// values too, so values must never be changed in place. The zero Table is empty. A Table is not safe for concurrent
+// use.
 type Table[V any] struct {
 	base map[string]*V // shared with other tables; never changed
 	own  map[string]*V // differences from base; a nil value removes the name
 	size int
 }
 
-// Get returns the value of a name; nil: the table does not have the name.
+// Get returns the value of a name, or nil if the table does not have the name.
 func (t *Table[V]) Get(name string) *V {
 	if v, ok := t.own[name]; ok {
 		return v

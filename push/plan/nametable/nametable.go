@@ -1,22 +1,22 @@
 // Package nametable plans the name table of a scope, for agents that serve DNS for their Pod. A scope is the set of
 // hosts that a group of proxies sees. The table maps the names of these hosts to addresses.
 //
-// Owns: the rows of each scope, and the resource that is built from them. Reads: plan/host. Never: plans for a single
-// proxy; plans names of a scope before one of its proxies has requested them.
+// Owns: the rows of each table (one row for each host), and the resource that is built from them. Reads: plan/host.
+// Never: plans for a single proxy; plans names of a scope before one of its proxies has requested them.
 //
 // The set of names follows istiod (pkg/dns/server/name_table.go). The name of a service resolves to its virtual
-// addresses. The name of a headless service resolves to its endpoints in the proxy's own network. With local names
-// (ENABLE_MULTICLUSTER_HEADLESS=false) the name resolves only to endpoints of the proxy's own cluster, and otherwise of
-// all clusters. Endpoints with host names also have names of their own, in all clusters.
+// addresses. The name of a headless service resolves to its endpoints in the proxy's own network, in all clusters. If
+// ENABLE_MULTICLUSTER_HEADLESS is false, it resolves only to endpoints of the proxy's own cluster. An endpoint with a
+// host name also has a name of its own, whatever its cluster is.
 //
-// Endpoints of any port are included. They have to be ready, unless the Service has publishNotReadyAddresses. The table
-// follows the cluster's DNS servers here, and differs from istiod. Services without addresses and endpoints have no
-// names in the table, and the Pod's DNS servers resolve their names.
+// Endpoints of any port are included. They have to be ready, unless the Service has publishNotReadyAddresses. In both
+// points the table follows the cluster's DNS servers, and differs from istiod. Services without addresses and endpoints
+// have no names in the table, and the Pod's DNS servers resolve their names.
 //
-// A scope has a name table once one of its proxies has requested it (Planner.AskNames). The rows are planned with the
-// hosts of each step. push/delta sends the table as an agent resource, and it is part of the view's set
-// (manifest.Set.Names). There is one table for each network of the scope's proxies, because names of headless services
-// resolve to endpoints of the same network.
+// A scope has a name table once one of its proxies has requested it (Planner.AskNames). Each change of configuration
+// plans the rows of the hosts that it touches. The table is part of the set of a view (manifest.Set.Names), and
+// push/delta sends it as an agent resource. There is one table for each network of the scope's proxies, because names
+// of headless services resolve to endpoints of the same network.
 package nametable
 
 import (
@@ -148,10 +148,10 @@ func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	return f
 }
 
-// headless returns the addresses of a headless service (all), and the encoded entries NAME.HOST of its Pods with host
-// names (pods). If local is true, the addresses are only those of the proxy's own cluster. The entries are for Pods of
-// all clusters. A Pod of the proxy's own cluster hides Pods of the same name in other clusters. Of several other
-// clusters, the first by name is used.
+// headless returns two results for a headless service. The first result has the addresses of its endpoints. If local is
+// true, these are only addresses of the proxy's own cluster. The second result has the encoded entries NAME.HOST for
+// Pods with host names, in all clusters. If several clusters have a Pod of one name, the entry is for the proxy's own
+// cluster. If the own cluster has no such Pod, the entry is for the first cluster by name.
 func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
 	named, from := map[string][]netip.Addr{}, map[string]string{}
 	slices.SortStableFunc(others, func(a, b *model.Endpoint) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })
@@ -191,8 +191,8 @@ func each(all []netip.Addr) []netip.Addr {
 	return slices.Compact(all)
 }
 
-// single returns the IP of an address, or of a prefix that contains a single address. The result is false for ranges
-// and names.
+// single returns the IP of an address, or of a prefix that contains a single address. For other prefixes and for names,
+// the second result is false.
 func single(address string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.Unmap(), true

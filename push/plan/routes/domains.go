@@ -133,8 +133,9 @@ func (t *Table) markRivals(rc *routeConfig, old, now *entry, pause func()) {
 	}
 }
 
-// differing returns the domains that only one of two versions of a virtual host has. If the ranks of the versions
-// differ, it returns all domains of both versions. A version that keeps its domains (Keeps) does not count.
+// differing returns the domains that only one of two versions of a virtual host has. If the versions win against
+// different rivals (SameRank), it returns all domains of both versions. A version that keeps its domains (Keeps) does
+// not count.
 func (t *Table) differing(a, b *entry) (out []string) {
 	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
 	if same && a.Domains == b.Domains {

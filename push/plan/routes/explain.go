@@ -13,9 +13,9 @@ import (
 )
 
 // Explain returns the Spec (all inputs of the build) of a route configuration, followed by the Specs of its virtual
-// hosts in their order. v selects the proxies of a variation (proxies with certain labels or other inputs); nil means
-// the proxies without inputs. The result is nil if no listener requests a route configuration with this name, or if its
-// build failed.
+// hosts in their order. The parameter v selects the proxies of a variation (proxies with certain labels or other
+// inputs). If v is nil, the result is for proxies without inputs. The result is nil if no listener requests a route
+// configuration with this name, or if its build failed.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
@@ -43,9 +43,10 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 	return out
 }
 
-// Freeze returns a function that calls its argument with each patched Spec of the published route configurations and
-// their virtual hosts, in no order. Route configurations of variations are not included. The Specs are those at the
-// call of Freeze. Any goroutine may call the function. Freeze must not be called within a step.
+// Freeze returns a function that calls its argument with each patched Spec, in no order. These are Specs (inputs of
+// builds) of published route configurations and of their virtual hosts, at the time of the call of Freeze. Route
+// configurations of variations are not included. Any goroutine may call the returned function. Freeze must not be
+// called while the table plans a change.
 func (t *Table) Freeze() front.Frozen {
 	var specs []any
 	keep := func(spec any) {
@@ -103,9 +104,10 @@ func (t *Table) Describe(line func(format string, args ...any)) {
 	}
 }
 
-// Serving returns the virtual hosts of the hosts for which the function named returns true, in all published route
-// configurations. The result is sorted by name of the configuration, host and port, and nil if it is empty. Virtual
-// hosts that are left out are not included. v selects the proxies of a variation; nil means the proxies without inputs.
+// Serving returns the virtual hosts of some hosts, in all published route configurations. The function named returns
+// true for these hosts. The result is sorted by name of the configuration, host and port, and nil if it is empty.
+// Virtual hosts that are left out are not included. The parameter v selects the proxies of a variation (proxies with
+// certain inputs, such as labels). If v is nil, the result is for proxies without inputs.
 func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for _, name := range slices.Sorted(maps.Keys(t.configs)) {
 		rc := t.configs[name]

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// replan decides the marked virtual hosts of a route configuration again, and then plans the route configuration.
+// replan decides the virtual hosts again that the step has marked in a route configuration. After that it plans the
+// route configuration.
 func (t *Table) replan(name string, pause func()) {
 	rc := t.configs[name]
 	if rc == nil {
@@ -51,13 +52,14 @@ func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	}
 }
 
-// fragment builds the fragment of a Spec, or finds it in the pool. It calls pause between two pieces of the build.
-// After an error the result is nil, and the error is appended to found as a problem.
+// fragment builds the fragment (the encoded virtual host) of a Spec, or finds it in the pool. It calls pause between
+// two pieces of the build. After an error the result is nil, and the error is appended to found as a problem.
 func (t *Table) fragment(spec vhost.Spec, blame model.Key, found *[]input.Problem, pause func()) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.FragmentOf(spec, func() (*xds.Fragment, error) { return spec.FragmentInPieces(pause) }))
 }
 
-// tailFragment returns the fragment of a virtual host of the tail, as fragment does. It builds in one piece.
+// tailFragment does the same as fragment for a virtual host of the tail, but without pauses. The tail has the virtual
+// hosts that EnvoyFilters add, and the catch-all.
 func (t *Table) tailFragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.Fragment(spec))
 }
@@ -131,8 +133,8 @@ func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	}
 }
 
-// parts returns the fragments of a run. The map replaces the fragments of some ids. If a fragment in the map is nil,
-// its virtual host is left out.
+// parts returns the fragments of a run (a sequence of virtual hosts). The map instead has fragments that replace those
+// of some ids. If such a fragment is nil, its virtual host is left out.
 func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, id := range r.ids {
 		f, ok := instead[id]

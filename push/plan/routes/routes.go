@@ -19,8 +19,8 @@
 // certain labels or other inputs). Only the virtual hosts that a step touches are decided and encoded again.
 // Neighbouring virtual hosts are joined in runs, so the work of an edit hardly grows with the number of virtual hosts.
 //
-// Owns: the route configurations of each scope. Reads: plan/host. Never: a listener; the choice of route
-// configurations and virtual hosts.
+// Owns: the route configurations of each scope. Reads: plan/host. Never: plans a listener; chooses the route
+// configurations or the virtual hosts in them.
 package routes
 
 import (
@@ -40,8 +40,8 @@ type Scope struct {
 	Layer    *layer.Layer       // receives the route configurations
 	Hosts    *host.Table        // resolves the destinations of rules
 	Patches  input.PatchSet     // the patches of the proxies
-	Problems input.Problems     // receives problems, for units whose names begin with "route", "routes" or "added"
-	Caps     xds.Caps           // those capabilities of the proxies on which virtual hosts depend
+	Problems input.Problems     // receives problems, under keys that begin with "route", "routes" or "added"
+	Caps     xds.Caps           // the capabilities of the proxies that virtual hosts depend on
 	Proxy    proxyconfig.Routes // settings of the proxies' ProxyConfig
 }
 
@@ -55,52 +55,52 @@ type Config struct {
 	ServerPorts intern.List[uint32]
 	// OneHost is true if a single virtual host answers for all names. Such a route configuration has no catch-all.
 	OneHost bool
-	// WithPorts is true if Envoy compares the names of requests including their ports. Otherwise Envoy ignores the
+	// WithPorts is true if Envoy compares the names of requests including their ports, and false if Envoy ignores the
 	// ports.
 	WithPorts bool
 }
 
-// VirtualHost describes one virtual host of a route configuration. The front fills in all fields. It is comparable.
-// Scopes share values and never change them.
+// VirtualHost describes one virtual host of a route configuration. The front fills in all fields. A VirtualHost is
+// comparable. Scopes share values and never change them.
 type VirtualHost struct {
 	ID   string // unique within the route configuration; virtual hosts are sorted by it
 	Host string // fully qualified host; may be a wildcard
 	Port uint32 // the port of the host
-	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration. A
-	// virtual host that an EnvoyFilter adds counts as another virtual host too.
+	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration, nor
+	// to a virtual host that an EnvoyFilter adds.
 	Keeps bool
-	// Bound is true for a host of a gateway, whose routes come from Rules alone. If no rule applies, the virtual host
-	// is left out. With Kept, it is published without routes instead. Kept has an effect if Bound is true.
+	// Bound is true for a host of a gateway, whose routes come only from Rules. If no rule applies, Kept decides: true
+	// publishes the virtual host without routes, false leaves it out. Kept has an effect only if Bound is true.
 	Bound, Kept bool
-	// TLSOnly is true if requests without TLS are redirected to https. It has an effect if Bound is true.
+	// TLSOnly is true if requests without TLS are redirected to https. It has an effect only if Bound is true.
 	TLSOnly bool
-	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421. It
-	// has an effect if Bound is true.
+	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421.
+	// Misdirected has an effect only if Bound is true.
 	Misdirected bool
-	// GRPCWeb is true if the filter grpc_web applies to the host's requests. It has an effect if Bound is true.
+	// GRPCWeb is true if the filter grpc_web applies to the host's requests. It has an effect only if Bound is true.
 	GRPCWeb bool
-	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is
-	// true.
+	// HTTP3 is the UDP port at which the host is also served by HTTP/3, or 0 without HTTP/3. It has an effect only if
+	// Bound is true.
 	HTTP3 uint32
 	// Own is true if the service belongs to the scope's namespace. After a Fork for another namespace, the front calls
 	// Enter again for the virtual hosts whose Own changes.
 	Own     bool
 	Domains intern.List[string]
 	Service *model.Service          // the service of the host; nil if only the rules define the host
-	Rules   intern.List[vhost.Rule] // the rules of the routes, in order; if empty and not Bound, the service decides
+	Rules   intern.List[vhost.Rule] // the rules of the routes, in order; if empty and not Bound, the service decides the routes
 	Reads   intern.List[string]     // keys of the proxy labels that the rules read; empty: the rules read no labels
 }
 
 // Names decides about the domains in the route configurations of a front. The front implements it. Only the planner's
 // goroutine calls it.
 type Names interface {
-	// CatchAll returns the virtual host for all names that no other virtual host has. The table sets its Patches. The
-	// result is false if the route configuration needs no such virtual host.
+	// CatchAll returns the virtual host for all names that no other virtual host has. The table sets the Patches of the
+	// result. The result is false if the route configuration needs no such virtual host.
 	CatchAll(c Config) (vhost.CatchAll, bool)
-	// Rivals appends to ids the ids of all virtual hosts of the route configuration that may have a domain of vh too,
-	// and returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.
+	// Rivals appends to ids the ids of all virtual hosts of the route configuration that may also have the given domain
+	// of vh, and returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
-	// SameRank reports whether two versions of a virtual host win their domains against the same rivals.
+	// SameRank reports whether two versions of one virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
 	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if
 	// the loss of the domain has to be reported as a problem.

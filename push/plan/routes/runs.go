@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// run is a sequence of neighbouring virtual hosts, joined into one fragment. After an edit of one virtual host, only
-// its run is joined again. The ids alone decide where runs end. So equal sets of virtual hosts have equal runs,
-// independent of the edits that led to the sets.
+// run is a sequence of neighbouring virtual hosts that are joined into one fragment (encoded bytes). After an edit of
+// one virtual host, only its run is joined again. The ids alone decide where runs end. So equal sets of virtual hosts
+// have equal runs, independent of the edits that led to the sets.
 type run struct {
 	ids   []string // sorted
 	frag  *xds.Fragment
@@ -82,7 +82,7 @@ func (rs *runs) remove(id string) {
 	}
 }
 
-// joined is the Spec of a fragment that concatenates several fragments.
+// joined is the Spec (the input) of a fragment that concatenates several fragments.
 type joined struct {
 	parts intern.List[*xds.Fragment]
 }
@@ -104,11 +104,11 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 	return out, nil
 }
 
-// joinedRuns is the pool of joined fragments, which all scopes share. The size of the builders' pool counts virtual
-// hosts, so joined fragments have a pool of their own.
+// joinedRuns is the pool of joined fragments, which all scopes share. Joined fragments are not in the pool of virtual
+// hosts, because the size of that pool is the number of virtual hosts.
 var joinedRuns pool.Pool
 
-// join concatenates fragments. For an empty list the result is nil, and for a single fragment it is that fragment.
+// join concatenates fragments. For an empty list the result is nil. For a single fragment the result is this fragment.
 func join(parts []*xds.Fragment) *xds.Fragment {
 	switch len(parts) {
 	case 0:

@@ -20,7 +20,8 @@ type Table struct {
 	Scope
 	names   Names
 	configs map[string]*routeConfig // by name
-	// changed maps the names of the route configurations of this step to the ids of virtual hosts to be decided again.
+	// changed has the names of the route configurations that this step touches, each with the ids of the virtual hosts
+	// to be decided again.
 	changed map[string]map[string]bool
 	pieces  []*xds.Fragment // reused buffer of plan
 	ids     []string        // reused buffer of rivals
@@ -47,7 +48,8 @@ type routeConfig struct {
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil until planned
 	added   []vhost.Added     // virtual hosts that EnvoyFilters add
 	taken   map[string]bool   // the domains of added
-	// complete is true if the fragments of all entries are built. Without users the entries are only decided.
+	// complete is true if the fragments of all entries are built. While there are no users, entries are decided, but
+	// their fragments are not built.
 	complete bool
 }
 
@@ -58,7 +60,7 @@ type entry struct {
 	frag *xds.Fragment // nil if it is not built yet, or left out
 }
 
-// sharedEntry is the key of an entry for layer.Share.
+// sharedEntry is the key under which scopes share an entry (layer.Share).
 type sharedEntry entry
 
 // equal reports whether two entries are equal.
@@ -70,8 +72,8 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// New returns a table without route configurations for a scope. A step applies one change of the configuration. In each
-// step the front calls Enter, Leave and Use, then Finish, then Vary for each variation, and then Done.
+// New returns a table without route configurations for the scope `of`. A step applies one change of the configuration.
+// In each step the front calls Enter, Leave and Use, then Finish, then Vary for each variation, and then Done.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
@@ -85,15 +87,15 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use adds by, which may be negative, to the number of listeners that request a route configuration. A missing route
-// configuration is created. Finish then plans the route configuration.
+// Use changes the number of listeners that request a route configuration. It adds the argument `by`, which may be
+// negative. A missing route configuration is created. The next Finish plans the route configuration.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
 }
 
 // Enter adds a virtual host to a route configuration, or replaces the virtual host with the same ID. A missing route
-// configuration is created. Finish then decides this virtual host, and the virtual hosts that compete for its changed
+// configuration is created. The next Finish decides this virtual host, and the virtual hosts that compete for its changed
 // domains. Enter calls pause, which must not be nil, between two pieces of the work.
 func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
@@ -111,7 +113,7 @@ func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	t.markRivals(rc, old, en, pause)
 }
 
-// Leave removes the virtual host with an ID from a route configuration. Finish then decides the virtual hosts that
+// Leave removes the virtual host with an ID from a route configuration. The next Finish decides the virtual hosts that
 // compete for its domains. If there is no such virtual host, Leave has no effect on the plan. Leave calls pause as
 // Enter does.
 func (t *Table) Leave(c Config, id string, pause func()) {
@@ -144,7 +146,7 @@ func (t *Table) Done() {
 	}
 }
 
-// unitOf returns the name of a virtual host as a unit of input.Problems.
+// unitOf returns the key in Scope.Problems for the problems of a virtual host.
 func unitOf(rc *routeConfig, id string) string { return "route " + rc.Name + " " + id }
 
 // mark marks a route configuration as touched by the step.
@@ -216,7 +218,7 @@ func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
 }
 
 // Len returns the number of virtual hosts that were entered in a route configuration, or 0 without the route
-// configuration. Virtual hosts that are left out of the published route configuration count too.
+// configuration. Virtual hosts that are left out of the published route configuration are included.
 func (t *Table) Len(c Config) int {
 	if rc := t.configs[c.Name]; rc != nil {
 		return rc.entries.Len()

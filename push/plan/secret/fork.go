@@ -7,8 +7,8 @@ import (
 )
 
 // Fork returns an independent table with the same subscriptions, rights and opened keys, which plans with another
-// input. Another goroutine may use the new table. Identities without names and modules are left out, and the method Of
-// creates them when they are needed.
+// input. Another goroutine may use the new table. Identities that have neither names nor modules are left out. The
+// method Of creates them when they are needed.
 func (t *Table) Fork(in *input.Input) *Table {
 	next := New(in)
 	forks := map[*Subscriptions]*Subscriptions{}
@@ -34,7 +34,7 @@ func (t *Table) Fork(in *input.Input) *Table {
 	return next
 }
 
-// copies returns a map with copies of the values.
+// copies returns a copy of the map, in which the values are also copied.
 func copies[K comparable, V any](all map[K]*V) map[K]*V {
 	next := make(map[K]*V, len(all))
 	for key, v := range all {

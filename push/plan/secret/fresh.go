@@ -12,8 +12,7 @@ import (
 )
 
 // Copy contains the subscribed names of one identity, its right to private keys, and the private keys and credentials
-// that it needs. With a snapshot and the modules, these are all inputs of a plan from scratch. A Copy is safe for
-// concurrent use.
+// that its resources need. Fresh plans these resources from scratch. A Copy is safe for concurrent use.
 type Copy struct {
 	Who   view.Identity
 	Right access.Standing // the right to private keys
@@ -36,9 +35,9 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch, and returns their resources in secrets. modules lists keys of
-// WasmPlugins and TrafficExtensions, and the result extensions has their configurations with credentials. Both
-// manifests may be nil, which means empty. Fresh does not change c.
+// Fresh plans the copied subscriptions from scratch. The result secrets has their resources. The argument modules lists
+// keys of WasmPlugins and TrafficExtensions, and the result extensions has their configurations with credentials. An
+// empty manifest may be nil. Fresh does not change c.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// opened is the private key of one Secret that some resource needs. The key may not be opened yet.
+// opened is the private key of one Secret that some resource needs. The key may not be opened (decrypted) yet.
 type opened struct {
 	record *model.Secret // the version of the Secret whose key is needed
 	of     *model.Secret // the version to which key belongs; nil before the first key is opened
@@ -19,8 +19,8 @@ type opened struct {
 // keys maps Secrets to their needed private keys.
 type keys map[model.Key]*opened
 
-// need records that a resource of an identity needs the private key of a record. It returns the key, or nil if the key
-// of this version is not opened yet.
+// need records that a resource of an identity needs the private key of a Secret. It returns the key, or nil if the key
+// of this version of the Secret is not opened yet.
 func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey {
 	o := k[record.Key]
 	if o == nil {
@@ -40,7 +40,8 @@ func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey 
 	return o.key
 }
 
-// drop ends one need of a key. tidy then removes the keys that no resource needs.
+// drop records that one resource of an identity does not need a key any more. The method tidy removes the keys that no
+// resource needs.
 func (k keys) drop(key model.Key, subs *Subscriptions) {
 	o := k[key]
 	if o == nil {
@@ -110,9 +111,9 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending returns the record keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet
-// in their newest version. The result has no order, may contain a key repeatedly, and is nil if it is empty. The
-// arguments are the subscriptions of the proxy's identity, and the names of the proxy.
+// Pending returns the record keys of the Secrets that a proxy waits for: the proxy subscribes to them, and the private
+// key of their newest version is not opened yet. The result has no order, may contain a key repeatedly, and is nil if
+// it is empty. The arguments are the subscriptions of the proxy's identity, and the names of the proxy.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -122,15 +123,15 @@ func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	return pending
 }
 
-// opening reports whether a subscribed name needs a private key that is not opened yet in its newest version.
+// opening reports whether a subscribed name needs a private key whose newest version is not opened yet.
 func (t *Table) opening(subs *Subscriptions, name string) bool {
 	o := t.keys[subs.names[name].needs]
 	return o != nil && o.of != o.record
 }
 
 // Inherit copies the private keys, opened or not, that the table old has and t lacks. Only keys in the namespaces of
-// t's identities are copied. At its next change, t drops the copied keys that no resource needs by then. old is not
-// changed.
+// t's identities are copied. At its next change, t drops the copied keys that no resource of t needs. The table old is
+// not changed.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable, and
-// LackProblems reads it.
+// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable.
+// LackProblems makes problems of it.
 type Lack struct {
 	namespace string              // the namespace of the proxies
 	resource  string              // the resource name
@@ -19,8 +19,9 @@ type Lack struct {
 	labels    []map[string]string // the label sets of the identity's workloads
 }
 
-// Lacks returns a Lack for each subscribed Secret or ConfigMap without a resource, for each identity, in no order. A
-// resource that waits for a right or for a private key is not a Lack. The result is nil if it is empty.
+// Lacks returns a Lack for each identity and each Secret or ConfigMap that the identity subscribes to and does not get,
+// in no order. There is no Lack while a Secret waits for a right or for a private key. The result is nil if it is
+// empty.
 func (t *Table) Lacks() (all []Lack) {
 	for namespace, identities := range t.subscribed {
 		for subs := range identities {
@@ -49,9 +50,10 @@ type naming struct {
 	use access.SecretUse
 }
 
-// LackProblems returns a problem for each Lack and each field of a Gateway or DestinationRule that names its Secret or
-// ConfigMap, if the record selects workloads of the Lack's identity. Problems may repeat. The result is nil if it is
-// empty. s is the snapshot with the records, and root is the root namespace. Any goroutine may call LackProblems.
+// LackProblems returns problems of Gateways and DestinationRules. There is a problem for each Lack and each field that
+// names the Secret or ConfigMap of the Lack. The Gateway or DestinationRule must select workloads of the Lack's
+// identity. Problems may repeat. The result is nil if it is empty. s is the snapshot with the Gateways and
+// DestinationRules, and root is the root namespace. Any goroutine may call LackProblems.
 func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
 	if len(lacks) == 0 {
 		return nil
@@ -92,8 +94,8 @@ func (n naming) selects(l Lack) bool {
 	return access.SelectsAll(selectors) || access.Selected(selectors, l.labels)
 }
 
-// problem returns the problem for a field. For a record in another namespace than the Lack's, the message omits rights
-// and references.
+// problem returns the problem for a field. If the record and the proxies are in different namespaces, the message does
+// not mention rights and references.
 func (l Lack) problem(n naming) input.Problem {
 	key, why := n.by.Meta().Key, l.why
 	if !l.missing && key.Namespace != l.namespace {

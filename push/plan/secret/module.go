@@ -20,13 +20,13 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret) with the credentials with which agents fetch its
-// module. All proxies of a view share a configuration without credentials. This file plans a configuration with
-// credentials for one identity, which overrides the shared configuration.
+// A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret). Agents use its credentials to fetch the module.
+// All proxies of a view (with equal configuration) share a configuration without credentials. This file plans a
+// configuration with credentials for one identity. It overrides the shared configuration.
 //
 // An identity gets the credentials if the extension selects some of its workloads. Selectors are compared with labels
 // of the configuration, because labels that a proxy states are not verified. As in Istio, the right to list Secrets is
-// not required: the author of the extension decides who fetches the module.
+// not required, because the author of the extension decides who fetches the module.
 
 // module is the configuration of one extension with a credential.
 type module struct {
@@ -69,9 +69,10 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	t.keys.tidy()
 }
 
-// Modules returns a manifest of the configurations with credentials of the given extensions. Extensions without such a
-// configuration are left out. A configuration whose credentials are not opened yet has a marker (manifest.Pending). If
-// have, which may be nil, has equal content, Modules returns have.
+// Modules returns a manifest with the configurations of the given extensions that contain credentials. Extensions
+// without such a configuration are left out. While credentials are not opened (decrypted) yet, the manifest has a
+// marker (manifest.Pending) or the previous configuration. If the manifest have, which may be nil, has equal content,
+// the result is have.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true
@@ -88,8 +89,8 @@ func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manife
 	return none.With(puts, nil)
 }
 
-// ExplainModule returns the Spec of the configuration with a credential that has the given resource name. It searches
-// only the given extensions, and returns nil if it does not find a built configuration.
+// ExplainModule returns the Spec (the inputs) of the configuration with credentials that has the given resource name.
+// It searches only the given extensions, and returns nil if it does not find a built configuration.
 func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string) pool.ResourceSpec {
 	for _, key := range extensions {
 		if m := subs.modules[key]; m != nil && m.Spec != nil && extension.Name(key) == resource {
@@ -99,16 +100,16 @@ func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string
 	return nil
 }
 
-// Unfetched describes an extension whose module some agents cannot fetch, because their service accounts lack a
-// credential for the same cause.
+// Unfetched describes an extension whose module some agents cannot fetch, because a credential is missing. The cause is
+// the same for all these agents' service accounts.
 type Unfetched struct {
 	Extension model.Key
 	Why       string // the message for one of these service accounts
 	Accounts  int    // the number of these service accounts
 }
 
-// Unfetched returns an element for each extension with missing credentials and each cause, sorted by extension and then
-// by Why. The result is nil if no credentials are missing.
+// Unfetched returns an element for each extension with missing credentials and each cause of this. The result is sorted
+// by extension and then by Why. It is nil if no credentials are missing.
 func (t *Table) Unfetched() (all []Unfetched) {
 	type group struct {
 		extension model.Key
@@ -136,7 +137,7 @@ func (t *Table) Unfetched() (all []Unfetched) {
 	return all
 }
 
-// pulls reports whether some module needs a credential.
+// pulls reports whether some module of the identity needs a credential.
 func (subs *Subscriptions) pulls() bool {
 	for _, m := range subs.modules {
 		if m.secret != "" {
@@ -212,8 +213,8 @@ func (subs *Subscriptions) planModules(in *input.Input, extensions []model.Key, 
 }
 
 // credentialsFor returns the Secret whose credentials agents of the identity use to fetch an extension's module. It
-// returns nil if the module needs no credential. It also returns nil if the identity has no credential; m.cause and
-// m.why then contain the reason.
+// returns nil if the module needs no credential. It also returns nil if the identity has no credential. In this case,
+// m.cause and m.why contain the reason.
 func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExtension, m *module,
 	labels func() []map[string]string) *model.Secret {
 	ref, is := access.PullSecret(e)

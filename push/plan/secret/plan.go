@@ -28,10 +28,10 @@ func secretName(namespace, resource string) (name string, ok bool) {
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence.
-// The result is nil if the name refers neither to a Secret of the namespace nor to a ConfigMap. trust is true if the
+// candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence. It
+// returns no keys if the name refers neither to a Secret of the namespace nor to a ConfigMap. trust is true if the
 // resource contains certificates of authorities. A resource NAME-cacert has these certificates from the Secret
-// NAME-cacert, or from the Secret NAME that also has a certificate. A ConfigMap only has certificates of authorities,
+// NAME-cacert, or from the Secret NAME that also has a certificate. A ConfigMap has only certificates of authorities,
 // and may be in any namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	ref, trust := access.ConfigMap(resource)
@@ -56,8 +56,9 @@ func Anywhere(key model.Key) model.Key {
 	return key
 }
 
-// secretFor returns the record that provides a resource, or nil. Secrets of the proxy's own cluster precede Secrets of
-// the config cluster. Other clusters are ignored (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+// secretFor returns the record that provides a resource, or nil. trust is true if the record provides certificates of
+// authorities. Secrets of the proxy's own cluster precede Secrets of the config cluster. Other clusters are ignored
+// (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(who.Namespace, resource)
 	for s := range secretsNamed(in, who, keys...) {
@@ -86,8 +87,8 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 	}
 }
 
-// planOne plans one resource, and adds the private key that the resource needs to keys. It returns the resource for
-// the manifest. Without a resource it returns nil, and the subscription's cause and why then contain the reason.
+// planOne plans one resource, and records in keys the private key that the resource needs. It returns the resource for
+// the manifest. If there is no resource to send, it returns nil, and sets the fields cause and why of the subscription.
 // Certificates of authorities are for all proxies of the namespace. A private key is for proxies whose service account
 // may list Secrets and whose workloads use the Secret.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
@@ -131,7 +132,7 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labe
 	return s.Res
 }
 
-// noSecret is the cause of a resource without a Secret.
+// noSecret is the cause if no Secret or ConfigMap provides a resource.
 const noSecret = "no such Secret"
 
 // describeAbsence names the Secrets that could provide a resource and are missing.
@@ -146,7 +147,7 @@ func describeAbsence(namespace, resource string) string {
 	return fmt.Sprintf("there is no %v with a valid certificate and private key", keys[0])
 }
 
-// plan plans the given subscriptions and updates the manifest.
+// plan plans the subscriptions with the given names, and updates the manifest.
 func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	var puts []*xds.Resource
 	var gone []string
@@ -165,7 +166,8 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	}
 }
 
-// Change describes the changes of a step that concern Secrets. nil maps mean that nothing of their kind changed.
+// Change describes the changes of a step (the planning of one change of the configuration) that concern Secrets. A nil
+// map means that nothing of its kind changed.
 type Change struct {
 	All      bool               // all inputs may have changed
 	Secrets  map[model.Key]bool // changed Secrets and ConfigMaps, by key without origin (Anywhere)
@@ -189,8 +191,9 @@ func (t *Table) Plan(c Change) {
 	t.keys.tidy()
 }
 
-// touched returns the subscribed names that a change touches. If no Secret has changed, names without a Secret are
-// skipped early, because a client may subscribe to thousands of such names while labels change.
+// touched returns the subscribed names that a change touches. If no Secret has changed, it skips names for which labels
+// and references do not matter, such as names without a Secret. A client may subscribe to thousands of such names while
+// labels change.
 func (subs *Subscriptions) touched(c Change) (names []string) {
 	selected := subs.selecting > 0 && (c.Labelled[subs.who.Namespace] || len(c.Referred) > 0)
 	if !c.All && !selected && len(c.Secrets) == 0 {
@@ -209,8 +212,8 @@ func (subs *Subscriptions) touched(c Change) (names []string) {
 	return names
 }
 
-// selects stores whether references and labels decide about a subscription. They decide if a Secret with a private key
-// provides the resource.
+// selects stores whether references and labels decide about a subscription. This is so if the resource comes from a
+// Secret with a private key.
 func (subs *Subscriptions) selects(s *subscription, is bool) {
 	if s.selecting != is {
 		s.selecting = is

@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The credential of a proxy may be bound to a Pod. Selectors that decide about private keys are then compared with the
-// labels of this Pod in the configuration. Without a bound Pod, selectors are compared with the labels of all workloads
-// of the service account. An identity contains only the labels with keys that such selectors name. So Pods with equal
-// values of these labels share their subscriptions.
+// The credential of a proxy may be bound to a Pod. In this case, selectors that decide about private keys are compared
+// with the labels of this Pod in the configuration. Without a bound Pod, selectors are compared with the labels of all
+// workloads of the service account. A bound identity contains only the labels whose keys occur in such selectors. So
+// Pods with equal values of these labels share their subscriptions.
 
-// Bind returns the identity of a proxy whose credential is bound to a Pod. The result is the given identity with those
-// labels of the Pod that decide about private keys, and with Bound set. If the Pod's name is empty, or if the snapshot
-// has no such Pod of the service account (PodOf), the result is the given identity.
+// Bind returns the identity of a proxy whose credential is bound to a Pod. In the result, Bound is true, and Labels has
+// the labels of the Pod that decide about private keys. If the Pod's name is empty, or if the snapshot has no such Pod
+// of the service account (PodOf), the identity stays unchanged.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {
@@ -40,9 +40,9 @@ func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Ide
 // podLabels interns the lists of labels in identities.
 var podLabels intern.Table[string]
 
-// PodOf returns the Workload of the Pod with a name, in the namespace and with the service account of an identity. A
-// Pod of the identity's own cluster precedes a Pod of the config cluster. Without such a Pod, for a zero identity, and
-// for an empty name the result is nil.
+// PodOf returns the Workload of the Pod with the given name, in the namespace and with the service account of an
+// identity. A Pod of the identity's own cluster precedes a Pod of the config cluster. The result is nil if there is no
+// such Pod, if the identity is zero, or if the name is empty.
 func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
 	if who == (view.Identity{}) || pod == "" {
 		return nil
@@ -66,7 +66,7 @@ func labelsOfPod(who view.Identity) map[string]string {
 	return labels
 }
 
-// selectorKeys caches the label keys in the selectors of all records that refer to Secrets, for one index.
+// selectorKeys caches the label keys in the selectors of all records that refer to Secrets, for one index of the input.
 type selectorKeys struct {
 	of   *input.Index
 	keys map[string]bool

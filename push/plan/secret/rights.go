@@ -20,7 +20,7 @@ import (
 // use the Secret. The function unused checks the second condition.
 
 // unused returns the reason why no object makes workloads of an identity use a Secret. Both results are empty if some
-// object does.
+// object makes them use it.
 func unused(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
 	candidates := func(yield func(model.Record) bool) {
 		for by := range in.Index.SecretUsers(key.Name) {
@@ -45,8 +45,8 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 
 // labelsOf returns a function that computes the label sets of an identity's workloads at its first call. An identity
 // that is bound to a Pod has the label set of the Pod. Any other identity has the label sets of all Pods,
-// WorkloadEntries and endpoints of ServiceEntries with its service account and namespace. Only records of its own
-// cluster and of the config cluster count. Equal sets are listed once.
+// WorkloadEntries and endpoints of ServiceEntries with its service account and namespace. Records of clusters other
+// than its own and the config cluster are ignored. Equal sets are listed once.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	return sync.OnceValue(func() []map[string]string {
 		if who.Bound {
@@ -70,7 +70,8 @@ func knows(r model.Record, who view.Identity) bool {
 	return cluster == who.Cluster || cluster == ""
 }
 
-// addLabels adds the label sets in a record for workloads of an identity. The key of sets is an encoding of the labels.
+// addLabels adds to sets the label sets that a record has for workloads of an identity. The keys of sets are encodings
+// of the labels.
 func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
 	var endpoints []*model.Endpoint
 	switch t := r.(type) {
@@ -91,8 +92,9 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 	}
 }
 
-// Relabelled reports whether an edit of Endpoints or a Workload changes labels that decide about Secrets. It compares
-// the label sets of each identity in the record's namespace with a private key or credential that depends on labels.
+// Relabelled reports whether an edit of Endpoints or a Workload changes labels that decide about Secrets. For each
+// identity in the record's namespace whose private keys or credentials depend on labels, it compares the label sets
+// before and after the edit.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
 		if !subs.readsLabels() {
@@ -108,9 +110,9 @@ func (t *Table) Relabelled(e mirror.Edit) bool {
 	return false
 }
 
-// Rights yields the service accounts whose right to private keys is needed, in no order. The right of an identity is
-// needed from the first subscription to a private key that its workloads use, until the identity has no subscription.
-// Accounts may repeat, because a service account may have several identities.
+// Rights yields the service accounts whose right to private keys is needed, in no order. The need begins when an
+// identity of the account first subscribes to a private key that its workloads use. It ends when the identity has no
+// subscription. Accounts may repeat, because a service account may have several identities.
 func (t *Table) Rights() iter.Seq[view.Identity] {
 	return t.accounts(func(subs *Subscriptions) bool { return subs.needed })
 }
@@ -120,8 +122,8 @@ func (t *Table) Unknown() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool { return subs.needed && !subs.right.Known }))
 }
 
-// Doubted returns the service accounts whose rights Plan has found to be possibly outdated since the last call of
-// Doubted, in no order. The caller must query their rights again. Accounts may repeat.
+// Doubted returns the service accounts that Plan has marked since the last call of Doubted, because their rights may
+// have changed. The caller must query these rights again. Accounts have no order and may repeat.
 func (t *Table) Doubted() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool {
 		was := subs.doubted

@@ -8,11 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Refused returns the reason why a proxy can never get a Secret with a resource name, whether or not the Secret exists.
-// It checks the proxy's identity and the namespace in the name. Both results are empty if the checks pass. Missing then
-// returns reasons such as a missing right. cause is one of a few fixed texts, by which log lines are counted, and why
-// is a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs to another
-// namespace than the proxy, or if the identity's cluster is not verified.
+// Refused returns the reason why a proxy can never get the Secret with a resource name, whether or not the Secret
+// exists. It checks the proxy's identity and the namespace in the name. Both results are empty if the checks pass.
+// Missing returns other reasons, such as a missing right. cause is one of a few fixed texts, by which log lines are
+// counted. why is a sentence. The argument subs has the subscriptions of the proxy's identity. It must be nil if the
+// identity and the proxy are in different namespaces, or if the identity's cluster is not verified.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
@@ -32,8 +32,8 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 
 // Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
 // results are empty if the Secret is sent or pending. The first argument has the names of the proxy. The second
-// argument must be a requested name for which Refused returns no reason. A name that the proxy does not have counts as
-// ignored because of the maximum numbers of names.
+// argument must be a requested name for which Refused returns no reason. If the proxy's names do not include it, the
+// reason is that the maximum number of names is exceeded.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
@@ -55,12 +55,12 @@ func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	return model.Key{}
 }
 
-// Opening reports whether a subscribed resource needs a private key that is not opened yet in its newest version. It
-// panics if no proxy of the identity subscribes to the resource.
+// Opening reports whether a subscribed resource needs a private key whose newest version is not opened (decrypted) yet.
+// It panics if no proxy of the identity subscribes to the resource.
 func (t *Table) Opening(subs *Subscriptions, resource string) bool { return t.opening(subs, resource) }
 
-// Explain returns the Spec of a subscribed resource. The result is nil if no proxy of the identity subscribes to the
-// resource, or if the resource is not built.
+// Explain returns the Spec (the inputs) of a subscribed resource. The result is nil if no proxy of the identity
+// subscribes to the resource, or if the resource is not built.
 func (subs *Subscriptions) Explain(resource string) pool.ResourceSpec {
 	if s := subs.names[resource]; s != nil {
 		return s.Spec

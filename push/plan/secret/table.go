@@ -1,29 +1,29 @@
 // Package secret plans the Envoy Secrets that proxies subscribe to. Certificates of authorities are for all proxies of
-// a namespace. A certificate with a private key is for an identity under two conditions. The identity may list the
-// namespace's Secrets, and an object of the configuration makes workloads of the identity use the Secret. The package
-// also plans the configurations of modules that agents fetch with a credential. These are for identities whose
-// workloads a WasmPlugin or TrafficExtension selects.
+// a namespace. A certificate with a private key is for an identity (the verified service account of proxies) under two
+// conditions. The identity may list the namespace's Secrets, and an object of the configuration makes workloads of the
+// identity use the Secret. The package also plans the configurations of WebAssembly modules that agents fetch with a
+// credential. Such a configuration is for identities whose workloads its WasmPlugin or TrafficExtension selects.
 //
-// Owns: the subscriptions of each identity, and the private keys that are opened for them (the planner's goroutine
-// alone). Reads: plan/input, push/access. Never: opens a private key or calls an authoriser. The caller opens the keys
-// of Sealed, queries the rights of Doubted and Rights, and passes the answers to Opened and Authorised.
+// Owns: the subscriptions of each identity, and the private keys that are opened for them. Only the planner's goroutine
+// uses these. Reads: plan/input, push/access. Never: opens a private key or calls an authoriser. The caller opens the
+// keys of Sealed, queries the rights of Doubted and Rights, and passes the answers to Opened and Authorised.
 //
 // # Secrets on demand
 //
-// A stream passes the names of its Secrets to the plan (serve.SecretSubscriber). Only these Secrets are opened, outside
-// of the plan loop. Until a Secret is opened, it is pending (manifest.Pending), which means that it is neither sent nor
-// removed. A Secret that does not exist, or that the proxy may not have, is removed, which ends Envoy's wait. All
-// proxies of one identity share the subscriptions. Opened Secrets are shared by all identities, and the right to
-// Secrets belongs to the service account.
+// A stream passes the names of its Secrets to the plan (serve.SecretSubscriber). Only the private keys of these Secrets
+// are opened (decrypted), outside of the plan loop. Until a Secret is opened, it is pending (manifest.Pending), which
+// means that it is neither sent nor removed. A Secret that does not exist, or that the proxy may not have, is removed,
+// which ends Envoy's wait. All proxies of one identity share the subscriptions. Opened Secrets are shared by all
+// identities, and the right to Secrets belongs to the service account.
 //
 // Labels that decide about private keys come from the configuration. If the proxy's token is bound to a Pod of the
-// configuration, they are the labels of this Pod (pod.go). Otherwise they are the labels of all Workloads and endpoints
-// of ServiceEntries of the service account, in its own cluster or the config cluster.
+// configuration, they are the labels of this Pod (pod.go). If not, they are the labels of all Workloads of the service
+// account, and of its endpoints in ServiceEntries. Only its own cluster and the config cluster are considered.
 //
 // # Credentials of registries
 //
-// Credentials of imagePullSecret are sealed and opened like private keys. They are in the configuration of the module's
-// filter, from which Istio's agent reads and removes them. All proxies of a view share a configuration without
+// Credentials of an imagePullSecret are encrypted and opened like private keys. They are in the configuration of the
+// module's filter, from which Istio's agent reads and removes them. All proxies of a view share a configuration without
 // credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared
 // configuration. As in Istio, the right to list Secrets is not required, because the author of a WasmPlugin decides who
 // fetches the module. Resources with credentials are confidential (xds.Resource.Confidential). Pages leave out such
@@ -61,7 +61,7 @@ type Subscriptions struct {
 	modules   map[model.Key]*module    // by WasmPlugin or TrafficExtension
 	manifest  *manifest.Manifest       // the resources of names
 	right     access.Standing          // the right to private keys
-	needed    bool                     // the right is needed, see Table.Rights
+	needed    bool                     // the right is needed (Table.Rights)
 	doubted   bool                     // the right may have changed
 	selecting int                      // number of names that references and labels decide about
 }
@@ -71,7 +71,7 @@ type subscription struct {
 	layer.Unit           // Res is nil if there is no resource to send
 	needs      model.Key // the Secret with the private key; zero if none is needed
 	proxies    int       // number of proxies that subscribe
-	cause, why string    // set if there is no resource for this identity; see Missing
+	cause, why string    // set if there is no resource for this identity (Missing)
 	selecting  bool      // see Subscriptions.selects
 }
 
@@ -97,7 +97,7 @@ func New(in *input.Input) *Table {
 		fetching: map[*Subscriptions]struct{}{}, keys: keys{}}
 }
 
-// Read replaces the input that the table plans with. It plans nothing, see Plan.
+// Read replaces the input that the table plans with. It does not plan anything. For that, call Plan.
 func (t *Table) Read(in *input.Input) { t.in = in }
 
 // Empty reports whether the table contains no identity, no subscription and no private key.
@@ -154,9 +154,9 @@ func (subs *Subscriptions) Identity() view.Identity { return subs.who }
 func (subs *Subscriptions) Len() int { return len(subs.names) }
 
 // Subscribe changes the subscriptions of a proxy. It first drops and then adds the given names, both in the proxy's
-// Names and in the identity's Subscriptions. Then it plans the new names. It ignores names above the maximum numbers,
-// and names that lead to no Secret of the identity's namespace and to no ConfigMap. Afterwards Rights and Sealed
-// include the rights and keys that the new names need.
+// Names and in the identity's Subscriptions. Last, it plans the names that are new for the identity. It ignores names
+// above the maximum numbers, and names that refer neither to a Secret of the identity's namespace nor to a ConfigMap.
+// From then on, Rights and Sealed include the rights and keys that the new names need.
 func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {

@@ -23,13 +23,13 @@ type logSettings struct {
 	at       place
 }
 
-// logs decides the access logs. Only the providers of the most specific Telemetry that names providers are used. An
-// entry without providers applies to the providers of the last earlier entry that names providers. If no earlier entry
-// names providers, the entry applies to the providers of the mesh. These are defaultProviders, or else accessLogFile
-// (istio: pilot/pkg/model/telemetry.go, mergeLogs).
+// logs decides the access logs. The Telemetries are in ascending precedence. Only the providers of the last Telemetry
+// that names providers are used. An entry without providers applies to the providers of the last earlier entry that
+// names providers. If no earlier entry names providers, the entry applies to the providers of the mesh. These are
+// defaultProviders, or else accessLogFile (istio: pilot/pkg/model/telemetry.go, mergeLogs).
 //
-// Two rules follow the API and differ from istiod: the use of accessLogFile, and the use of filters in entries without
-// providers (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
+// The use of accessLogFile, and of filters in entries without providers, differs from istiod and follows the API
+// (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
 func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	defaults := d.Mesh.Spec.GetDefaultProviders().GetAccessLogging()
 	settings := map[string]logSettings{}
@@ -79,7 +79,8 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	return logs.List(out...)
 }
 
-// filters returns the providers that are used (counting), and the filter expression of each provider that has one.
+// filters returns the providers that are used, and the filter expression of each provider that has one. The result
+// counting has the providers.
 func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
 	counting, filters = defaults, map[string]string{}
 	before := defaults
@@ -108,8 +109,8 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 }
 
 // unprovided adds the problem that the entry at a field has no provider. The message names the field `of` of
-// defaultProviders, and ends with the text of `more`. The first entry for access logs of the root namespace's Telemetry
-// without a selector is left out, because store/normal reports that entry.
+// defaultProviders, and ends with the text of `more`. For the first entry for access logs of a Telemetry without a
+// selector in the root namespace, it adds nothing, because store/normal reports that entry.
 func (d *decision) unprovided(at place, of, more string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
@@ -124,14 +125,14 @@ func (d *decision) unprovided(at place, of, more string) {
 	d.out.Problems = append(d.out.Problems, p)
 }
 
-// logsApply reports whether an entry applies to the direction.
+// logsApply reports whether an entry applies to the decision's direction (outbound or inbound).
 func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 	return d.applies(l.GetMatch().GetMode())
 }
 
 // log returns the access log of one provider. A disabled log is returned too, because it disables accessLogFile. The
-// second result is false if the provider cannot be used. A problem is then added, except for Prometheus and for unknown
-// names. store/normal reports unknown names.
+// second result is false if the provider cannot be used. In this case log adds a problem, except for Prometheus and for
+// unknown names. store/normal reports unknown names.
 func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)
 	caps, logs := build.LogCap(p)

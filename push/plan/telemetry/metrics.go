@@ -35,7 +35,7 @@ var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 // metricSettings contains the merged settings of Telemetries for one provider of metrics.
 type metricSettings struct {
 	disabled bool                                 // no metric is counted
-	drop     map[string]bool                      // by metric; true: the metric is not counted
+	drop     map[string]bool                      // by name of the metric; a metric with the value true is not counted
 	tags     map[string]map[string]build.Override // by metric and tag
 	interval time.Duration
 }
@@ -85,8 +85,8 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	return build.Metrics{Said: true, Off: true}
 }
 
-// counts reports whether a provider is Prometheus. For other known providers it adds a problem, because their metrics
-// are not counted. It also adds a problem if some proxies cannot count Istio's metrics.
+// counts reports whether a provider is Prometheus. For any other known provider it adds a problem, because metrics for
+// that provider are not counted. For Prometheus it adds a problem if some proxies cannot count Istio's metrics.
 func (d *decision) counts(name string, at place) bool {
 	p := build.Provider(d.Mesh.Spec, name)
 	switch {
@@ -100,7 +100,8 @@ func (d *decision) counts(name string, at place) bool {
 	return p.GetPrometheus() != nil
 }
 
-// merge adds one entry to the merged settings c. The entry's settings override the settings of earlier entries.
+// merge adds one entry of a Telemetry to the merged settings c. The entry's settings override the settings of earlier
+// entries.
 func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
@@ -147,7 +148,7 @@ func (d *decision) logCannot(at place, format string, args ...any) {
 }
 
 // uncarried adds problems for the parts of an override that Envoy's stats access logger does not support. It returns
-// the unsupported tags. For proxies with the filter istio.stats, it does nothing and returns nil.
+// the tags whose overrides are not supported. For proxies with the filter istio.stats, it does nothing and returns nil.
 func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags map[string]bool) {
 	if !build.ByLog(d.Caps) {
 		return nil

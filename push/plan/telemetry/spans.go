@@ -29,8 +29,8 @@ type spans struct {
 }
 
 // tracing decides the tracer, the sampling and the tags of spans. Each setting of a later Telemetry overrides the same
-// setting of earlier Telemetries. If neither Telemetries nor defaultProviders configure tracing, the tracer comes from
-// the proxy's bootstrap or an EnvoyFilter (istio: pilot/pkg/model/telemetry.go, Tracing;
+// setting of earlier Telemetries. If neither Telemetries nor defaultProviders configure tracing, enableTracing decides,
+// and the tracer comes from the proxy's bootstrap or an EnvoyFilter (istio: pilot/pkg/model/telemetry.go, Tracing;
 // pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if !d.Self.Sends {
@@ -51,7 +51,7 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 			d.unprovided(s.at, "tracing", "nor defaultConfig.tracing")
 			return build.Tracing{}
 		}
-		// The tracer of the bootstrap is used.
+		// The tracer of the proxy's bootstrap is used.
 		return d.with(build.Tracing{On: true, RequestID: s.requestID, NoPropagation: s.noPropagation}, s, config)
 	}
 	p := build.Provider(d.Mesh.Spec, s.provider)
@@ -87,9 +87,10 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	return t
 }
 
-// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled.
-// The proxy marks these requests in x-request-id, so that other proxies send spans of the requests. Tags are left out,
-// because no span of this proxy would contain tags, and tags would split listeners by workload.
+// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled
+// if enableTracing is set. The proxy marks these requests in x-request-id, so that other proxies send spans of the
+// requests. Tags are left out, because this proxy would send no span with them, and because they would make listeners
+// differ between workloads.
 func (d *decision) sampled() build.Tracing {
 	if !d.Mesh.Spec.GetEnableTracing() {
 		return build.Tracing{}
@@ -97,7 +98,8 @@ func (d *decision) sampled() build.Tracing {
 	return build.Tracing{On: true, RequestID: true, Sampling: defaultSampling}
 }
 
-// spans merges the settings of Telemetries over defaultProviders. said is false if there are no settings.
+// spans merges defaultProviders and the settings of Telemetries, which take precedence. said is false if there are no
+// settings.
 func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	s = spans{requestID: true, istioTags: true}
 	if names := d.Mesh.Spec.GetDefaultProviders().GetTracing(); len(names) > 0 {
@@ -142,8 +144,8 @@ func (s *spans) override(t *telemetryv1.Tracing) {
 	}
 }
 
-// with returns t with the sampling, the tags, and the maximum length of paths. A setting that neither s nor the
-// provider has comes from config, the field tracing of the ProxyConfig.
+// with returns a copy of t in which the sampling, the tags and the maximum length of paths are set. A setting that is
+// neither in s nor in t comes from config, the field tracing of the ProxyConfig.
 func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.Tracing {
 	t.Sampling = defaultSampling
 	switch {

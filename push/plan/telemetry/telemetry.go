@@ -2,7 +2,8 @@
 // inbound). It combines the providers of the mesh configuration with the Telemetries that apply to the proxy. The
 // result is a part of the listeners' Specs. A Spec is the input from which a resource is built.
 //
-// Owns: nothing. Reads: plan/input, plan/host for visible services. Never: Envoy's protobuf.
+// Owns: nothing. Reads: the planner's input (plan/input), and the visible services (plan/host). Never: builds Envoy's
+// messages.
 //
 // At most three Telemetries apply to a proxy (https://istio.io/latest/docs/reference/config/telemetry/; istio:
 // pilot/pkg/model/telemetry.go, applicableTelemetries). In ascending precedence these are:
@@ -10,15 +11,15 @@
 //   - the oldest Telemetry of the proxy's namespace without a selector
 //   - the oldest Telemetry of the proxy's namespace whose selector matches
 //
-// A view, the key of proxies with equal configuration, contains the key of the Telemetry whose selector matches. It
-// does not contain Telemetries without a selector, because the function For finds such Telemetries by namespace. After
-// an edit of such a Telemetry, Of is called again for the namespace. Only listeners whose telemetry differs are planned
-// again. If the proxy sends spans, the view also contains the proxy's description in spans (view.Self). So this
-// description makes listeners differ between workloads only if spans are sent.
+// The view of a proxy (the key of proxies with equal configuration) names the Telemetry whose selector matches. The
+// function For finds the Telemetries without a selector by their namespace. After an edit of a Telemetry without a
+// selector, Of is called again for its namespace. Listeners are planned again only if their telemetry differs. If a
+// proxy sends spans, its view also contains its description in spans (view.Self). Workloads that send no spans can
+// therefore share listeners.
 //
-// istiod puts a tracing block with this description into each connection manager of any mesh. Without a provider Envoy
-// sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless
-// Envoy's bootstrap has a tracer. So Navarch leaves the description out unless the proxy is known to send spans.
+// istiod puts a tracing block with the proxy's description into each connection manager. Without a provider Envoy sends
+// no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless Envoy's
+// bootstrap has a tracer. Navarch omits the description unless the proxy is known to send spans.
 package telemetry
 
 import (
@@ -64,9 +65,9 @@ var (
 	keys      intern.Table[model.Key]
 )
 
-// Of returns the telemetry of a proxy's listeners, by the mesh configuration and the Telemetries that For returns.
-// Settings that cannot be applied are left out, and Reports.Problems has a problem for most of them. Names of unknown
-// providers are not among these problems, because store/normal reports them. Of does not change its arguments.
+// Of returns the telemetry of a proxy's listeners. The mesh configuration and the Telemetries that For returns decide
+// it. Of leaves out settings that cannot be applied, and reports most of them in Reports.Problems. It does not report
+// names of unknown providers, because store/normal reports them. Of does not change its arguments.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
@@ -94,9 +95,9 @@ func Of(in *input.Input, p Proxy) Reports {
 	return d.out
 }
 
-// For returns the Telemetries that apply to proxies of a namespace, in ascending precedence, at most three. selecting
-// is the key of the Telemetry whose selector matches the proxies. A key that is zero, or of a Telemetry that does not
-// exist, is ignored. Without Telemetries the result is nil. The Telemetries are shared and read-only.
+// For returns the Telemetries that apply to proxies of a namespace, in ascending precedence, at most three. The
+// parameter selecting is the key of the Telemetry whose selector matches the proxies. It is ignored if it is zero or if
+// the Telemetry does not exist. Without Telemetries the result is nil. The Telemetries are shared and read-only.
 func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
 	namespaces := []string{in.Root(), namespace}
 	if in.Root() == namespace {
@@ -143,7 +144,7 @@ func (d *decision) notFound(at place, format string, args ...any) {
 	d.out.Problems = append(d.out.Problems, input.NotFound(at.key, at.field, fmt.Sprintf(format, args...)))
 }
 
-// applies reports whether an entry with this mode applies to the direction.
+// applies reports whether an entry of a Telemetry with this mode applies to the direction of the proxy.
 func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	switch mode {
 	case telemetryv1.WorkloadMode_CLIENT:

@@ -137,8 +137,8 @@ func (l *list) add(r quarantine.Report) bool {
 	return true
 }
 
-// oldestOf returns the index of a reporter's oldest report. It considers only reports by the credentials with the
-// most reports.
+// oldestOf returns the index of a reporter's oldest report. If the reporter has several credentials, only reports by
+// those with the most reports count.
 func (l *list) oldestOf(by quarantine.Reporter) int {
 	of, most := map[quarantine.Credential]int{}, 0
 	for _, o := range l.all {
@@ -160,8 +160,8 @@ func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	return len(l.all) < before
 }
 
-// encode encodes the list as JSON. It leaves out the oldest reports if the list would be too long. Of the reports about
-// a version, older ones are written without a message and objects once a newer one has a message.
+// encode encodes the list as JSON. It leaves out the oldest reports if the list would be too long. If a newer report
+// about the same version has a message, an older report is written without its message and objects.
 func (l *list) encode() ([]byte, error) {
 	all := make([]record, len(l.all))
 	hasText := map[quarantine.Key]bool{}
@@ -202,8 +202,8 @@ func decode(raw []byte) ([]quarantine.Report, error) {
 // known maps the path of another replica's list to the revision that was read.
 type known map[string]int64
 
-// read returns all reports of the lists in a folder that changed since the last call. own is the path of this replica's
-// list. problems describe lists that cannot be read.
+// read returns all reports of the lists in a folder that changed since the last call. The parameter own is the path of
+// this replica's list, which is skipped. The result problems describes lists that cannot be read.
 func (k known) read(f kv.Folder, own string) (reports []quarantine.Report, problems []string) {
 	there := map[string]bool{}
 	for _, blob := range f.Blobs {

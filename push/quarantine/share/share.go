@@ -1,8 +1,8 @@
 // Package share exchanges the reports of push/quarantine between replicas. Each replica writes its reports to etcd as
 // one leased list, and reads the lists of the other replicas.
 //
-// Owns: this replica's list in refusals/. Reads: the lists there, etcd through store/kv. Never: decides which versions
-// are withheld.
+// Owns: this replica's list in etcd (refusals/). Reads: the lists of all replicas. Never: decides which versions are
+// withheld.
 package share
 
 import (
@@ -21,12 +21,12 @@ import (
 // folder is the folder of the lists. Mirrors do not watch it, because its name sorts after records/.
 const folder = "refusals/"
 
-// These are times of writes.
+// These constants limit the writes of the list.
 const (
 	gather     = 50 * time.Millisecond // delay of a write, so that reports of one moment are written together
 	writeEvery = time.Second           // minimum time between writes
 	retryWrite = 5 * time.Second       // pause after a failed write
-	writeTime  = 5 * time.Second       // limit of one write
+	writeTime  = 5 * time.Second       // maximum duration of one write
 	pruneEvery = time.Minute           // interval in which old reports are removed
 )
 
@@ -37,7 +37,7 @@ type Loop struct {
 
 	mu      sync.Mutex // guards mine; no other lock is acquired while it is held
 	mine    list
-	changed chan struct{} // capacity 1: mine differs from the written list
+	changed chan struct{} // capacity 1; has a value when mine may differ from the written list
 }
 
 // New returns the Loop of a replica with a name. If log is nil, the Loop logs to slog.Default(). New starts no

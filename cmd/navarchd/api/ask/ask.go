@@ -3,15 +3,15 @@
 // replica has authenticated, and the data that this caller may see.
 //
 // Owns: one connection for each question and replica, until the replica has answered.
-// Reads: the records of the fleet, certificates.
-// Never: accepts a caller's identity from a peer that has not proved to be a replica; waits for a replica longer than
-// Patience beyond the question's own time.
+// Reads: the records of the fleet's replicas, certificates.
+// Never: accepts a caller's identity from a peer that has not proved that it is a replica; waits for a replica longer
+// than the question itself may wait plus Patience.
 //
 // # Proof
 //
-// A peer proves in one of two ways that it is a replica. Its certificate has the key of this process's own certificate,
-// as with an operator's files that all replicas share. Or the mesh's own CA issued its certificate with both the DNS
-// name of the control plane and an identity of the control plane. The CA never issues that name to workloads.
+// A peer proves by its certificate that it is a replica, in one of two ways. First: the certificate has the same key as
+// this process's own certificate, because all replicas share an operator's files. Second: the mesh's own CA issued the
+// certificate, with the DNS name and an identity of the control plane. The CA never issues that name to workloads.
 package ask
 
 import (
@@ -44,7 +44,8 @@ const Method = "/" + service + "/Ask"
 
 const service = "navarch.api.v1.Replicas"
 
-// Patience is the time in which a replica has to answer, in addition to the time for which the question itself waits.
+// Patience is the time that a replica has for its answer, in addition to the time for which the question itself may
+// wait.
 const Patience = 2 * time.Second
 
 // Bounds of a question.
@@ -57,8 +58,8 @@ const (
 	maxReplicas = 256      // replicas that receive one question
 )
 
-// ErrUnable is matched by the error of a replica that may run but cannot be asked. Either its version is older and has
-// no /api/v1, or one of the two replicas cannot prove to be a replica.
+// ErrUnable is matched by the error of a replica that may run but cannot be asked. Either its version is too old for
+// /api/v1, or one of the two replicas cannot prove that it is a replica.
 var ErrUnable = errors.New("it cannot be asked")
 
 // Question is a request for /api/v1 that a replica passes on, with its authenticated caller.
@@ -66,8 +67,8 @@ type Question struct {
 	Endpoint string     `json:"endpoint"`        // name below /api/v1/
 	Query    url.Values `json:"query,omitempty"` // parameters of the request
 	Caller   Caller     `json:"caller"`
-	// Of are the names of the replicas to ask. nil means all replicas, and an empty slice means no replica. Of is not
-	// sent.
+	// Of lists the names of the replicas to ask. nil means all replicas, and an empty slice means no replica. The list
+	// is not sent.
 	Of []string `json:"-"`
 	// Body is the body of a POST request, at most 4 MiB; nil for GET. It is sent compressed, in the field Packed, which
 	// only this package sets.
@@ -89,31 +90,31 @@ type Reply struct {
 	// serves no proxies, has no plan yet, or has no part.
 	Revision int64           `json:"revision"`
 	Part     json.RawMessage `json:"part,omitempty"` // the replica's part of the answer
-	// Status is the HTTP status of a failure, and Text its reason for operators. 0 or 200: the replica has a part.
+	// Status is the HTTP status of a failure, and Text is the reason. Status 0 or 200 means that the replica has a
+	// part.
 	Status int    `json:"status,omitempty"`
 	Text   string `json:"text,omitempty"`
 }
 
-// Heard is the reply of one replica, or the error because of which there is no reply. With an Err, Reply must be
-// ignored.
+// Heard is the result of asking one replica: Reply, or the error Err. If Err is not nil, Reply must be ignored.
 type Heard struct {
 	Replica string // name of the replica
 	Reply   Reply
 	Err     error
 }
 
-// Replicas asks the other replicas. All fields are required. Ask may be called by any goroutine.
+// Replicas sends questions to the other replicas. All fields are required. Any goroutine may call Ask.
 type Replicas struct {
 	Self    string                 // name of this replica
-	Members func() []member.Record // the fleet; nil before it is known
+	Members func() []member.Record // returns the records of all replicas; nil before they are known
 	Proof   Proof
 }
 
 // Ask sends a question once to each other replica that Question.Of selects. It leaves out warming replicas, and all
 // replicas after the first 256. wait is the time for which the question itself may wait. Ask returns when all replicas
 // have answered, at the latest after wait plus Patience, or when ctx ends. The result has one element for each asked
-// replica, in the order of Members, with a Reply or an Err. It is nil if no replica is asked. If the question is too
-// large, it is not sent, and each element has the error.
+// replica, in the order of Members, with a Reply or an Err. The result is nil if no replica is asked. If the question
+// is too large, it is not sent, and each element has the error.
 func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []Heard {
 	raw, err := q.encode()
 	var heard []Heard
@@ -143,7 +144,7 @@ func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []He
 	return heard
 }
 
-// askOne sends an encoded question to one replica, over a new connection. The error states the reason for operators.
+// askOne sends an encoded question to one replica, over a new connection. The text of the error is meant for operators.
 func (r *Replicas) askOne(ctx context.Context, address string, raw []byte) (reply Reply, err error) {
 	if address == "" {
 		return reply, errors.New("its record has no address (--advertise-address, or POD_IP)")
@@ -206,10 +207,10 @@ func explained(ctx context.Context, err error) error {
 // Server answers the questions of other replicas. All fields are required, and must be safe for concurrent use.
 type Server struct {
 	Proof Proof
-	// Answer answers a question within ctx.
+	// Answer answers a question before ctx ends.
 	Answer func(ctx context.Context, q Question) Reply
-	// Admitted is called for each question, after its peer has proved to be a replica. An error refuses the question
-	// (ResourceExhausted).
+	// Admitted is called for each question, after its peer has proved that it is a replica. An error refuses the
+	// question (ResourceExhausted).
 	Admitted func(ctx context.Context) error
 }
 

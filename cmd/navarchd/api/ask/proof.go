@@ -21,8 +21,7 @@ type Proof struct {
 	// reason why there is no certificate. Without a certificate no peer is accepted as a replica.
 	Own func() (*tls.Certificate, error)
 	// Roots returns the roots of the mesh's own CA. A peer with a certificate of these roots is a replica if the
-	// certificate has Name and one of Identities. The function is nil if no own CA is known. In that case only the key
-	// of Own counts as proof.
+	// certificate has Name and one of Identities. If Roots is nil, only the key of Own counts as proof.
 	Roots func() []*x509.Certificate
 	// Name is the DNS name of the control plane's processes.
 	Name string
@@ -33,13 +32,13 @@ type Proof struct {
 	Revoked func(spiffeid.ID) bool
 }
 
-// errNotReplica is the error about a certificate that proves nothing.
+// errNotReplica is the error for a certificate that is no proof of a replica.
 var errNotReplica = errors.New("the certificate does not prove that its holder is a replica: it has neither the key of this replica's" +
 	" certificate, nor a name and an identity of the control plane from the mesh's own CA")
 
-// is returns nil if the presented certificates, the leaf first, prove that the peer is a replica. The handshake has
-// verified that the peer has the leaf's key. Errors: the error of Own, or a certificate that proves nothing or is
-// revoked.
+// is verifies by the presented certificates, leaf first, that a peer is a replica. The handshake has verified that the
+// peer has the leaf's private key. Errors: no certificate is presented, Own fails, the leaf is no proof, or its
+// identity is revoked.
 func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(presented) == 0 {
 		return errors.New("the peer presented no certificate")
@@ -79,7 +78,7 @@ func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	return nil
 }
 
-// sameKey reports whether a certificate has the public key of the own certificate.
+// sameKey reports whether the certificates leaf and own have the same public key. A nil own yields false.
 func sameKey(leaf *x509.Certificate, own *tls.Certificate) bool {
 	if own == nil || own.Leaf == nil {
 		return false
@@ -101,7 +100,7 @@ func (p Proof) client() (*tls.Config, error) {
 		}}, nil
 }
 
-// caller returns nil if the peer of a call has proved to be a replica. The error is the reason why it has not.
+// caller returns nil if the peer of a call has proved that it is a replica. Otherwise the error is the reason.
 func (p Proof) caller(ctx context.Context) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

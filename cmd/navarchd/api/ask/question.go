@@ -31,7 +31,8 @@ func (q Question) encode() ([]byte, error) {
 	return within(raw, maxPacked, err)
 }
 
-// within returns raw, or an error if the length of raw exceeds the limit most. If err is not nil, within returns err.
+// within returns an error if raw has more bytes than the argument most. Otherwise it returns raw and err unchanged. If
+// err is not nil, within does not check the length.
 func within(raw []byte, most int, err error) ([]byte, error) {
 	if err == nil && len(raw) > most {
 		return nil, fmt.Errorf("a question of %d bytes, at most %d", len(raw), most)

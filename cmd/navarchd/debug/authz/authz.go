@@ -1,11 +1,12 @@
 // Package authz authorises callers of /debug and /api/v1, over HTTP and on a stream. Callers from this machine, and
-// those of the system namespace of the config cluster, see everything. Other authenticated callers see what belongs to
-// their tenant, a group of namespaces (with istiod: to their namespace). Over HTTP a token authenticates, on a stream
-// also a certificate. Other callers see nothing, unless Authorizer.Open is set.
+// those of the system namespace of the config cluster, see everything. Other authenticated callers see the data of
+// their tenant, which is a group of namespaces. (With istiod, they see the data of their namespace.) Over HTTP a caller
+// authenticates with a token, on a stream with a token or a certificate. Unauthenticated callers see nothing, unless
+// Authorizer.Open is set.
 //
-// Owns: the list of pages for tenants, and the profiles of this process.
+// Owns: the list of pages for tenants, and the pages with profiles of this process.
 // Reads: tokens, identities, tenants.
-// Never: makes another page; trusts a client's claims about itself.
+// Never: makes any other page; trusts a client's claims about itself.
 package authz
 
 import (
@@ -26,8 +27,8 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Visible reports whether a caller may see a namespace; nil: the caller may see everything, also the state of the
-// process. The empty namespace stands for objects and facts that belong to no namespace.
+// Visible reports whether a caller may see a namespace. A nil Visible means that the caller may see everything, also
+// the state of the process. The empty namespace stands for objects and facts that belong to no namespace.
 type Visible func(namespace string) bool
 
 // Of reports whether a namespace is visible. For a nil Visible every namespace is visible.
@@ -49,13 +50,13 @@ type Authorizer struct {
 	Hosts   web.Hosts                     // host names that requests to the pages may have
 	System  string                        // the namespace whose callers see everything, if they are of Cluster
 	Cluster string                        // name of the config cluster, as in attest.Caller
-	Tokens  attest.Authenticator          // for callers of pages; nil: this process can verify no token
+	Tokens  attest.Authenticator          // authenticates callers over HTTP; nil: this process can verify no token
 	Revoked func(spiffeid.ID) bool        // nil: no identity is revoked
-	Tenant  func(namespace string) string // the namespace's tenant, equal for all its namespaces; required
+	Tenant  func(namespace string) string // returns the name of the namespace's tenant; required
 }
 
-// authenticate returns the caller of a request, and what it may see. Errors are those of ca/attest: all except
-// ErrUnavailable are the caller's fault.
+// authenticate returns the caller of a request with its visibility. Errors are those of Tokens, and errors for a
+// revoked caller and for missing Tokens. All errors except attest.ErrUnavailable mean that the caller is refused.
 func (d *Authorizer) authenticate(r *http.Request) (Caller, error) {
 	switch {
 	case web.SameMachine(r):
@@ -88,15 +89,16 @@ func (d *Authorizer) caller(who attest.Caller) Caller {
 	return c
 }
 
-// system reports whether a caller is of the control plane's own namespace in the config cluster. Administrators of
-// another cluster may have the identities of all namespaces there. A token of the config cluster proves the caller's
-// cluster. A certificate that names no cluster proves no cluster, so its caller sees only the tenant of its namespace.
+// system reports whether a caller belongs to the control plane's own namespace in the config cluster. The namespace
+// alone is not enough, because administrators of another cluster may have the identities of all namespaces there. A
+// token of the config cluster proves the caller's cluster. A certificate that names no cluster does not prove it, so
+// the caller sees only the tenant of its namespace.
 func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
-// Forwarded returns a caller that another replica has authenticated. If all is set, the caller sees everything.
-// Otherwise the caller sees the namespaces that belong to the tenant by this process's rules.
+// Forwarded returns a Caller for a caller that another replica has authenticated. If the argument all is true, the
+// caller sees everything. If not, the caller sees the namespaces that belong to the tenant by this process's rules.
 func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
 	c := Caller{Name: name}
 	if !all {
@@ -106,8 +108,8 @@ func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
 	return c
 }
 
-// TenantMaySee reports whether a tenant may request a path. The page then shows only the tenant's own data. All paths
-// below /api/v1/ are permitted here, because the API refuses single endpoints itself (cmd/navarchd/api).
+// TenantMaySee reports whether a tenant may request a path. A permitted page shows only the tenant's own data.
+// TenantMaySee permits all paths below /api/v1/, because the API itself refuses single endpoints (cmd/navarchd/api).
 func TenantMaySee(path string) bool {
 	return slices.Contains(tenantPages, path) || strings.HasPrefix(path, apiPath)
 }
@@ -115,7 +117,7 @@ func TenantMaySee(path string) bool {
 // apiPath is the path of the API (fleetapi.Root).
 const apiPath = "/api/v1/"
 
-// tenantPages are the pages that show a tenant its own data; all others are for system callers.
+// tenantPages are the pages that show a tenant its own data. All other pages are for callers who see everything.
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
 	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
 
@@ -123,10 +125,11 @@ var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
 const ForSystem = "this page is for callers of the system namespace"
 
 // Guard authenticates the caller of each request, and passes the request to the handler that pages returns for the
-// caller. To callers who see everything it also serves the profiles of this process. Refusals: 401 for a credential
-// that is missing, not accepted or revoked, 403 for a page that is not for tenants, 503 while a token cannot be
-// verified. 403 also refuses a host that is not in Hosts, and a request that another site's page may have caused in a
-// browser.
+// caller. It also serves the profiles of this process to callers who see everything.
+//
+// Guard refuses a request with status 401 if the credential is missing, not accepted or revoked, and with 503 while a
+// token cannot be verified. It refuses with 403 if the page is not for tenants, or if the request's host is not in
+// Hosts. It also refuses with 403 if a page of another site may have caused the request in a browser.
 func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	profiles := profiles(semaphore.NewWeighted(maxProfiles))
 	return web.Guard(d.Hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,10 +150,10 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream returns the Caller for the authenticated peer of a gRPC stream, by the rules for pages. As with istiod an
-// identity is required, because behind a sidecar each plain-text caller would appear to be on this machine. Errors are
-// gRPC statuses: Unauthenticated without an identity, PermissionDenied for a revoked identity. With Open there are no
-// errors.
+// Stream returns the Caller for the authenticated peer of a gRPC stream, by the same rules as for pages. But callers
+// from this machine also need an identity, as with istiod: behind a sidecar, each plain-text caller would appear to be
+// on this machine. Errors are gRPC statuses: Unauthenticated without an identity, PermissionDenied for a revoked
+// identity. With Open there are no errors.
 func (d *Authorizer) Stream(who attest.Caller) (Caller, error) {
 	switch {
 	case d.Open:

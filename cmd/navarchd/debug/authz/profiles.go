@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Bounds of profiles: the number of profiles made concurrently, and the duration in seconds. Further or longer profiles
-// are refused. net/http/pprof has no such bounds, and extends the server's timeout.
+// Bounds of profiles: the number of profiles that are made at the same time, and the duration in seconds. Further or
+// longer profiles are refused. The package net/http/pprof has no such bounds, and extends the server's timeout.
 const (
 	maxProfiles       = 2
 	maxProfileSeconds = 60
@@ -22,8 +22,8 @@ const (
 // pprofPath is the path prefix of profiles.
 const pprofPath = "/debug/pprof/"
 
-// profiles serves the profiles of this process. The argument places bounds the profiles made concurrently. The list of
-// profiles, the command line and the names of addresses are cheap, and do not count.
+// profiles serves the profiles of this process. The argument places limits the number of profiles that are made at the
+// same time. The list of profiles, the command line and the names of addresses are cheap, so they do not count.
 func profiles(places *semaphore.Weighted) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pprofPath, pprof.Index) // also heap, goroutine and so on

@@ -1,7 +1,7 @@
 // Package envoytypes links the message types of most extensions of Envoy's API, by importing their packages. The value
 // of an EnvoyFilter patch may contain an Any of these types. A patch with an Any of a type that is not linked is
-// refused. A test of cmd/internal/arrows ensures that programs that apply patches import this package. Tests with such
-// patches import this package too. Other programs do not import it, because it makes linking slower.
+// refused. Programs that apply patches import this package, and so do tests with patches that contain Anys. Other
+// programs do not import it, because it makes linking slower.
 //
 // Owns: nothing. Reads: nothing. Never: has code.
 package envoytypes

@@ -26,11 +26,11 @@ type Several struct {
 	Names      []string       // the names that clients request by SNI, see Connection
 }
 
-// Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no matches.
+// Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no match conditions.
 // Destinations are resolved by the perspective `as`, the view of the hosts that certain proxies have. A destination
-// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. The same
-// happens at a router for a destination that is the router itself (host.Table.Returns). Of several destinations, those
-// with weight 0 or less are left out. Without remaining destinations the chain closes its connections.
+// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. A router
+// also closes connections to a destination that is the router itself (host.Table.Returns). If there are several
+// destinations, those with weight 0 or less are left out. If no destination remains, the chain closes its connections.
 //
 // A single destination decides the StatPrefix of the chain, and the policy if its service is known. A dynamic host is a
 // wildcard whose names the proxy resolves. If the single destination is a dynamic host that does not cover all of

@@ -1,5 +1,6 @@
-// Package envoy contains the common parts of the fronts for Envoys: the clusters that every Envoy has, the resources
-// that EnvoyFilters add, and the handling of requests and connections to unknown destinations.
+// Package envoy contains the common parts of the fronts for Envoys. A front plans the listeners and route
+// configurations of one kind of proxy. The common parts are the clusters that every Envoy has, the resources that
+// EnvoyFilters add, and the traffic to unknown destinations.
 //
 // Owns: nothing. Reads: plan/input. Never: plans a host, or the listeners of a single kind of proxy.
 package envoy
@@ -34,9 +35,9 @@ type Outbound struct {
 }
 
 // PlanStatic plans the clusters that every Envoy has, except those that a patch removes. For proxies with
-// xds.CapSelfDiscovery it also plans an empty assignment for the cluster of the proxies' own workload, because Envoy
-// waits for this assignment before it requests other resources. host.Variation replaces the assignment for proxies
-// whose service is known. Problems are appended to found.
+// xds.CapSelfDiscovery it also plans an empty assignment for the cluster of the proxies' own workload. Envoy waits for
+// this assignment before it requests other resources. host.Variation replaces the assignment for proxies whose service
+// is known. Problems are appended to found.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -146,7 +147,7 @@ func (o Outbound) Unknown() dnscache.Unknown {
 }
 
 // Passthrough reports whether connections to unknown destinations are forwarded. With an outboundTrafficPolicy of the
-// Sidecar they are forwarded for mode ALLOW_ANY. Otherwise the mesh decides, and they are forwarded unless its mode is
+// Sidecar they are forwarded for mode ALLOW_ANY. Without this policy they are forwarded unless the mode of the mesh is
 // REGISTRY_ONLY.
 func (o Outbound) Passthrough() bool {
 	if p := o.policy(); p != nil {
@@ -155,9 +156,9 @@ func (o Outbound) Passthrough() bool {
 	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// EgressProxy returns the name of the cluster that receives traffic to unknown destinations, from egressProxy of the
-// Sidecar's outboundTrafficPolicy. It returns "" if no egressProxy is set. The cluster exists only if the Sidecar
-// imports the host. Without the cluster, Envoy closes the connections
+// EgressProxy returns the name of the cluster that receives traffic to unknown destinations. The field egressProxy of
+// the Sidecar's outboundTrafficPolicy names its host. It returns "" if no egressProxy is set. The cluster exists only
+// if the Sidecar imports the host. Without the cluster, Envoy closes the connections
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -183,7 +184,7 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 }
 
 // VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and outbound listeners depend.
-// It clears xds.CapIdentity, xds.CapFileSecrets, xds.CapFileLists and xds.CapSelfDiscovery.
+// It clears xds.CapIdentity, xds.CapFileSecrets, xds.CapFileLists, xds.CapFileOwners and xds.CapSelfDiscovery.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapFileOwners | xds.CapSelfDiscovery)
 }

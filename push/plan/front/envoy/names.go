@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ConfigNamed returns the Config of the route configuration with a name, by the form of the name. For PORT it sets
-// Port. For HOST:PORT it sets Port and OneHost. For xds.HTTPProxy it sets WithPorts. For a Unix socket and any other
-// name, only Name is set. A port has no leading zeros and is at most 65535.
+// ConfigNamed derives the Config of a route configuration from its name. For PORT it sets Port. For HOST:PORT it sets
+// Port and OneHost. For xds.HTTPProxy it sets WithPorts. For a Unix socket and any other name, only Name is set. A port
+// has no leading zeros and is at most 65535.
 func ConfigNamed(name string) routes.Config {
 	c := routes.Config{Name: name}
 	switch {

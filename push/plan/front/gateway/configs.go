@@ -58,8 +58,8 @@ func newStating(configs map[string]*config) stating {
 	return s
 }
 
-// configs returns the route configurations with a server whose host overlaps a host, each once. Hosts overlap if they
-// are equal or one covers the other.
+// configs returns the route configurations with a server whose host overlaps the given host, each once. Hosts overlap
+// if they are equal or one covers the other.
 func (s stating) configs(host string) (out []*config) {
 	seen := map[*config]bool{}
 	add := func(all []*config) {
@@ -84,8 +84,8 @@ func (s stating) configs(host string) (out []*config) {
 	return out
 }
 
-// domains returns the domains that a VirtualService with a host may have in the route configuration, each once. For
-// each host of a server that overlaps the host, the domain is the more specific of both.
+// domains returns the domains that a VirtualService with the given host may have in the route configuration, each once.
+// If a server's host overlaps the given host, the domain is the more specific of both.
 func (c *config) domains(host string) (out []string) {
 	covered := len(c.stated[host]) > 0
 	for pattern := range model.Wildcards(host) {

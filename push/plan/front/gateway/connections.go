@@ -32,8 +32,8 @@ func (o owner) object() model.Other {
 }
 
 // claim reserves SNI names for a chain. It returns the names that no earlier chain of the listener has, and reports a
-// problem for each other name. Without names it reserves all connections that match no name of another chain. free is
-// false if an earlier chain has all names.
+// problem for each other name. Without names it reserves all connections that match no name of another chain. The
+// result free is false if earlier chains have all of the names.
 func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
 	wanted := names
 	if len(names) == 0 {
@@ -141,8 +141,8 @@ func matchesOf(matches []*networkingv1.L4MatchAttributes) (out []host.SourceMatc
 	return out
 }
 
-// applies reports whether a rule with these matches applies to the server and the router. It does if one of the matches
-// applies, or if there are no matches.
+// applies reports whether a rule with these matches applies to the server and the router. The rule applies if one of
+// the matches applies, or if there are no matches.
 func (c *chaining) applies(vs *model.VirtualService, server gateways.Server, matches []host.SourceMatch) bool {
 	by := host.Arrival{Gateway: server.Name(), Port: server.Spec().GetPort().GetNumber()}
 	return len(matches) == 0 || slices.ContainsFunc(matches, func(m host.SourceMatch) bool {
@@ -155,7 +155,7 @@ func placeOf(vs *model.VirtualService, rules string, index int) model.Place {
 	return model.Place{Key: vs.Key, Field: fmt.Sprintf("%s[%d]", rules, index)}
 }
 
-// connect adds a chain to the destinations of a rule of a VirtualService.
+// connect adds a chain that leads to the destinations of a VirtualService's rule.
 func (c *chaining) connect(d chainOrigin, vs *model.VirtualService, to []*networkingv1.RouteDestination) {
 	server := d.servers[0]
 	chain, as, port := c.chain(server, d.names), c.hosts.WithoutInputs(), server.Spec().GetPort().GetNumber()
@@ -212,9 +212,9 @@ func (c *chaining) connectingAt(gateway string) []*model.VirtualService {
 	return all
 }
 
-// connects reports whether chains may depend on a host. They do if a VirtualService with tcp or tls rules for the host
-// is bound to a Gateway of the scope. VirtualServices with which chains were planned before count too
-// (Front.connecting).
+// connects reports whether chains may depend on a host. They may if a VirtualService with tcp or tls rules for the host
+// is bound to a Gateway of the scope. They also may if such a VirtualService was used when the chains were planned
+// before (Front.connecting).
 func (f *Front) connects(name string) bool {
 	if f.connecting[name] {
 		return true

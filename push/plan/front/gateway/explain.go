@@ -26,8 +26,8 @@ type Chain struct {
 	Secrets        intern.List[string]      // names of secrets: certificates, and authorities of clients
 }
 
-// Naming returns the servers of the chain if the chain needs the secret with a name, and nil otherwise. The result must
-// not be modified.
+// Naming returns the servers of the chain if the chain needs the named secret, else nil. The result must not be
+// modified.
 func (c Chain) Naming(secret string) []model.Place {
 	if !slices.Contains(c.Secrets.All(), secret) {
 		return nil
@@ -45,9 +45,9 @@ type ServedHost struct {
 var places intern.Table[model.Place]
 
 // Explain implements front.Front: it returns the Spec of a listener or route configuration, and the objects behind the
-// resource. After the Spec of a listener follows a Chain for each filter chain, in order. After the Spec of a route
-// configuration of servers follows a ServedHost for each of its virtual hosts. The result is nil for other resources.
-// It is nil for listeners that EnvoyFilters add too, since the layer has their Specs.
+// resource. For a listener, a Chain for each filter chain follows the Spec, in order. For a route configuration of
+// servers, a ServedHost for each virtual host follows the Spec. The result is nil for other resources, and for
+// listeners that EnvoyFilters add. The layer has the Specs of such listeners.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if of.Type == xds.Route {
 		return f.served(of.Name, f.routes.Explain(of.Name, v))

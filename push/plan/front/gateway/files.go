@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// refer replaces the files of a server that Envoy itself would read by secrets of the scope with the paths of the
-// files. Envoy refuses the whole listener if a file in it is missing. Instead it refuses the secret, and the handshakes
-// of this server alone fail. With an agent that serves files, nothing changes. Files of a Foreign server stay, and
-// close its chain (listener.ServerChain.Fault).
+// refer replaces the file paths in a server's TLS settings by secrets that contain the paths. If a listener names a
+// missing file, Envoy refuses the whole listener. If a secret names the file, Envoy refuses only the secret, and only
+// handshakes with this server fail. If the agent serves files as secrets, refer changes nothing. It keeps the files of
+// a Foreign server, which close its chain (listener.ServerChain.Fault).
 func (f *Front) refer(tls *listener.ServerTLS, found *[]input.Problem) {
 	caps := f.Key.Edge.Value().Caps
 	if caps.Has(xds.CapFileSecrets) || tls.Foreign != "" || tls.Mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL {

@@ -1,4 +1,4 @@
-// Package gateway is the front of gateways: Envoys of type router.
+// Package gateway is the front of gateways (Envoys of type router). A front plans listeners and route configurations.
 //
 // push/gateways merges the servers of the Gateways that select a router into listeners. The front plans:
 //   - filter chains, with one fragment for each, and the listeners with these chains (listeners.go, connections.go)
@@ -10,8 +10,8 @@
 // settings (view.Scope.Gateways, view.Edge). So Gateways, policies and settings stay unchanged during the life of the
 // scope. An edit of a Gateway or of a policy plans the scope from scratch, on an unpublished copy. The pool returns the
 // same fragments for equal chains and virtual hosts. An edit of a VirtualService or of a service plans only the
-// affected virtual hosts and chains again. The edge contains the records and settings, beside Gateways, that decide the
-// listeners of a router.
+// affected virtual hosts and chains again. The edge of a scope contains the records and settings, beside Gateways, that
+// decide the listeners of a router.
 //
 // Owns: the listeners and route configurations of each scope. Reads: plan/host, plan/inbound for the edge. Never:
 // chooses the services or clusters of a host.
@@ -56,9 +56,9 @@ type Front struct {
 	connecting map[string]bool
 }
 
-// New returns the front of a scope with a key, and the host table of the scope. Both have no hosts yet. New plans the
-// resources that are constant during the life of the scope, and stores them in the layer `to`. patches are the
-// EnvoyFilter patches of the routers. Front.Problems returns the problems found.
+// New returns the front of a scope with the given key, and the host table of the scope. The front and the table have no
+// hosts yet. New plans the resources that are constant during the life of the scope, and stores them in the layer `to`.
+// patches are the EnvoyFilter patches of the routers. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(side, names(key)...)
 	form.BySNI = passesBySNI(in, key)

@@ -10,10 +10,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// importsOf returns the Imports of a scope. By default, and for a gateway between networks, the Imports include all
-// exported hosts. If the control plane filters the clusters of gateways, they include three groups of hosts: the
-// destinations of VirtualServices that are bound to the scope's Gateways, the services of extension providers, and the
-// hosts of clusters that the routers' EnvoyFilters name (istio: pilot/pkg/model/push_context.go, GatewayServices).
+// importsOf returns the Imports of a scope, which decide the hosts that its routers can reach. By default, and for a
+// gateway between networks, the Imports include all exported hosts. If the control plane filters the clusters of
+// gateways, the Imports include three groups of hosts (istio: pilot/pkg/model/push_context.go, GatewayServices). The
+// first group has the destinations of VirtualServices that are bound to the scope's Gateways. The second group has the
+// services of extension providers. The third group has the hosts of clusters that the routers' EnvoyFilters name.
 func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Imports {
 	if !key.Edge.Value().Routed || passesBySNI(in, key) {
 		return host.ImportAll()

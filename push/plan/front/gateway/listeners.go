@@ -20,17 +20,18 @@ import (
 
 var fragments intern.Table[*xds.Fragment]
 
-// socket is one listener of the scope.
+// socket is one listener of the scope (the configuration of a group of equal routers).
 type socket struct {
 	layer.Unit
 	gateways.Listener
 	name  string
 	bind  string
 	quic  bool // it is the UDP listener of HTTP/3
-	stale bool // it has to be planned in this step
-	// origins has the origins of the chains, in the same order. Chains of AUTO_PASSTHROUGH servers are not included.
+	stale bool // it has to be planned in this step (the planning of one change)
+	// origins has the servers and rules behind each chain, in the order of the chains. Chains of AUTO_PASSTHROUGH
+	// servers are not included.
 	origins []chainOrigin
-	// bySNI maps hosts to their chains of AUTO_PASSTHROUGH servers.
+	// bySNI maps a host to its chains by SNI. Such chains come from AUTO_PASSTHROUGH servers.
 	bySNI map[string][]*xds.Fragment
 }
 
@@ -57,7 +58,8 @@ func (f *Front) open(found *[]input.Problem) {
 	f.hosts.SetListening(f.listening())
 }
 
-// listening returns the arguments of host.Table.SetListening.
+// listening returns the arguments of host.Table.SetListening: the ports that have a listener, and the ports of the
+// router's own services that lead to these ports.
 func (f *Front) listening() (bound map[uint32]bool, own map[host.ServicePort]bool) {
 	bound, own = map[uint32]bool{}, map[host.ServicePort]bool{}
 	for _, s := range f.sockets {
@@ -79,7 +81,7 @@ func (f *Front) listening() (bound map[uint32]bool, own map[host.ServicePort]boo
 // wildcard returns the bind address of a server without a bind address.
 func (f *Front) wildcard() string { return f.Key.Listening.Families.Wildcard() }
 
-// openListener adds one merged listener, and the route configurations of its servers.
+// openListener adds one listener of gateways.Merge, and the route configurations of its servers.
 func (f *Front) openListener(l gateways.Listener, found *[]input.Problem) {
 	s := &socket{Listener: l, name: l.Name(f.wildcard()), bind: cmp.Or(l.Bind, f.wildcard()), stale: true}
 	f.sockets = append(f.sockets, s)
@@ -108,7 +110,7 @@ func (f *Front) openListener(l gateways.Listener, found *[]input.Problem) {
 	}
 }
 
-// plan plans a listener again from its servers.
+// plan plans the resource of a listener again.
 func (f *Front) plan(s *socket) {
 	was := s.Unit
 	s.Unit, s.stale = layer.Unit{}, false
@@ -131,8 +133,8 @@ func (f *Front) plan(s *socket) {
 	f.useRoutes(s.Res, 1)
 }
 
-// useRoutes adds `by` to the number of users of each route configuration that a listener requests, by its Spec or by an
-// EnvoyFilter.
+// useRoutes adds `by` to the number of users of each route configuration that a listener requests. The Spec or an
+// EnvoyFilter makes the listener request it.
 func (f *Front) useRoutes(r *xds.Resource, by int) {
 	if r == nil {
 		return
@@ -144,7 +146,7 @@ func (f *Front) useRoutes(r *xds.Resource, by int) {
 	}
 }
 
-// common returns the common part of the Specs of a listener and its chains, without patches.
+// common returns the part that the Specs (inputs) of a listener and of its chains have in common, without patches.
 func (f *Front) common(s *socket) listener.Common {
 	key := f.Key.Edge.Value()
 	c := f.In.Common(key.Caps, key.Workload.Listening, nil, s.name, s.Port, side)
@@ -153,8 +155,8 @@ func (f *Front) common(s *socket) listener.Common {
 	return c
 }
 
-// chains builds the filter chains of a listener: the chains of servers with TLS in order of precedence, the chain for
-// all other connections, and the chains by SNI.
+// chains builds the filter chains of a listener. The chains of servers with TLS come first, in order of precedence. The
+// chain for all other connections follows, and then the chains by SNI.
 func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) {
 	passes := false
 	s.origins = nil
@@ -185,7 +187,8 @@ func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) 
 	return c.out
 }
 
-// connects reports whether chains of the listener depend on tcp or tls rules, or on services.
+// connects reports whether a server of the listener is not HTTP. The chains of such a server depend on tcp or tls
+// rules, or on services.
 func (s *socket) connects() bool {
 	connected := func(server gateways.Server) bool { return !server.HTTP() }
 	return slices.ContainsFunc(s.TLS, connected) || slices.ContainsFunc(s.Plain, connected)
@@ -201,7 +204,7 @@ type chaining struct {
 	out    []*xds.Fragment
 }
 
-// chain returns the Spec of a chain of a server for SNI names, without the destination.
+// chain returns the Spec of a server's chain for the given SNI names, without the destination.
 func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChain {
 	chain := listener.ServerChain{Common: c.common(c.socket), Port: c.Port, QUIC: c.quic, Names: strs.List(names...),
 		Closed: c.Key.Edge.Value().Closed, Policies: c.edge.Policies, Authentications: c.edge.Authentications, Authorizers: c.edge.Authorizers}
@@ -218,7 +221,7 @@ func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChai
 	return chain
 }
 
-// add builds a chain and adds it to the listener. Errors are problems of the first server's Gateway.
+// add builds a chain and adds it to the listener. Errors become problems of the first server's Gateway.
 func (c *chaining) add(d chainOrigin, chain listener.ServerChain) {
 	of := d.servers[0]
 	at := fmt.Sprintf("spec.servers[%d]", of.Index)
@@ -239,7 +242,8 @@ func (c *chaining) add(d chainOrigin, chain listener.ServerChain) {
 	c.out, c.origins = append(c.out, f), append(c.origins, d)
 }
 
-// addHTTP adds the chain of HTTP servers that share the route configuration with a name.
+// addHTTP adds the chain of HTTP servers that share a route configuration. The parameter route is the name of the route
+// configuration.
 func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 	first := servers[0]
 	var names []string
@@ -257,6 +261,5 @@ func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 	c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
 }
 
-// servesNone returns "" as the cluster of each external secret, because the plan has no SDS servers outside of the
-// mesh.
+// servesNone returns "", which means that no cluster serves an external secret. The plan has no external SDS servers.
 func servesNone(string) (cluster string) { return "" }

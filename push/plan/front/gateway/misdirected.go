@@ -21,8 +21,8 @@ const (
 )
 
 // noteElsewhere marks a route configuration for decideMisdirected if other servers own hosts that may be misdirected
-// here. It also appends a problem for each host of the configuration's own servers that another server guards by
-// requiring client certificates.
+// here. It also appends a problem for each guarded host of the configuration's own servers. A host is guarded if
+// another server requires a client certificate for it.
 func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if f.Key.Edge.Value().Misdirected404 {
 		c.elsewhere.Others = nil
@@ -42,9 +42,9 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	}
 }
 
-// manyElsewhere returns the problem of a listener with more than gateways.MaxElsewhere unguarded hosts of other
-// servers. Route configurations then list no such hosts. left is the highest number of such hosts among the route
-// configurations.
+// manyElsewhere returns the problem of a listener if a route configuration would have to list more than
+// gateways.MaxElsewhere unguarded hosts of other servers. The route configuration then lists no such hosts. The
+// parameter left is the highest number of such hosts for a route configuration.
 func manyElsewhere(l gateways.Listener, left int) input.Problem {
 	last := l.TLS[len(l.TLS)-1]
 	return input.Warning(last.Gateway.Key, problem.NotSupported, fmt.Sprintf("spec.servers[%d].hosts", last.Index),
@@ -52,15 +52,15 @@ func manyElsewhere(l gateways.Listener, left int) input.Problem {
 			"answered 404 instead of 421", l.Port, left, gateways.MaxElsewhere))
 }
 
-// misdirect marks a route configuration after a domain has appeared in it or disappeared from it, if that may change
-// its misdirected hosts.
+// misdirect is called after a domain has appeared in a route configuration or disappeared from it. It marks the route
+// configuration if this may change the misdirected hosts.
 func (f *Front) misdirect(c *config, domain string) {
 	if _, of := slices.BinarySearch(c.elsewhere.Others, domain); of || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
 		f.misdirects[c.Name] = true
 	}
 }
 
-// decideMisdirected plans the virtual host for misdirected requests of each marked route configuration. Guarded hosts
+// decideMisdirected plans the virtual host for misdirected requests in each marked route configuration. Guarded hosts
 // are always misdirected. Another host is misdirected unless the route configuration has a virtual host for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {

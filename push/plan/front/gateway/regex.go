@@ -12,11 +12,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// regexCost has the results of model.RuleRegexCost for one rule.
+// regexCost is the cost of the regular expressions of one rule (model.RuleRegexCost).
 type regexCost struct{ match, action int }
 
-// knownCosts caches the result of regexCosts while the record is alive, because virtual hosts of many scopes have rules
-// of the same record. It maps weak.Pointer[model.VirtualService] to []regexCost.
+// knownCosts caches the result of regexCosts while the VirtualService is in memory, because many virtual hosts have
+// rules of the same VirtualService. It maps weak.Pointer[model.VirtualService] to []regexCost.
 var knownCosts sync.Map
 
 // regexCosts returns the cost of each http rule of a VirtualService, in the order of the rules.
@@ -38,8 +38,9 @@ func regexCosts(vs *model.VirtualService) []regexCost {
 	return all
 }
 
-// affordable returns the rules of a domain without those whose regular expressions exceed model.MostRegexCost together
-// with the preceding rules of the same namespace. Each VirtualService that loses a rule has a problem.
+// affordable returns the rules of a domain that are not too costly. The regular expressions of a rule, and those of the
+// preceding kept rules of its namespace, may together cost model.MostRegexCost. A rule that exceeds this cost is left
+// out. Each VirtualService that loses a rule gets one problem.
 func affordable(domain string, rules []vhost.Rule) (kept []vhost.Rule, found []input.Problem) {
 	spent := map[string]regexCost{} // by namespace
 	named := map[*model.VirtualService]bool{}

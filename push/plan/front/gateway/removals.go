@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals implements front.Front: it calls yield for each static cluster and each listener that a patch removes.
+// Removals implements front.Front. It reports the static clusters and the listeners that patches remove. It calls yield
+// once for each such resource and each patch that removes it.
 func (f *Front) Removals(yield func(input.Removal)) {
 	removing := f.Patches.Removing()
 	if len(removing) == 0 {

@@ -31,8 +31,8 @@ func passesBySNI(in *input.Input, key view.Scope) bool {
 	})
 }
 
-// passBySNI plans the chains by SNI of one host again: one chain for each port and subset that other networks may
-// reach. The chains of other hosts stay as they are.
+// passBySNI plans the chains by SNI of one host again. An AUTO_PASSTHROUGH server has such a chain for each port and
+// subset of the host that other networks may reach. The chains of other hosts stay unchanged.
 func (f *Front) passBySNI(name string) {
 	if !f.hosts.Form().BySNI {
 		return
@@ -64,7 +64,7 @@ func (f *Front) chainsBySNI(s *socket, h *host.Host) (out []*xds.Fragment) {
 		return nil
 	}
 	common := f.common(s)
-	common.Extensions = listener.Common{}.Extensions // no extensions, because the gateway does not end the mTLS
+	common.Extensions = listener.Common{}.Extensions // no extensions, because the gateway does not terminate the mTLS
 	for port, svc := range h.Ports() {
 		if !f.hosts.PassedBySNI(svc, port) || f.hosts.Returns(h.Name, port.GetNumber()) {
 			continue

@@ -15,17 +15,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// takenUnit returns the name of a virtual host as a unit of input.Problems.
+// takenUnit returns the key in Front.problems for the problems of a virtual host.
 func takenUnit(c *config, domain string) string { return "taken " + c.Name + " " + domain }
 
 // takenOver reports takeovers and lost matches among the VirtualServices of a virtual host. In a takeover, a younger
-// VirtualService gets requests that match an older VirtualService of another namespace. Both get a problem. A match is
-// lost if a match of another VirtualService precedes it and gets all of its requests. The loser gets a problem.
+// VirtualService gets requests that match an older VirtualService of another namespace. Both VirtualServices get a
+// problem. A match is lost if a match of another VirtualService precedes it and gets all of its requests. The
+// VirtualService with the lost match gets a problem.
 //
-// Takeovers are possible because matches of a younger VirtualService precede matches of all requests of an older one.
-// All matches of the younger VirtualService come first if it is bound to an older Gateway or precedes by exportTo. Only
-// the paths of matches are compared, not their other conditions. The time is linear in the number and length of the
-// paths.
+// Takeovers are possible because a match for all requests comes after other matches, even if its VirtualService is
+// older. All matches of the younger VirtualService come first if it is bound to an older Gateway, or if exportTo gives
+// it precedence. Only the paths of matches are compared, not their other conditions. The time is linear in the number
+// and length of the paths.
 func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) []input.Problem {
 	rules := of.All()
 	if !slices.ContainsFunc(rules, func(r vhost.Rule) bool { return r.VirtualService != rules[0].VirtualService }) {
@@ -107,8 +108,8 @@ type takeovers struct {
 	found []input.Problem
 }
 
-// compare calls meets for each pair of claims in the list in which the first claim precedes the second, and covers the
-// path of the second. Of several preceding claims with the same path, only the last is compared.
+// compare calls meets for pairs of claims. The first claim of a pair precedes the second in the list, and covers its
+// path. Of several preceding claims with the same path, only the last is compared.
 func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
 	for i := range all {
@@ -140,9 +141,9 @@ func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	}
 }
 
-// loses reports that a match of the second VirtualService gets no requests, because a match of the first precedes it.
-// If a takeover was reported for the second VirtualService, loses does nothing. Each VirtualService gets a problem
-// for its first lost match only.
+// loses reports that a match of the second VirtualService gets no requests, because a match of the first VirtualService
+// precedes it. If a takeover from the second VirtualService was reported before, loses does nothing. Each
+// VirtualService gets a problem for its first lost match only.
 func (t *takeovers) loses(to, of *model.VirtualService, path string) {
 	if to == of || t.taken[of] || t.lost[of] {
 		return
@@ -152,7 +153,7 @@ func (t *takeovers) loses(to, of *model.VirtualService, path string) {
 		"a match for %s%s at gateways gets no requests: %v precedes it and gets all of them", t.host, orSlash(path), model.OtherOf(to)))
 }
 
-// orSlash returns a path, or "/" for the path of all requests.
+// orSlash returns a path, or "/" for an empty path, which is a prefix of all paths.
 func orSlash(path string) string { return cmp.Or(path, "/") }
 
 // takes reports that the first VirtualService takes a path from the second, if the first is younger and of another

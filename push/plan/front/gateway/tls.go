@@ -27,8 +27,9 @@ var (
 
 // serverTLS returns the settings of the TLS that a server terminates. They are zero for modes PASSTHROUGH and
 // AUTO_PASSTHROUGH, whose TLS the server does not terminate. A credential takes precedence over files. The function
-// serves returns the cluster of the SDS server for an external secret, by the part of the secret's name after sds://.
-// If the cluster is "", proxies request the secret from the control plane, which answers that it does not exist.
+// serves returns the cluster of the SDS server for an external secret. Its argument is the part of the secret's name
+// after sds://. If the cluster is "", proxies request the secret from the control plane, which answers that the secret
+// does not exist.
 func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name string) (cluster string)) listener.ServerTLS {
 	tls := s.GetTls()
 	switch tls.GetMode() {
@@ -117,8 +118,8 @@ func setFiles(out *listener.ServerTLS, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// secretOf returns the secret of the credential with a name. resource is the name or, for certificates of authorities,
-// the name with a suffix.
+// secretOf returns the secret for a credential. The parameter name is the name of the credential. resource equals it
+// or, for certificates of authorities, is the name with a suffix.
 func secretOf(name, resource string, serves func(string) string) listener.Secret {
 	if name == model.BuiltInCredential {
 		if resource != name {

@@ -16,23 +16,25 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// These tables intern lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// These tables intern lists of Specs (the inputs of resources). The tables are weak: a list lives as long as some Spec
+// uses it.
 var (
 	strs    intern.Table[string]
 	numbers intern.Table[uint32]
 	rules   intern.Table[vhost.Rule]
 )
 
-// A route configuration without other virtual hosts has a virtual host without routes. The colon in its id keeps the id
-// different from all hosts.
+// A route configuration that would be empty gets the virtual host blackhole, which has no routes. The colon in its id
+// keeps the id different from all hosts.
 const (
 	blackhole   = "blackhole" // the host of this virtual host
 	blackholeID = ":" + blackhole
 )
 
 // decide decides the virtual host of a domain in a route configuration again. It collects the http rules of the
-// VirtualServices with the domain, server by server. A server may also redirect requests without TLS. Without rules and
-// redirection the virtual host is removed.
+// VirtualServices with the domain, server by server. A server may also redirect requests without TLS. The virtual host
+// is removed if there are neither rules nor a redirection, or if another server guards the domain by requiring client
+// certificates.
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
 	var all []vhost.Rule
@@ -113,8 +115,8 @@ func (f *Front) leave(c *config, domain string) {
 }
 
 // boundTo returns the VirtualServices whose rules apply to a domain at a server, sorted by precedence. A VirtualService
-// that lists the domain applies if the server allows the domain for its namespace. If the server lists the domain
-// itself (own), VirtualServices with a wildcard that covers the domain apply too.
+// that lists the domain applies if the server allows the domain for the VirtualService's namespace. If the server lists
+// the domain itself (own), VirtualServices with a wildcard that covers the domain apply too.
 func (f *Front) boundTo(s gateways.Server, domain string, own bool) []*model.VirtualService {
 	all := f.hosts.BoundTo
 	if own {
@@ -136,8 +138,9 @@ func (f *Front) decideFixed(c *config) {
 	f.decideBlackhole(c)
 }
 
-// decideBlackhole adds the virtual host blackhole, which answers 404, to a route configuration without other virtual
-// hosts, as istiod does. It removes the virtual host blackhole if there are other virtual hosts.
+// decideBlackhole adds the virtual host blackhole, which answers 404, if the route configuration has no other virtual
+// hosts, as istiod does. It removes the virtual host blackhole if there are others. The virtual host for misdirected
+// requests is not counted.
 func (f *Front) decideBlackhole(c *config) {
 	others, has := f.routes.Len(c.Config), f.routes.Has(c.Config, blackholeID)
 	for _, fixed := range []string{blackholeID, misdirectedID} {

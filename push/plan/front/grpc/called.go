@@ -16,14 +16,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// called contains the resources of one host that clients may call. Scopes share values and never change them.
+// called contains the resources of one host that clients may call. Scopes (groups of clients with the same
+// configuration) share values and never change them.
 type called struct {
 	host      string
 	routes    []routed // one for each port
 	listeners []layer.Unit
 }
 
-// routed is the route configuration of one port.
+// routed is the route configuration of one port of a host.
 type routed struct {
 	layer.Unit
 	port uint32
@@ -46,7 +47,7 @@ func (c *called) equal(o *called) bool {
 	return c.host == o.host && slices.Equal(c.routes, o.routes) && slices.Equal(c.listeners, o.listeners)
 }
 
-// sharedCalled is the key of a host's resources for layer.Share.
+// sharedCalled is the key under which scopes share the resources of a host (layer.Share).
 type sharedCalled string
 
 // plan plans the resources of a host again, and replaces its previous resources.
@@ -68,7 +69,7 @@ func (f *Front) plan(name string) {
 }
 
 // callable plans the resources of a host. c is nil if clients cannot call the host. reads is true if the routes of the
-// host read labels of the client.
+// host depend on labels of the client.
 func (f *Front) callable(name string) (c *called, found []input.Problem, reads bool) {
 	h := f.hosts.Get(name)
 	if h == nil || h.Service == nil {
@@ -110,8 +111,8 @@ func (f *Front) isHost(name string) bool {
 	return h != nil && h.Service != nil
 }
 
-// route builds the route configuration of a host's port for the clients of a perspective. The result is false if the
-// host has no such port, or if the build fails.
+// route builds the route configuration of a host's port for the clients of a perspective (clients with certain labels,
+// or without regard to labels). The result is false if the host has no such port, or if the build fails.
 func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Perspective, found *[]input.Problem) (layer.Unit, bool) {
 	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
 		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}

@@ -1,10 +1,11 @@
-// Package grpc is the front of applications that use gRPC's own xDS client without an Envoy. It plans a listener for
-// each name and port under which clients may call a host, and a route configuration for each host and port. Listeners
-// have names of the form host:port, and route configurations have names of the form outbound|port||host, as in Istio's
-// control plane (pilot/pkg/networking/grpcgen). Clients request each resource by its name.
+// Package grpc is the front (the part of the plan for one kind of proxy) of applications that use gRPC's own xDS client
+// without an Envoy. It plans a listener for each name and port under which clients may call a host, and a route
+// configuration for each host and port. Listeners have names of the form host:port, and route configurations have names
+// of the form outbound|port||host, as in Istio's control plane (pilot/pkg/networking/grpcgen). Clients request each
+// resource by its name.
 //
-// Owns: the listeners and route configurations of each scope. Reads: plan/host. Never: chooses the services, rules or
-// clusters of a host; plans the resources that servers request (plan/inbound).
+// Owns: the listeners and route configurations of each scope. Reads: the hosts of plan/host. Never: chooses the
+// services, rules or clusters of a host; plans the resources that servers request (plan/inbound).
 //
 // A scope is the outbound configuration of a group of clients. The resources of a host depend on the host and on the
 // destinations of its routes. They also depend on other hosts whose full name equals a short name of the host. The
@@ -52,13 +53,13 @@ type Front struct {
 	imports []*host.Imports
 
 	called   layer.Table[called]
-	reading  map[string]bool // hosts whose routes read labels of the client
+	reading  map[string]bool // hosts whose routes depend on labels of the client
 	step     map[string]bool // hosts to be planned in this step
 	problems input.Problems
 }
 
-// New returns the front of a scope with a key, and the host table of the scope. Both have no hosts yet. sidecar is nil
-// if no Sidecar applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
+// New returns the front and the host table of the scope with the given key. Both have no hosts yet. sidecar is nil if
+// no Sidecar applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
 	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
 		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
@@ -102,9 +103,9 @@ func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 // Freeze implements front.Front. The result has no Specs, because no patches apply to these clients.
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
-// Host implements front.Front: it marks a host, and hosts with this name as a short name, to be planned in Finish. The
-// result is always false, so the planner removes hosts without a service. Clients cannot resolve a host that only
-// VirtualServices name.
+// Host implements front.Front: it marks a host, which Finish then plans. It also marks the hosts that have this name as
+// a short name. The result is always false, so the planner removes hosts without a service. Clients cannot resolve a
+// host that only VirtualServices name.
 func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
 		f.step[name] = true
@@ -147,9 +148,9 @@ func (f *Front) Done() {
 	}
 }
 
-// Variant implements front.Front: it plans the route configurations that differ for a variation. They may differ for
-// the hosts whose rules read labels of the client, and for the hosts that the variation reroutes. There are few such
-// hosts, so all of them are planned each time.
+// Variant implements front.Front: it plans the route configurations that differ for a variation (the clients with
+// certain labels or other inputs). Only two kinds of hosts may differ: hosts whose rules read labels of the client, and
+// hosts that the variation reroutes. There are few such hosts, so all of them are planned each time.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && len(f.step) == 0 {
 		return
@@ -175,7 +176,7 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 }
 
 // Serving implements front.Front: it returns the virtual hosts of the hosts that the predicate selects, sorted by the
-// name of the route configuration. v may be nil.
+// name of the route configuration. A nil v stands for clients without inputs.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for name, c := range f.called.All() {
 		if !named(name) {
@@ -195,7 +196,7 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []
 
 // Explain implements front.Front: it returns the Spec of a listener or route configuration. For resources that do not
 // differ in the variation, a front.TrafficSource with the host and its service follows the Spec. The result is nil if
-// there is no such resource. v may be nil.
+// there is no such resource. A nil v stands for clients without inputs.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if v != nil && v.Layer.Spec(of) != nil {
 		return []any{v.Layer.Spec(of)}

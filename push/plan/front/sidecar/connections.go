@@ -21,8 +21,8 @@ import (
 // first. A chain to the service's cluster follows, unless the rules match all connections.
 //
 // If any tls rule applies, there is no chain to the service's cluster, as with istiod. TLS with another name is then
-// handled like a connection to an unknown destination. If shared is set, several services share the listener. The chain
-// to the service's cluster then matches only TLS with the host's name as SNI, unless the host is *.
+// handled like a connection to an unknown destination. If shared is true, several services share the listener. The
+// chain to the service's cluster then matches only TLS with the host's name as SNI, unless the host is *.
 func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
 	r := routing{trafficPlan: b, port: p.GetNumber(), protocol: protocol}
@@ -57,13 +57,14 @@ type routing struct {
 	port     uint32
 	protocol model.Protocol
 	out      []listener.Chain
-	// complete is true if a tcp rule matches all connections or a tls rule applies. No chain to the service's cluster
-	// follows then.
+	// complete is true if a tcp rule matches all connections, or if a tls rule applies. If it is true, no chain to the
+	// service's cluster follows.
 	complete bool
 	claimed  map[claim]*model.VirtualService // the first VirtualService for each claim
 }
 
-// claim describes connections that a rule matches, by destination subnet and server name (SNI). "" matches any.
+// claim describes connections that a rule matches, by destination subnet and server name (SNI). An empty field matches
+// any value.
 type claim struct{ destination, sni string }
 
 // tls adds the chains of the tls rules.
@@ -150,8 +151,9 @@ func (r *routing) applies(vs *model.VirtualService, m host.SourceMatch) bool {
 	return r.hosts.Applies(vs, m, host.Arrival{Gateway: virtualservice.Mesh, Port: r.port}, r.as.Inputs)
 }
 
-// chain returns the chain for connections to the given subnets. It distributes connections over the routes by weight. A
-// single destination decides the policy of the chain. For several destinations the policy of the host applies.
+// chain returns the chain for connections to the given subnets. The chain distributes connections over the routes by
+// weight. A single destination decides the policy of the chain. For several destinations the policy of the host
+// applies.
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
 	c := envoy.Connection(r.hosts, r.as, routes, envoy.Several{Port: r.port, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name),
 		Rules: r.host.Rules, Protocol: r.protocol})

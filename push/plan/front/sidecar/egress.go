@@ -21,7 +21,7 @@ type egress struct {
 	number   int    // the number within the Sidecar, from 1; 0 without an egress listener of a Sidecar
 	port     uint32 // 0 means the ports of the services
 	protocol model.Protocol
-	bind     string // the bind address; "": the kind of traffic decides
+	bind     string // the bind address; if it is empty, each kind of traffic has its own
 	direct   bool   // captureMode NONE: no traffic is redirected, so Envoy binds the listener to its port
 }
 
@@ -59,7 +59,7 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 }
 
 // egressFor returns the egress listener whose hosts are in the route configuration of a port. It is the first egress
-// listener with that port, or else the first without a port, or nil. Unix sockets do not count.
+// listener with that port, or else the first without a port, or nil. Unix sockets are ignored.
 func (s *scope) egressFor(port uint32) *egress {
 	var general *egress
 	for _, e := range s.egress {

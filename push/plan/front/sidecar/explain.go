@@ -8,10 +8,10 @@ import (
 )
 
 // Explain implements front.Front. It returns the Spec (the inputs of the build) of a listener or a route configuration,
-// for the proxies of the variation v, or for proxies without inputs if v is nil. After the Spec of a listener follow
-// front.TrafficSources. There is one for all plain HTTP, if an egress listener of a Sidecar configures it, and one for
-// each host with other traffic. After the Spec of a route configuration follow the Specs of its virtual hosts, in
-// order. The result is nil if there is no such resource, or if it has another type.
+// for the proxies of a variation (proxies with certain inputs, such as labels). A nil v stands for proxies without
+// inputs. The Spec of a listener is followed by front.TrafficSources: one for all plain HTTP, if an egress listener of
+// a Sidecar configures it, and one for each host with other traffic. The Spec of a route configuration is followed by
+// the Specs of its virtual hosts, in order. The result is nil if there is no such resource, or if it has another type.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -29,9 +29,9 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// Serving implements front.Front. It returns the virtual hosts of the hosts that the predicate selects, as the proxies
-// of the variation v receive them, sorted by the name of the route configuration. If v is nil, they are those of the
-// proxies without inputs.
+// Serving implements front.Front. It returns the virtual hosts of the hosts that the predicate selects, for the proxies
+// of the variation v. A nil v stands for proxies without inputs. The result is sorted by the name of the route
+// configuration.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	return f.routes.Serving(named, v)
 }
@@ -61,8 +61,8 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	f.routes.Describe(line)
 }
 
-// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common.
-// It names only the Sidecar, and is left out if no Sidecar configures the traffic.
+// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common,
+// which names only the Sidecar. This source is left out if no Sidecar configures the traffic.
 func (ls *listeners) sources(l *outbound) (out []any) {
 	http, rest, _ := l.leading()
 	if http != nil {
@@ -83,8 +83,8 @@ func (ls *listeners) sources(l *outbound) (out []any) {
 	return out
 }
 
-// listenerOfSidecar returns a source with the Sidecar's egress listener to which traffic belongs. It is zero for
-// traffic that no egress listener of a Sidecar configures.
+// listenerOfSidecar returns a source that names the Sidecar and its egress listener to which the traffic t belongs. The
+// source is zero if no egress listener of a Sidecar configures the traffic.
 func (s *scope) listenerOfSidecar(t *traffic) front.TrafficSource {
 	if t.route.kind == ofProxy || s.egress[t.egress].number == 0 {
 		return front.TrafficSource{}

@@ -21,20 +21,20 @@ const (
 	ofProxy            // all hosts at all their HTTP ports, for requests to the HTTP proxy
 )
 
-// routeKey identifies a route configuration and, for a given host, the virtual host of the host in it. It is
-// comparable. The zero routeKey stands for no route configuration.
+// routeKey identifies a route configuration. Together with a host it identifies the host's virtual host in this route
+// configuration. It is comparable. The zero routeKey stands for no route configuration.
 type routeKey struct {
 	kind routeKind
 	port uint32 // the port of ofPort and ofHost; for ofProxy the port of the virtual host
 	text string // the host of ofHost, "unix://" and the path of ofSocket, or the name of ofFilter
 }
 
-// unknownHosts is the route configuration for HTTP requests to addresses without a listener, which are routed by the
-// name of their host (dnscache.Unknown). Its only virtual host is the catch-all.
+// unknownHosts is the route configuration for HTTP requests to addresses without a listener. These requests are routed
+// by the name of their host (dnscache.Unknown). The only virtual host is the catch-all.
 var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
-// config returns the Config of the route configuration. The route configuration of the HTTP proxy contains virtual
-// hosts of all ports, so its port is 0.
+// config returns the description of the route configuration for package routes. The route configuration of the HTTP
+// proxy contains virtual hosts of all ports, so its port is 0.
 func (k routeKey) config() routes.Config {
 	c := routes.Config{Name: k.name(), Port: k.port, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
 	if c.WithPorts {

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// listeners contains the outbound listeners of a scope.
+// listeners contains the outbound listeners of a scope (a group of proxies with the same outbound configuration).
 type listeners struct {
 	*scope
 	table   layer.Table[outbound] // by name
@@ -26,10 +26,10 @@ type listeners struct {
 	// touched has the listeners with TCP or TLS traffic of hosts that this step plans. The traffic may be unchanged in
 	// the scope, but changed in variations (for proxies with certain labels, for example).
 	touched map[string]bool
-	entries *layer.Table[hostEntries] // of the Front, for messages
+	entries *layer.Table[hostEntries] // the entries of the Front, for messages
 }
 
-// newListeners returns the listeners of a scope, without any listener.
+// newListeners returns an empty collection of listeners for a scope.
 func newListeners(s *scope) *listeners {
 	return &listeners{scope: s, changed: map[string]bool{}, touched: map[string]bool{}}
 }
@@ -41,8 +41,8 @@ func (ls *listeners) fork(to *scope) *listeners {
 	return next
 }
 
-// outbound is one outbound listener with the traffic of its hosts. If several egress listeners have traffic for it,
-// only the traffic of the first is used (leading).
+// outbound is one outbound listener with the traffic of its hosts. If several egress listeners of the Sidecar have
+// traffic for it, only the traffic of the first is used (leading).
 type outbound struct {
 	layer.Unit
 	of    *editor
@@ -111,7 +111,7 @@ func (ls *listeners) get(name string) *outbound {
 	return l
 }
 
-// touch marks the listeners of traffic that is not plain HTTP as touched.
+// touch adds the listeners of the traffic that is not plain HTTP to touched.
 func (ls *listeners) touch(all []traffic) {
 	for _, t := range all {
 		if !t.http {
@@ -120,7 +120,7 @@ func (ls *listeners) touch(all []traffic) {
 	}
 }
 
-// exchange replaces the traffic of a host. It marks only listeners for which the traffic of the host differs, since a
+// exchange replaces the traffic of a host. It marks only listeners for which the traffic of the host differs, because a
 // headless service with one changed endpoint has many unchanged listeners.
 func (ls *listeners) exchange(host string, was, now []traffic, yield func()) {
 	more := make(map[traffic]int, len(now))
@@ -212,7 +212,8 @@ func (ls *listeners) plan(l *outbound) (was outbound) {
 	return was
 }
 
-// bound returns the traffic that decides the address and port of a listener, from the results of leading.
+// bound returns the traffic that decides the address and port of a listener. The arguments are results of leading, and
+// must not both be empty.
 func bound(http *httpCount, rest []hostTraffic) *traffic {
 	if http != nil {
 		return &http.traffic
@@ -220,8 +221,8 @@ func bound(http *httpCount, rest []hostTraffic) *traffic {
 	return &rest[0].traffic
 }
 
-// spec returns the Spec of a listener, and the route configuration that it requests. The result is false if the
-// listener has no traffic, or if an EnvoyFilter removes it.
+// spec returns the Spec (the inputs of the build) of a listener, and the route configuration that the listener
+// requests. ok is false if the listener has no traffic, or if an EnvoyFilter removes it.
 func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
 	http, rest, ok := l.leading()
 	if !ok {
@@ -282,8 +283,8 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	return reporting(spec, ls.reports.spec), asks, true
 }
 
-// holder describes the owner of a listener's port for a message. The owner is the service with the chain for all
-// connections (ends). If ends is nil, it is the first host by name with HTTP at the listener.
+// holder describes the owner of a listener's port for a message. If ends is not nil, the owner is its service, which
+// has the chain for all connections. If ends is nil, the owner is the first host by name with HTTP at the listener.
 func (ls *listeners) holder(name string, ends *hostTraffic) any {
 	if ends != nil {
 		of := model.OtherOf(ends.from)
@@ -329,7 +330,7 @@ func mergeFeatures(more []hostFeatures) (grpcWeb bool, dynamic intern.List[strin
 	return grpcWeb, strs.List(names...)
 }
 
-// common returns the common parts of a listener's Spec.
+// common returns the part of a listener's Spec that all kinds of listeners have.
 func (ls *listeners) common(name string, port uint32) listener.Common {
 	c := ls.in.Common(ls.anonymous(), ls.key.Listening, ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
 	c.Proxy, c.HeaderCase = ls.in.Defaults.Listeners, ls.key.HeaderCase
@@ -351,8 +352,8 @@ func (ls *listeners) redirects() bool {
 	return !input.Direct(ls.sidecar, ls.key.Mode)
 }
 
-// virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. The result
-// is false if no connections are redirected, or if an EnvoyFilter removes the listener.
+// virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. ok is false
+// if no connections are redirected, or if an EnvoyFilter removes the listener.
 func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
 	if !ls.redirects() ||

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// namesOf returns the names by which requests may name a host: its own name, its short names as a Kubernetes service,
-// and its own name with a final dot. The dot marks an absolute name in DNS (RFC 1034 section 3.1), and clients send it
-// too.
+// namesOf returns the names that requests may use for a host: its own name, its short names as a Kubernetes service,
+// and its own name with a final dot. The dot marks an absolute name in DNS (RFC 1034 section 3.1), which clients send
+// too. An IP address has no name with a dot.
 func (s *scope) namesOf(name string) []string {
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
@@ -83,8 +83,8 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 	}
 }
 
-// Rivals implements routes.Names. It appends the ids of all virtual hosts that may have the same domain to ids, and
-// returns the extended slice. The appended ids may include the id of vh, and ids that do not exist.
+// Rivals implements routes.Names. It appends the ids of all virtual hosts that may have the domain to ids, and returns
+// the extended slice. The appended ids may include the id of vh, and ids that do not exist.
 func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, ids []string) []string {
 	key := routeKey{port: vh.Port}
 	if c.WithPorts {
@@ -95,16 +95,17 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 }
 
 // Yields implements routes.Names. It reports whether vh loses a common domain to rival. An alias has a virtual host of
-// its own only if a VirtualService has rules for it. An alias wins against a host that is not an alias. Otherwise the
-// preceding host wins (precedes). reported is false if rival is an alias, because the loss is then not a problem.
+// its own only if a VirtualService has rules for it. An alias wins against a host that is not an alias. Between two
+// aliases, or two hosts that are not aliases, precedes decides. reported is false if rival is an alias, because losing
+// to an alias is not a problem.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
 }
 
 // SameRank implements routes.Names. It reports whether two versions of one host's virtual host win and lose against the
-// same rivals. This holds if Own is equal and both have the same service with the same creation time, or if neither has
-// a service.
+// same rivals. Their fields Own must be equal. Both must have the same service with the same creation time, or neither
+// may have a service.
 func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	if a.Own != b.Own || a.Service == nil || b.Service == nil {
 		return a.Own == b.Own && a.Service == b.Service
@@ -131,8 +132,9 @@ func (s *scope) isAlias(name string) bool {
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names. It returns the key of the object to which problems of vh are attributed. This object
-// is the host's service or, without a service, the VirtualService of the first rule. The key is zero without both.
+// Blame implements routes.Names. It returns the key of the object to which problems of vh are attributed. The object is
+// the host's service or, without a service, the VirtualService of the first rule. The key is zero if there is neither a
+// service nor a rule.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key

@@ -2,9 +2,10 @@ package sidecar
 
 import "navarch.io/navarch/push/plan/front"
 
-// Freeze implements front.Front. It returns a snapshot of the Specs that EnvoyFilters may patch, of listeners and
-// published route configurations, without those of variations. Any goroutine may call the result. The Specs of
-// listeners are collected by Freeze, because steps change listeners in place. Freeze must not be called within a step.
+// Freeze implements front.Front. It returns a snapshot of the Specs (the inputs of resources) that EnvoyFilters may
+// patch. These are Specs of listeners and of published route configurations. Specs for proxies with certain inputs,
+// such as labels, are left out. Any goroutine may call the result. Freeze itself collects the Specs of listeners,
+// because later steps change listeners in place. Freeze must not be called within a step (the planning of one change).
 func (f *Front) Freeze() front.Frozen {
 	if len(f.patches) == 0 {
 		return func(func(any)) {}

@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals implements front.Front. It calls yield for each outbound listener, and for each cluster without a host, that
-// an EnvoyFilter removes as a whole, once for each patch. Such resources are not planned.
+// Removals implements front.Front. It reports the outbound listeners and the clusters without a host that EnvoyFilters
+// remove as a whole. Removed resources are not planned. Removals calls yield once for each such resource and each patch
+// that removes it.
 func (f *Front) Removals(yield func(input.Removal)) {
 	removing := f.patches.Removing()
 	if len(removing) == 0 {

@@ -24,17 +24,17 @@ type scope struct {
 	patches  input.PatchSet
 	problems input.Problems
 	reports  reports
-	ports    map[servedBy][]uint32 // cache of portsOf, until the step is done
-	// own marks the listeners that belong to this scope alone. All other listeners are shared with forks, and are
-	// copied before the first change.
+	ports    map[servedBy][]uint32 // cache of portsOf, until the step (the planning of one change) is done
+	// own marks the listeners that only this scope uses. All other listeners are shared with forks, and are copied
+	// before the first change.
 	own *editor
 }
 
 // editor identifies the scope that may change a listener in place.
 type editor struct{ _ byte }
 
-// fork returns a copy for another key and layer. The copy and the original share all present listeners, so neither may
-// change them in place.
+// fork returns a copy of the scope with another key and another layer. The copy and the original share all present
+// listeners, so neither may change them in place.
 func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	s.own = &editor{}
 	next := *s
@@ -52,13 +52,13 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	return &next
 }
 
-// outbound returns the outbound side of the scope without its hosts.
+// outbound returns the envoy.Outbound of the scope, which plans the resources that do not depend on hosts.
 func (s *scope) outbound() envoy.Outbound {
 	return envoy.Outbound{In: s.in, Layer: s.layer, Key: s.key, Side: side, Patches: s.patches, Sidecar: s.sidecar}
 }
 
-// CatchAll implements routes.Names. It returns the virtual host for all names that no other virtual host has, without
-// patches. The result is false if the route configuration needs no such virtual host.
+// CatchAll implements routes.Names. It returns the virtual host for all names that no other virtual host has. Patches
+// are not applied. The result is false if the route configuration needs no such virtual host.
 func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) { return s.outbound().CatchAll(c) }
 
 // routesScope returns the common inputs of the scope's route configurations.

@@ -1,9 +1,9 @@
 // Package sidecar plans the outbound listeners of sidecars, and the route configurations that these listeners request.
 // It is a front, a part of the plan that is specific to one kind of proxy. Its input is the host table of a scope, a
-// group of proxies with the same outbound configuration. The egress listeners of the scope's Sidecar decide the hosts
-// of the listeners. Without egress listeners, all hosts are included.
+// group of proxies with the same outbound configuration. The egress listeners of the scope's Sidecar decide which hosts
+// the listeners include. Without egress listeners, all hosts are included.
 //
-// Owns: the listeners of each scope.  Reads: plan/host.  Never: the choice of services, rules or clusters of a host.
+// Owns: the listeners of each scope.  Reads: plan/host.  Never: chooses the services, rules or clusters of a host.
 //
 // Each host adds traffic to listeners, and virtual hosts to route configurations. A listener is planned from the
 // traffic of all its hosts. push/plan/routes plans the route configurations.
@@ -32,9 +32,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Front implements front.Front for one scope of sidecars. It contains the listeners and route configurations, and the
-// entries of each host in both. Only the planner's goroutine may use it. The function yield of its methods is called
-// between two pieces of work.
+// Front implements front.Front for one scope of sidecars. It contains the listeners and route configurations, and for
+// each host its entries in both. Only the planner's goroutine may use it. Methods call the function yield between two
+// pieces of work.
 type Front struct {
 	*scope
 	listeners *listeners
@@ -74,7 +74,7 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 	return out
 }
 
-// New returns the front of the scope with a key, and the scope's host table, both without hosts. It plans the resources
+// New returns the front and the host table of the scope with the given key, both without hosts. It plans the resources
 // that do not depend on hosts, and stores them in the layer `to`. sidecar is nil if no Sidecar applies. The method
 // Problems returns the problems that New found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
@@ -105,8 +105,7 @@ func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
 // of its scope names, and the planner itself checks these records.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
-// Problems implements front.Front. It returns the problems of the last plan, by the part of the plan. The caller owns
-// the map.
+// Problems implements front.Front. It returns the problems that the last plan found. The caller owns the map.
 func (f *Front) Problems() input.Problems {
 	all := f.problems.Clone()
 	var varied []input.Problem
@@ -239,8 +238,8 @@ func (f *Front) Finish(yield func()) {
 	f.routes.Finish(yield)
 }
 
-// useRoutes adds `by` to the number of users of each route configuration that a listener requests, by its Spec or by an
-// EnvoyFilter.
+// useRoutes adds `by` to the number of users of each route configuration that a listener requests. The Spec or an
+// EnvoyFilter makes the listener request it.
 func (f *Front) useRoutes(l *outbound, by int) {
 	if l.Res == nil {
 		return

@@ -11,11 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// reports contains the telemetry (logs, metrics and spans) that a scope's listeners report.
+// reports contains the telemetry (logs, metrics and spans) that the listeners of a scope (a group of proxies) report.
 type reports struct {
-	spec build.Spec // for proxies without inputs: no Telemetry selects them, and they send no spans
+	spec build.Spec // for proxies without inputs, which no Telemetry selects and which send no spans
 
-	// varied contains the telemetry for other proxies, by the inputs of the variations that are planned.
+	// varied contains the telemetry for all other proxies, by their inputs.
 	varied map[view.Inputs]telemetry.Reports
 	hosts  map[string]bool // hosts of providers; a change of their services makes reports stale
 	stale  bool            // reports have to be decided again in this step

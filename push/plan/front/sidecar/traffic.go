@@ -26,7 +26,7 @@ type traffic struct {
 	features features // the optional features that the host needs for HTTP
 	route    routeKey // the route configuration for HTTP, or for connections that are detected as HTTP
 	chains   intern.List[listener.Chain]
-	from     *model.Service // the service that defines the port; of several services at one address the oldest has precedence
+	from     *model.Service // the service that defines the port; the oldest of several services at one address has precedence
 }
 
 // features contains the optional features of a connection manager that a host needs.
@@ -35,19 +35,21 @@ type features struct {
 	dynamic bool // proxies resolve the name of each request to the host
 }
 
-// trafficPlan derives the traffic of one host for the proxies of a perspective: those of a variation, or those without
-// inputs.
+// trafficPlan derives the traffic of one host for the proxies of a perspective (proxies with certain inputs, such as
+// labels).
 type trafficPlan struct {
 	*scope
 	host  *host.Host
 	as    host.Perspective
 	reads []string // keys of the proxy labels that the tcp and tls rules compare
 	found []input.Problem
-	// each is the number of listeners for endpoints of a headless service. most is the largest number for one port.
+	// The field each is the number of listeners for endpoints of a headless service. The field most is the largest
+	// number of such listeners for one port.
 	each, most int
 }
 
-// manyListeners is the number of endpoints above which the listeners of a headless service are reported as costly.
+// manyListeners is the number of endpoints of one port above which the listeners of a headless service are reported as
+// costly.
 const manyListeners = 256
 
 // trafficOf returns the traffic of a host for the proxies of a perspective. HTTP of all hosts shares the listener
@@ -96,7 +98,7 @@ func (s *scope) trafficOf(h *host.Host, as host.Perspective) (out []traffic, rea
 	return slices.DeleteFunc(out, reserved), b.reads, b.found
 }
 
-// bindOf returns the bind address for traffic of an egress listener that several services share.
+// bindOf returns the bind address of the listeners that the services of an egress listener share.
 func (s *scope) bindOf(e *egress) string {
 	switch {
 	case e.bind != "":
@@ -200,7 +202,7 @@ func (b *trafficPlan) merged(e *egress, p *model.ServicePort, addresses []string
 	return []traffic{at}
 }
 
-// reportListeners appends a problem for a service for which each proxy has many listeners. The number in the message is
+// reportListeners appends a problem if each proxy has many listeners for the service. The number in the message is
 // rounded down to two digits, so the message does not change with each endpoint.
 func (b *trafficPlan) reportListeners() {
 	if b.most <= manyListeners {

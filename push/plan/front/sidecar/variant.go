@@ -7,15 +7,16 @@ import (
 )
 
 // Variant implements front.Front. It plans the listeners and route configurations that differ for the proxies of a
-// variation, and stores them in the variation's layer. If first is true, it plans all of these resources, otherwise
-// only those that the step has changed. If the step has decided telemetry again, it plans all of these listeners. It is
-// called after Finish.
+// variation (proxies with certain inputs, such as labels). It stores them in the variation's layer. If first is false,
+// it plans only the resources that the step has changed. But if the step has decided telemetry again, it plans all
+// listeners that may differ. Variant is called after Finish.
 //
-// A route configuration or listener differs if a rule of a VirtualService reads the variation's inputs, or if a
-// DestinationRule of a host or of its destinations does. Listeners may differ for further reasons (variedListeners).
+// A route configuration or listener may differ if a rule of a VirtualService reads the variation's inputs. It may also
+// differ if a DestinationRule of a host or of the host's destinations reads these inputs. Listeners may differ for
+// further reasons (variedListeners).
 //
-// A step changes the differences only for its own hosts. If the DestinationRules of a destination change, the table of
-// effects in push/plan adds the hosts with routes to the destination to the step.
+// A step changes the differences only for its own hosts. If the DestinationRules of a destination change, push/plan
+// adds the hosts with routes to this destination to the step.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && !f.reports.again && !f.stepped() {
 		return
@@ -37,7 +38,7 @@ func (f *Front) virtualHostIDs(hosts map[string]bool) map[string][]string {
 	return out
 }
 
-// labelsRead returns those labels of the inputs that have one of the given keys.
+// labelsRead returns the labels of the inputs that have one of the given keys.
 func labelsRead(inputs view.Inputs, keys intern.List[string]) intern.List[string] {
 	return view.Reads{Labels: keys}.Of(inputs).Labels
 }

@@ -10,20 +10,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// variedListeners plans the listeners of a variation that differ from the scope's listeners. A listener may differ for
-// four reasons: other traffic of its hosts, other telemetry, filters of extensions, and settings of the proxy's own
-// ProxyConfig.
+// variedListeners plans the listeners that differ from the scope's listeners for the proxies of a variation (proxies
+// with certain inputs, such as labels). A listener may differ for four reasons: other traffic of its hosts, other
+// telemetry, filters of extensions, and settings of the proxy's own ProxyConfig.
 type variedListeners struct {
 	*Front
 	of      *host.Variation
 	reports telemetry.Spec
-	all     bool                 // all listeners may differ, by one of the last three reasons
+	all     bool                 // all listeners may differ, for one of the last three reasons
 	hosts   map[string]bool      // hosts whose traffic may differ
 	traffic map[string][]traffic // cache of trafficOf
 }
 
-// variedListeners returns the variedListeners of a variation. hosts has the hosts that the variation reroutes. The
-// method adds the hosts whose tcp or tls rules read the variation's inputs.
+// variedListeners returns the variedListeners of a variation. The argument hosts has the hosts that the variation
+// reroutes. variedListeners adds to it the hosts whose tcp or tls rules read the variation's inputs.
 func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *variedListeners {
 	ls := &variedListeners{Front: f, of: v, reports: f.reportsOf(v.Inputs), hosts: hosts, traffic: map[string][]traffic{}}
 	ls.all = ls.reports != f.reports.spec || v.Inputs.Extensions.Len() > 0 || v.Inputs.Listeners.Stated
@@ -35,7 +35,8 @@ func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *varie
 	return ls
 }
 
-// plan plans the listeners that the step may have changed. If `each` is true, it plans all listeners that may differ.
+// plan plans the listeners that the step may have changed. If `each` is true, it also plans all other listeners that
+// may differ.
 func (ls *variedListeners) plan(each bool, yield func()) {
 	planned := map[string]bool{}
 	plan := func(name string) {

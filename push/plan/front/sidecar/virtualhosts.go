@@ -95,7 +95,7 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 }
 
 // portsNamed returns the ports at which a host has a virtual host because a VirtualService lists the host. Ports of the
-// host's own services, and ports of other egress listeners than e, are left out. The ports are:
+// host's own services are left out, and so are ports of egress listeners other than e. The remaining ports are:
 //   - port 80
 //   - the HTTP ports of an ExternalName Service that makes the host an alias
 //   - the ports of portsOf
@@ -134,9 +134,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf returns the HTTP ports of the hosts of a VirtualService, sorted. Only hosts that e imports count. Hosts that
-// a wildcard of the VirtualService covers are included, unless another VirtualService decides their routes. A
-// VirtualService may have thousands of hosts with the same result, so the result is cached until the step is done.
+// portsOf returns the HTTP ports of the hosts of a VirtualService, sorted. Hosts that e does not import are ignored.
+// Hosts that a wildcard of the VirtualService covers are included, unless another VirtualService decides their routes.
+// A VirtualService may have thousands of hosts with the same result, so the result is cached until the step is done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
