@@ -61,7 +61,7 @@ type schedule struct {
 	failures int
 }
 
-// Step applies one event and returns the actions for the caller, or nil if there are none. The argument random is in
+// Step applies one event and returns the actions for the caller, or nil if no action is due. The argument random is in
 // [0, 1). Calls must not overlap.
 func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 	switch e := e.(type) {

@@ -66,7 +66,8 @@ func (k *Keys) learn(ctx context.Context, patient bool) error {
 	failed := k.failed
 	k.mu.Unlock()
 	if failed != nil {
-		return fmt.Errorf("%w: the issuer is not known yet: %v", ErrUnavailable, failed) // not wrapped: a timeout of the fetch is not the caller's
+		// failed is not wrapped, because a timeout of the fetch is not the caller's timeout.
+		return fmt.Errorf("%w: the issuer is not known yet: %v", ErrUnavailable, failed)
 	}
 	return fmt.Errorf("%w: the issuer of %s is not known yet", ErrUnavailable, k.source)
 }

@@ -32,7 +32,7 @@ type publicKey struct {
 	print     [sha256.Size]byte
 }
 
-// find returns the keys with an id, or nil if there are none. For an empty id it returns the only key, or nil if there
+// find returns the keys with an id, or nil if no key has it. For an empty id it returns the only key, or nil if there
 // are several.
 func (s *keySet) find(id string) []publicKey {
 	if s == nil {

@@ -28,7 +28,7 @@ type Files struct {
 // FromPEM parses a user's CA, and calls Verify to check that peers will accept the CA's leaves. Files.Lists may have at
 // most 64 KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the files
 // contain the issuer of a list, the issuer must have signed the list. No list may revoke ca-cert.pem or a certificate
-// of its chain. The result does not share memory with f. Errors name the faulty file, unless Verify cannot sign a trial
+// of its chain. The result does not share memory with f. Errors name the faulty file, unless Verify cannot sign a first
 // leaf.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)

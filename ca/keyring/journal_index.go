@@ -136,7 +136,7 @@ func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 }
 
 // unawareUntil looks for unexpired allowances that were recorded under older versions of the record. It returns the end
-// of their last certificate, or zero if there are none.
+// of their last certificate, or zero without such allowances.
 func (c *journalIndex) unawareUntil(version uint64, now time.Time) (end time.Time) {
 	for _, a := range c.allowances {
 		if a.Version < version && !a.ended(now) && a.Last.After(end) {

@@ -207,8 +207,8 @@ func (k *Keyring) seed(ctx context.Context) {
 
 // fold counts the entries of a batch against the quotas. It lets entries beyond a quota join an aggregate, and sets
 // their field folded. A batch has at most maxCoarse aggregates. At this limit an entry joins an existing aggregate. If
-// the batch has none that fits, the entry stays single. fold acknowledges and drops reports (Issue.Report) beyond a
-// quota, since an aggregate does not identify holders. It returns the other entries.
+// the batch has no aggregate that fits, the entry stays single. fold acknowledges and drops reports (Issue.Report)
+// beyond a quota, since an aggregate does not identify holders. It returns the other entries.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}

@@ -120,7 +120,8 @@ func TestRegistrationsAreAnswered(t *testing.T) {
 	block, _ := pem.Decode([]byte(chain[0]))
 	shown := dial(t, ca, &tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key})
 	defer shown.Close()
-	if _, err := create(t.Context(), shown, "", &securityv1.IstioCertificateRequest{Csr: csr}); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "last showed a token is unknown") {
+	if _, err := create(t.Context(), shown, "", &securityv1.IstioCertificateRequest{Csr: csr}); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "last showed a token is unknown") {
 		t.Errorf("by that certificate alone: %v", err)
 	}
 	if _, err := create(t.Context(), shown, token, &securityv1.IstioCertificateRequest{Csr: csr}); err != nil {

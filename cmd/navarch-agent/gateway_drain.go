@@ -86,8 +86,8 @@ func (d *gatewayDrain) run(ctx context.Context) {
 
 // await polls the numbers of open and accepted connections. Unless fullTime is set, it returns when no connection was
 // open or accepted for quietTime. Unless whenIdle is set, it returns at the time given by the parameter end. It always
-// returns when ctx ends. Accepted connections count because a client that opens a connection for each request has none
-// open between two requests.
+// returns when ctx ends. Accepted connections count because a client that opens a connection for each request has no
+// open connection between two requests.
 func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	last, since, warned := -1, time.Time{}, false
 	for ; ctx.Err() == nil; pause(ctx, drainPoll) {

@@ -40,7 +40,7 @@ type ingesterConfig struct {
 	seen      func() kv.Place // newest state of the store that this process has read
 	tenants   *tenants.Tenants
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
-	api       *apiserver.Client                                            // of the config cluster (which stores the configuration); nil: no such cluster
+	api       *apiserver.Client                                            // of the config cluster; nil: no such cluster
 	read      func() time.Time                                             // time up to which any leader has read the config cluster
 	// ring has the roots of the mesh; nil: this process does not read the keyring
 	ring  *keyring.Keyring

@@ -178,8 +178,8 @@ type describer struct {
 // Of describes a subject as far as the caller may see it. The caller sees the proxies and objects of namespaces for
 // which sees returns true, and the objects that affect visible proxies. snapshot contains the records of the described
 // objects; nil: no records. For an unknown subject, Part.Empty is true and Part.More may name objects of other
-// namespaces. If the caller does not see the subject's namespace and the subject is not a host, the Part is zero. The
-// error is that of Query.Check.
+// namespaces. If the caller does not see the subject's namespace and the subject is not a host, the Part is zero. An
+// error comes from Query.Check.
 func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace string) bool) (Part, error) {
 	if err := q.Check(); err != nil {
 		return Part{}, err

@@ -12,8 +12,8 @@ import (
 
 // Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. The last
 // conflict of a Gateway may also stand for all later servers and hosts, which exceed the bounds of one Gateway. It may
-// also give the number of errors that are not listed, because only the first problem.MostOfObject are. The Key of the
-// Problem is that of Loser's Gateway. The Severity is Error if the server or hosts are not served at all, else Warning.
+// also give the number of errors that are not listed, because only the first problem.MostOfObject are. The Problem has
+// the Key of Loser's Gateway. The Severity is Error if the server or hosts are not served at all, else Warning.
 type Conflict struct {
 	Loser  Server
 	Winner *Server // the server that takes precedence; nil if the reason is not another server

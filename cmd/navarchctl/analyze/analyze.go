@@ -64,7 +64,7 @@ type Input struct {
 	Unread map[string]string
 	// Cluster contains the kinds that were requested from a cluster, including those in Unread.
 	Cluster map[string]bool
-	// Reported are the problems that the control plane reports. It is empty if there are none, or if the control plane
+	// Reported are the problems that the control plane reports. It is empty without problems, or if the control plane
 	// was not queried.
 	Reported []Reported
 }

@@ -84,7 +84,7 @@ func Contexts(kubeconfig string) []string {
 
 // Cluster gives access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	Flags                    // Context is the context in use; it is empty if there is none, for example with a Pod's service account
+	Flags                    // Context is the context in use; it is empty without a context, for example with a Pod's service account
 	API    *apiserver.Client // client of the API server; not nil
 	config *rest.Config
 }

@@ -38,7 +38,7 @@ type Ours interface {
 	// Get returns a resource, which the caller does not change. It returns nil without an error if Navarch has no such
 	// resource.
 	Get(t xds.Type, name string) (proto.Message, error)
-	// Names returns the sorted names of a type's resources. It may return nil if there are none.
+	// Names returns the sorted names of a type's resources. It may return nil if the type has no resource.
 	Names(t xds.Type) []string
 	// Objects returns the configuration objects that caused a value of a resource. The argument called value is the
 	// path of the field, followed by the JSON of Navarch's value. The JSON is missing if Navarch has no value.

@@ -42,7 +42,7 @@ type Collector struct {
 	// the options by which objects are normalised to records.
 	Facts   report.Facts
 	Pages   *debug.Pages                                                     // required
-	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // newest changes, from ledger.Ledger; required if Pages has Proxies
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // newest changes; required if Pages has Proxies
 	Lines   *Lines                                                           // newest lines of the log; required
 	Metrics prometheus.Gatherer                                              // required
 

@@ -95,8 +95,8 @@ func (t *Table) Use(c Config, by int) {
 }
 
 // Enter adds a virtual host to a route configuration, or replaces the virtual host with the same ID. A missing route
-// configuration is created. The next Finish decides this virtual host, and the virtual hosts that compete for its changed
-// domains. Enter calls pause, which must not be nil, between two pieces of the work.
+// configuration is created. The next Finish decides this virtual host, and the virtual hosts that compete for its
+// changed domains. Enter calls pause, which must not be nil, between two pieces of the work.
 func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)

@@ -33,7 +33,7 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 // Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
 // results are empty if the Secret is sent or pending. The first argument has the names of the proxy. The second
 // argument must be a requested name for which Refused returns no reason. If the proxy's names do not include it, the
-// reason is that the maximum number of names is exceeded.
+// maximum number of names is exceeded, and the reason says so.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
