@@ -22,40 +22,41 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stream is one ADS stream. The handler's goroutine reads. A worker of the fan-out sends, or a goroutine of the
-// stream, which may block (send.go). State that several goroutines change is in the exchange.
+// stream is one ADS stream. The goroutine of the gRPC handler reads requests. A worker of the fan-out (fanout.Loop)
+// sends responses. If a response may block, a goroutine of the stream sends it instead (send.go). The exchange holds
+// the state that several goroutines change.
 type stream struct {
 	srv        *Server
 	id         uint64
 	grpc       grpc.ServerStream
 	sotw       bool
-	hangUp     func() error // closes the connection; nil without Listen
+	hangUp     func() error // closes the connection; nil if Listen is not used
 	client     Client
-	places     bool          // the client understands the positions of newest
-	place      *budget.Entry // entry in the budget of the caller's identity or address; nil before enter
+	places     bool          // the client understands the positions that newest returns
+	place      *budget.Entry // entry in the budget of the caller's identity or address; nil before enter is called
 	opened     time.Time
 	secrets    atomic.Bool   // the client has requested Secrets or extensions
 	agentTypes atomic.Uint32 // a bit for each element of Config.AgentTypes that was requested
 
 	// Only the goroutine that reads the stream uses the fields below.
-	secretNames map[string]bool // Secrets to which the view is subscribed
-	answered    nonces          // nonces of answers to tools
+	secretNames map[string]bool // Secrets to which the proxy is subscribed
+	answered    nonces          // nonces of answers to tools, such as istioctl
 	unread      []*answer       // answers that the client may not have read
 	unserved    []string        // unknown types that were requested; bounded
-	step        string          // the present step, for log lines about a refusal: inCredential and so on
-	early       bool            // an agent joined before it moves its Envoy to this replica
+	step        string          // the present step, such as inCredential; log lines about a refusal name it
+	early       bool            // an agent has joined, but has not moved its Envoy to this replica yet
 
 	exchange
 }
 
-// serve handles one stream of gRPC, until the stream ends. The error is the gRPC status of the stream; nil if the
-// client left.
+// serve handles one gRPC stream until the stream ends. The error is the gRPC status of the stream, or nil if the client
+// left.
 func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: sotw, opened: time.Now()}
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
-	if g.Context().Err() != nil { // the client has disconnected, and not only closed its side of the stream
+	if g.Context().Err() != nil { // the client has disconnected
 		st.unreadOver()
 	}
 	st.place.Leave()
@@ -147,7 +148,8 @@ func (st *stream) reportHealth(m delta.Message) {
 	}
 }
 
-// holds reports whether a first request lists any held resource, or a version of the state of the world.
+// holds reports whether the client has resources already, by its first request. A delta request lists such resources. A
+// request of the state-of-the-world protocol has their version.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {
@@ -157,7 +159,7 @@ func holds(m delta.Message) bool {
 	return m.Version != ""
 }
 
-// join joins the planner with the node of the first request, and adds the stream to the server. The error is a gRPC
+// join calls Planner.Join for the node of the first request, and adds the stream to the server. The error is a gRPC
 // status.
 func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.step = inJoin
@@ -186,14 +188,15 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.proxy = joined
 	cfg := delta.Config{SotW: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.start(delta.New(cfg, joined.Set()))
-	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
+	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways get their turns first
 	st.srv.add(st)
-	st.recheck() // a Recheck since the last check did not find the stream
+	st.recheck() // a Recheck between the check above and add did not find the stream
 	return nil
 }
 
-// accept sends the headers at once, before the first response. A proxy that has all resources already gets no
-// response. An agent that moves its Envoy to this replica waits for the headers, which prove that it was admitted.
+// accept sends the gRPC headers before the first response, because a client that has all resources already gets no
+// response. The headers prove that the client was admitted. An agent waits for them before it moves its Envoy to this
+// replica.
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
@@ -216,9 +219,9 @@ func joinError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "node: %v", err)
 }
 
-// moved requests a turn after a change of the proxy's set. The turn is in the given lane, or, for a new plan of
-// configuration, in the plan's rollout. If the planning of the proxy has failed, moved ends the stream. The plan loop
-// calls moved.
+// moved requests a turn (a permission to send) after a change of the proxy's set. The lane is the urgency of the
+// change. A new plan of configuration gets its turn in the rollout of the plan. If the planning of the proxy has
+// failed, moved ends the stream. The Planner calls moved.
 func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
@@ -241,13 +244,13 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 }
 
-// advance passes a request to the state machine, reports the results, and requests a turn if there may be something to
-// send. The error is the gRPC status with which the stream must end.
+// advance passes a request to the state machine (delta.State) and reports the results. It requests a turn if there may
+// be something to send. The error is the gRPC status with which the stream must end.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
 	agent, isAgent := agentType(m.Type)
 	first := isAgent && st.subscribeAgentType(agent)
-	if first { // the client's list of held resources is compared with the offers
+	if first { // the client's list of held resources is compared with the present resource
 		offers := st.offersNow()
 		st.open(m.Type, &offers)
 	}
@@ -271,8 +274,8 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	// The turn must not end before the report: the refusal may make the quarantine withhold a version, which must not
-	// be sent on the next stream of the rollout.
+	// The refusals must be reported (above) before this call, after which the rollout goes on to other streams. A
+	// report may make the quarantine withhold a version. The rollout must not send this version again.
 	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
@@ -297,8 +300,8 @@ func (st *stream) payFor(m delta.Message) {
 	}
 }
 
-// report passes a report of the state machine to the hooks, the log and the quarantine. since is the time of the
-// acknowledged response, in Unix nanoseconds. Only the reading goroutine calls it.
+// report passes a report of the state machine to the hooks, the log and the quarantine. The parameter since is the time
+// of the acknowledged response, in Unix nanoseconds. Only the reading goroutine calls it.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	if i, is := agentType(r.Type); is {
 		st.reportAgent(i, r)
@@ -328,8 +331,8 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	}
 }
 
-// close ends the stream, so that nothing more is sent, and removes it from the server. It returns the cause for which
-// this side closed the stream, or nil.
+// close ends the stream and removes it from the server. Nothing more is sent. If this side closed the stream, close
+// returns the cause, and otherwise nil.
 func (st *stream) close() error {
 	st.end(nil)
 	cause, joined := st.ending()
@@ -344,8 +347,8 @@ func (st *stream) close() error {
 	return cause
 }
 
-// kill ends the stream for a cause, and closes the connection. Closing ends a read and a blocked write. kill returns
-// false if the stream had ended before.
+// kill ends the stream for the given cause, and closes the connection. The closing interrupts a read and a blocked
+// write. If the stream has ended before, kill does nothing and returns false.
 func (st *stream) kill(cause error) bool {
 	first := st.end(cause)
 	if first && st.hangUp != nil {

@@ -15,7 +15,7 @@ type Discovery uint8
 // The values of Discovery. All except Dynamic have Envoy's names.
 const (
 	EDS         Discovery = iota // the control plane sends the endpoints
-	StrictDNS                    // an endpoint for each address to which the names of the endpoints resolve
+	StrictDNS                    // one endpoint for each address to which an endpoint's name resolves
 	LogicalDNS                   // one endpoint, at the address to which its name resolves when a connection is opened
 	OriginalDst                  // the endpoint is the original destination of the connection
 	Dynamic                      // the proxy resolves the name in each request for a wildcard host
@@ -27,16 +27,16 @@ var resolved = map[model.Resolution]Discovery{
 	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
 }
 
-// DiscoveryByResolution returns the Discovery for a service's resolution; EDS for an unknown resolution. It is for
-// clients that do not choose the endpoint themselves. DiscoveryOf is also for clients that choose.
+// DiscoveryByResolution returns the Discovery for a service's resolution. An unknown resolution yields EDS. The result
+// holds for clients that do not choose the endpoint themselves. For other clients, see DiscoveryOf.
 func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
-// DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, the result is
-// OriginalDst, except that a wildcard host with dynamic DNS stays Dynamic. Otherwise the result is that of
-// DiscoveryByResolution. The client chooses the endpoint of a Headless service. It also chooses the endpoint of a
-// service with the balancer PASSTHROUGH, unless the policy has a consistent hash
+// DiscoveryOf returns the Discovery of a service with a policy. The result is OriginalDst if the client chooses the
+// endpoint itself and DiscoveryByResolution is not Dynamic. In all other cases it equals DiscoveryByResolution. The
+// client chooses the endpoint of a Headless service. It also chooses the endpoint of a service with the balancer
+// PASSTHROUGH, unless the policy has a consistent hash
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // a consistent hash has priority over a simple balancer
@@ -47,8 +47,8 @@ func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	return OriginalDst
 }
 
-// Headless reports whether a service is a headless Kubernetes service whose clients choose the Pod themselves. Its
-// endpoints are pushed (RESOLUTION_EDS).
+// Headless reports whether a service is a headless Kubernetes service whose clients choose the Pod themselves. It is
+// false for a service without RESOLUTION_EDS.
 func Headless(service *model.Service) bool {
 	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService &&
 		service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
@@ -57,29 +57,29 @@ func Headless(service *model.Service) bool {
 // TLS is the TLS mode of a cluster's connections.
 type TLS uint8
 
-// The modes of TLS. AutoEndpoints and AutoAll are for clusters without TLS settings in a rule.
+// The modes of TLS. AutoEndpoints and AutoAll are for clusters without TLS settings in a rule (a DestinationRule).
 const (
 	Plaintext     TLS = iota // the proxy adds no TLS
 	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to other endpoints
 	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
 	Mutual                   // the mesh's mTLS, because a rule states it
 	Originate                // TLS without the mesh's certificates, because a rule states it
-	Closed                   // a rule states TLS that is not possible: the cluster has no endpoints, so nothing is sent
+	Closed                   // a rule states impossible TLS, so the cluster has no endpoints and nothing is sent
 )
 
-// Client holds the properties that TLSOf reads of a client.
+// Client contains the properties of a client's proxy that TLSOf reads.
 type Client struct {
 	Identity bool // the proxy has a certificate of the mesh
 	Secrets  bool // the proxy may request the Secret of credentialName
-	Foreign  bool // the rule is of another namespace than the proxy, so it may not use private keys of the proxy's Secrets
+	Foreign  bool // the rule is not of the proxy's namespace, and must not use private keys of the proxy's Secrets
 	OwnTLS   bool // the application sends TLS itself
-	// ReadsFiles reports that the proxy is a gateway whose Envoy itself would read a file of the rule.
+	// ReadsFiles is true for a gateway whose Envoy, and not the agent, would read a file that the rule names.
 	ReadsFiles bool
 }
 
-// TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
-// client with an Identity, else Plaintext. Possible settings give Plaintext for DISABLE, Mutual for ISTIO_MUTUAL, and
-// Originate for SIMPLE and MUTUAL. In all these cases the problem is nil.
+// TLSOf returns the TLS mode of a policy for a client. Without TLS settings, a client with Identity gets the mode in
+// the parameter automatic, and other clients get Plaintext. Possible settings give Plaintext for DISABLE, Mutual for
+// ISTIO_MUTUAL, and Originate for SIMPLE and MUTUAL. In all these cases the problem is nil.
 //
 // In the following cases the mode is Closed, and the problem has the severity Error:
 //
@@ -88,12 +88,12 @@ type Client struct {
 //   - SIMPLE or MUTUAL for a client with Secrets, if credentialName or caCertCredentialName names the mesh certificate
 //     or a secret of another SDS server
 //   - MUTUAL with credentialName in a Foreign rule, for a client with Secrets
-//   - files in a Foreign rule, for a client that ReadsFiles
+//   - SIMPLE or MUTUAL in a Foreign rule, for a client with ReadsFiles
 //   - SIMPLE or MUTUAL with credentialName, for a client with neither Secrets nor OwnTLS
 //   - MUTUAL without credentialName, if clientCertificate or privateKey is missing
 //
-// If a client with OwnTLS but without Secrets has SIMPLE or MUTUAL with credentialName, the application's bytes are
-// forwarded unchanged, as in istiod. Then the mode is Plaintext, and the problem has the severity Warning.
+// SIMPLE or MUTUAL with credentialName gives Plaintext for a client with OwnTLS but without Secrets. The problem has
+// the severity Warning. The proxy forwards the application's bytes unchanged, as in istiod.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
@@ -120,10 +120,11 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	case external(p.TLS.GetCaCertCredentialName()) && c.Secrets:
 		return closed(problem.NotSupported, "caCertCredentialName", "has a form that is not served: want a Secret, or configmap://NAMESPACE/NAME")
 	case mode == networkingv1.ClientTLSSettings_MUTUAL && p.TLS.GetCredentialName() != "" && c.Secrets && c.Foreign:
-		// Another object, such as a Gateway, may have the key sent to the proxy, and Envoy has one Secret of a name.
+		// The proxy may have received the key for another object, such as a Gateway. Envoy has only one Secret of each
+		// name, so the rule could use this key.
 		return closed(problem.NotAllowed, "credentialName",
 			"the private key of a Secret is used for rules of the proxies' own namespace alone, and these proxies are of another one")
-	case c.ReadsFiles && c.Foreign: // Envoy refuses a cluster with a file that is missing or no PEM
+	case c.ReadsFiles && c.Foreign: // Envoy refuses a cluster if a file is missing or is not PEM
 		return closed(problem.NotAllowed, "", "the gateway's agent does not serve these files, and Envoy reads files for rules of the "+
 			"gateway's own namespace alone")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
@@ -142,7 +143,7 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	return Originate, nil
 }
 
-// NamesFiles reports whether TLS settings name files of the proxy, other than those of the system's CAs.
+// NamesFiles reports whether TLS settings name files at the proxy. The value "system" of caCertificates does not count.
 func NamesFiles(tls *networkingv1.ClientTLSSettings) bool {
 	ca := tls.GetCaCertificates()
 	return tls.GetClientCertificate()+tls.GetPrivateKey()+tls.GetCaCrl() != "" || ca != "" && ca != "system"

@@ -16,7 +16,7 @@ const defaultConnectTimeout = 10 * time.Second
 
 // Connection holds the settings for opening connections of one cluster. It is comparable.
 type Connection struct {
-	Timeout   time.Duration // limit of opening a connection; more than zero
+	Timeout   time.Duration // time limit for opening a connection; more than zero
 	Keepalive Keepalive
 }
 
@@ -46,11 +46,11 @@ type Keepalive struct {
 	Time, Interval uint32 // whole seconds before the first probe, and between probes; 0: the kernel's default
 }
 
-// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil, mesh not. Each value is that
-// of the pool, or else that of the mesh, or else the default. The default timeout is ten seconds. Keep-alive is on if
-// the pool or the mesh has tcpKeepalive. Durations that are invalid or not positive are ignored, since Envoy would
-// refuse them. Times of keep-alive are rounded down to whole seconds, but not below one second
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
+// ConnectionOf returns the settings of a connection pool and the mesh. The pool may be nil, but the mesh must not be
+// nil. Each value comes from the pool, or else from the mesh, or else it is the default. The default timeout is ten
+// seconds. Keep-alive is on if the pool or the mesh has tcpKeepalive. Durations that are invalid or not positive are
+// ignored, since Envoy would refuse them. Times of keep-alive are rounded down to whole seconds, but not below one
+// second (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
 	for _, t := range []*durationpb.Duration{mesh.Spec.GetConnectTimeout(), pool.GetTcp().GetConnectTimeout()} {
@@ -67,7 +67,8 @@ func PassthroughConnection(mesh *model.Mesh) Connection {
 	return ConnectionOf(mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), mesh)
 }
 
-// overriddenBy returns k with the values that are set in over. If over is not nil, keep-alive is on.
+// overriddenBy returns a copy of k in which positive values in over replace the values of k. If over is not nil, the
+// copy has keep-alive on.
 func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) Keepalive {
 	if over == nil {
 		return k
@@ -85,9 +86,10 @@ func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSet
 	return k
 }
 
-// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. pool may be nil, mesh
-// not. If the pool sets useClientProtocol, the result is false. The h2UpgradePolicy of the pool applies to all
-// protocols. If the pool does not set h2UpgradePolicy, the mesh's applies, and only to the protocol HTTP.
+// Upgrades reports whether HTTP/1.1 requests to a port with the given protocol are forwarded as HTTP/2. The pool may be
+// nil, but the mesh must not be nil. If the pool sets useClientProtocol, the result is false. The h2UpgradePolicy of
+// the pool applies to all protocols. If the pool does not set h2UpgradePolicy, the mesh's h2UpgradePolicy applies. The
+// mesh's policy affects only the protocol HTTP.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false
@@ -106,5 +108,6 @@ func Positive(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && (t.Seconds > 0 || t.Seconds == 0 && t.Nanos > 0)
 }
 
-// seconds returns a duration of more than zero in whole seconds, rounded down; at least 1, at most the largest uint32.
+// seconds returns the whole seconds of a positive duration, rounded down. The result is at least 1, and at most the
+// largest uint32.
 func seconds(t *durationpb.Duration) uint32 { return uint32(min(max(1, t.Seconds), 1<<32-1)) }

@@ -7,7 +7,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Localities holds the settings by which a proxy prefers endpoints of some localities. At most one of the fields is
+// Localities holds the settings that decide which localities of endpoints a proxy prefers. At most one of the fields is
 // set. The zero Localities means that all localities are equal. Localities is comparable.
 type Localities struct {
 	// Setting prefers localities by priorities or by weights.
@@ -16,11 +16,11 @@ type Localities struct {
 	Zones *networkingv1.ZoneAwareLoadBalancerSetting
 }
 
-// Stated reports whether a field is set.
+// Stated reports whether Setting or Zones is set.
 func (l Localities) Stated() bool { return l != Localities{} }
 
-// Priority returns failoverPriority: the labels ("key" or "key=value") that decide the priority of endpoints; empty if
-// the settings have no such labels. The result is read-only.
+// Priority returns the failoverPriority of the settings. Its elements are labels ("key" or "key=value") that decide the
+// priority of endpoints. The result is read-only, and empty if the settings have no failoverPriority.
 func (l Localities) Priority() []string {
 	if l.Zones != nil {
 		return l.Zones.GetFailoverPriority()
@@ -29,7 +29,8 @@ func (l Localities) Priority() []string {
 }
 
 // Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints, in the order
-// of Priority; nil if there are no such keys. It leaves out elements "key=value", which state the value to compare.
+// of Priority; nil if there are no such keys. It leaves out elements "key=value", because the proxy's label does not
+// matter for them.
 func (l Localities) Compared() (keys []string) {
 	for _, label := range l.Priority() {
 		if !strings.Contains(label, "=") {
@@ -66,8 +67,8 @@ func (l Localities) Failover(of string) (to string, set bool) {
 	return "", false
 }
 
-// Weighted reports whether Envoy balances localities of one priority by weight. This needs a Setting with distribute,
-// failover or failoverPriority.
+// Weighted reports whether Envoy balances by weight among localities of equal priority. It is true if Setting has
+// distribute, failover or failoverPriority.
 func (l Localities) Weighted() bool {
 	return len(l.Setting.GetDistribute()) > 0 || len(l.Setting.GetFailover()) > 0 ||
 		len(l.Setting.GetFailoverPriority()) > 0

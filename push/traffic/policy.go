@@ -1,7 +1,7 @@
 // Package traffic computes the effective traffic policy of one cluster from DestinationRules: the settings that apply,
 // the TLS mode, and the discovery of endpoints. It has no state.
 //
-// Owns: nothing; values are immutable. Reads: records of store/model. Never: Envoy's protobuf, snapshots.
+// Owns: nothing; values are immutable. Reads: records of store/model. Never: uses Envoy's protobuf; reads snapshots.
 package traffic
 
 import (
@@ -15,8 +15,9 @@ import (
 )
 
 // Policy is the effective traffic policy of one host, subset and port. A setting that is nil is not set. Settings
-// belong to the record and are read-only. The fields with the suffix At name the object and field of a setting, for
-// problems; they are zero for nil settings. Policy is comparable, by the pointers of its settings.
+// belong to the DestinationRule or Mesh that states them, and are read-only. The fields with the suffix At name the
+// object and field of a setting, for reported problems. They are zero for nil settings. A comparison of two Policies
+// compares the pointers of settings.
 type Policy struct {
 	Pool          *networkingv1.ConnectionPoolSettings
 	Outlier       *networkingv1.OutlierDetection
@@ -49,15 +50,15 @@ func (r Ref) Get() Policy {
 	return r.handle.Value()
 }
 
-// Effective returns the policy of a host, subset and port. rule is the rule of the host. subsetRule is the rule that
-// defines the subset, and index is the position of the subset in its spec.subsets. Either rule may be nil; without
+// Effective returns the policy of a host, subset and port. The parameter rule is the DestinationRule of the host. The
+// DestinationRule subsetRule defines the subset, at the given index of its spec.subsets. Both rules may be nil. Without
 // subsetRule the index is ignored. Effective panics if subsetRule has no subset at the index.
 //
-// Each setting of the subset's policy replaces the same setting of the host's policy. If a policy has
-// portLevelSettings for the port, they replace the whole policy, so that settings without a port-level value are not
-// set (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
-// If the subset's policy has portLevelSettings for the port, they also replace all settings of the host's policy
-// that can be port-level (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
+// Each setting of the subset's policy replaces the same setting of the host's policy. If a policy has portLevelSettings
+// for the port, they replace the whole policy. Settings that are missing in the portLevelSettings are not set
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). If the
+// subset's policy has portLevelSettings for the port, they also replace all settings of the host's policy that can be
+// port-level (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
@@ -74,8 +75,8 @@ func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) 
 	return p.overriddenBy(over)
 }
 
-// ofPort returns the policy of a host or subset for a port. whole reports whether the policy comes from
-// portLevelSettings.
+// ofPort returns the policy of a host or subset for a port. The parameter at is the place of the host's or subset's
+// trafficPolicy. The result whole reports whether the policy comes from portLevelSettings.
 func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Policy, whole bool) {
 	for i, s := range tp.GetPortLevelSettings() {
 		if s.GetPort().GetNumber() == port {
@@ -90,7 +91,8 @@ func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Poli
 	return p.withPlaces(at), false
 }
 
-// withPlaces returns p with the places of its settings below at.
+// withPlaces returns a copy of p with the places of all settings that are not nil. The parameter at is the place of the
+// policy.
 func (p Policy) withPlaces(at model.Place) Policy {
 	if p.Pool != nil {
 		p.PoolAt = Within(at, "connectionPool")
@@ -116,14 +118,14 @@ func (p Policy) withPlaces(at model.Place) Policy {
 	return p
 }
 
-// withoutPortSettings returns p with only the settings that cannot be port-level.
+// withoutPortSettings returns a copy of p that has only the settings that cannot be port-level.
 func (p Policy) withoutPortSettings() Policy {
 	return Policy{ProxyProtocol: p.ProxyProtocol, RetryBudget: p.RetryBudget, Tunnel: p.Tunnel,
 		ProxyProtocolAt: p.ProxyProtocolAt, RetryBudgetAt: p.RetryBudgetAt, TunnelAt: p.TunnelAt}
 }
 
-// overriddenBy returns p, in which the argument's settings replace those of p. A setting that the argument lacks
-// stays.
+// overriddenBy returns a copy of p in which the settings of over replace those of p. If over lacks a setting, the
+// setting of p stays.
 func (p Policy) overriddenBy(over Policy) Policy {
 	if over.Pool != nil {
 		p.Pool, p.PoolAt = over.Pool, over.PoolAt
@@ -149,8 +151,8 @@ func (p Policy) overriddenBy(over Policy) Policy {
 	return p
 }
 
-// Over returns p with the mesh's defaults (defaultTrafficPolicy) for the connection pool and the outlier detection. A
-// default setting is used as a whole, and only if p lacks the setting
+// Over returns a copy of p with the mesh's connection pool and outlier detection (defaultTrafficPolicy), if p lacks
+// them. A setting that p has is not merged with the mesh's
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-DefaultTrafficPolicy).
 func (p Policy) Over(mesh *model.Mesh) Policy {
 	base := mesh.Spec.GetDefaultTrafficPolicy()
@@ -164,7 +166,7 @@ func (p Policy) Over(mesh *model.Mesh) Policy {
 	return p
 }
 
-// Within returns the place of a field below the place at.
+// Within returns the place of a field inside the field that the parameter at names.
 func Within(at model.Place, field string) model.Place {
 	return model.Place{Key: at.Key, Field: at.Field + "." + field}
 }
@@ -177,7 +179,7 @@ type Settings interface {
 	GetTls() *networkingv1.ClientTLSSettings
 }
 
-// At is the position of a traffic policy in a rule. All makes its values.
+// At is the position of a traffic policy in a rule. The function All yields such positions.
 type At struct {
 	subset int // index of the subset; -1: the policy of the host
 	port   int // index in portLevelSettings; -1: the policy of all ports
@@ -195,9 +197,9 @@ func (a At) String() string {
 	return path
 }
 
-// All iterates over the traffic policies of a rule: the policies of the host and then of its subsets, each followed by
-// its portLevelSettings. It leaves out missing policies. It is for code that collects the inputs of a rule for all
-// clusters. All allocates no memory for a policy.
+// All iterates over the traffic policies of a rule. The policy of the host comes first, and then the policies of the
+// subsets. The portLevelSettings of a policy follow directly after the policy. All leaves out missing policies, and
+// allocates no memory for a policy.
 func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	return func(yield func(At, Settings) bool) {
 		level := func(subset int, policy *networkingv1.TrafficPolicy) bool {
@@ -225,12 +227,13 @@ func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	}
 }
 
-// Localities returns the settings of balancing by locality. The settings are from the policy, or else from the
-// service's traffic distribution, or else from the mesh. selfDiscovery states that the proxy has a cluster for its
-// own workload. Enabled zone-aware settings apply only to such proxies, and have priority over other settings of the
-// same object (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
-// The result is zero if there are no such settings or if they are disabled. Without outlier detection, it is also zero
-// for settings of the policy or the mesh that are not zone-aware and have no distribute.
+// Localities returns the settings for load balancing by locality. The settings are from the policy, or else from the
+// service's traffic distribution, or else from the mesh. The parameter selfDiscovery is true if the proxy has a cluster
+// for its own workload. Enabled zone-aware settings apply only to such proxies, and have priority over other settings
+// of the same object
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting). The result
+// is zero if there are no such settings, or if they are disabled. Settings of the policy or the mesh that are not
+// zone-aware need distribute or outlier detection. If both are missing, the result is zero too.
 func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
 	zones := p.Balancer.GetZoneAwareLbSetting()
 	if zones == nil && p.Balancer.GetLocalityLbSetting() == nil && DistributionOf(service) == nil {
@@ -242,8 +245,8 @@ func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscove
 	return Localities{Setting: p.locality(service, mesh)}
 }
 
-// locality returns the settings that are not zone-aware; nil means no preference. Settings without `distribute`
-// require outlier detection, because Envoy would otherwise never use a lower priority. A service's traffic
+// locality returns the settings that are not zone-aware; nil means no preference. Settings without `distribute` require
+// outlier detection. Without outlier detection, Envoy would never use a lower priority. A service's traffic
 // distribution does not require outlier detection
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
 func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {

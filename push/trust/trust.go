@@ -1,9 +1,9 @@
-// Package trust distributes the roots and revocation lists of the keyring. Agents of Navarch receive both as a
-// resource. Istio's agents receive the keyring's roots and the roots of other CAs that the mesh configuration names.
-// Agents on this machine can also read the keyring's roots from a file.
+// Package trust distributes the roots and revocation lists of the keyring (the CA of the mesh). Agents of Navarch
+// receive both as a resource. Istio's agents receive the keyring's roots and the roots of other CAs that the mesh
+// configuration names. Agents on this machine can also read the keyring's roots from a file.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory. Reads: states of ca/keyring. Never: sends the
-// roots of a sealed keyring (keyring.State.Sealed).
+// roots of a keyring that is sealed, which means that it cannot sign now (keyring.State.Sealed).
 package trust
 
 import (
@@ -39,22 +39,21 @@ type Keyring interface {
 
 // Server is the part of the xDS server that pushes changes.
 type Server interface {
-	// AgentResourceChanged notifies the streams that subscribe to an agent type: the resource of this type may have
-	// changed.
+	// AgentResourceChanged tells the streams that subscribe to the type that its resource may have changed.
 	AgentResourceChanged(typeURL string)
 	// Recheck ends the streams whose callers are refused at present, and returns their number.
 	Recheck() (ended int)
 }
 
-// Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the
-// roots of the keyring and of other CAs. Only the roots of other CAs are sent until Run has read an unsealed state of
-// the keyring with roots. Trust is safe for concurrent use.
+// Trust holds two resources. The resource for Navarch's agents has the roots and revocation lists of the keyring. The
+// resource for Istio's agents has the roots of the keyring and of other CAs. Until Run has read an unsealed state of
+// the keyring with roots, only the roots of other CAs are sent. Trust is safe for concurrent use.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
 	rooted            atomic.Bool // root-cert.pem was written
 
-	mu     sync.Mutex // guards the fields below, and the change of roots
+	mu     sync.Mutex // guards the fields below, and changes of the field roots
 	own    []string   // roots of the keyring, PEM
 	others []string   // roots of other CAs, PEM
 }
@@ -72,9 +71,9 @@ func (t *Trust) AgentTypes() []serve.AgentType {
 		{TypeURL: agentapi.TrustURL, Resource: resource(&t.validation)}, {TypeURL: pcdsURL, Resource: resource(&t.roots)}}
 }
 
-// encode encodes the resources of a state, and returns the types whose resource has changed. A sealed state changes
-// nothing, because it may have roots without revocation lists. With such roots, agents would accept revoked
-// certificates again.
+// encode encodes the resources of a state, and returns the type URLs whose resources have changed. A sealed state
+// changes nothing, because it may have roots without revocation lists. Without the lists, agents would accept revoked
+// certificates again. A state without roots changes nothing either.
 func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
@@ -105,8 +104,8 @@ func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 
 // Others sets the roots of other CAs. Istio's agents receive them together with the keyring's roots. Each element is
 // PEM with one or more certificates. Others keeps the slice, which must not change afterwards. It reports whether the
-// agents' resource has changed, but does not push the resource. If no roots of the keyring are known and the argument
-// is empty, the resource stays as it was. The error means that the resource does not encode.
+// resource of Istio's agents has changed, but does not push the resource. If no roots of the keyring are known and the
+// argument is empty, the resource stays as it was. Others fails if the resource cannot be encoded.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,9 +135,10 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 	return true, nil
 }
 
-// Follow pushes the roots of other CAs to Istio's agents until ctx ends. current returns the roots as Others expects
-// them. changed waits until the roots may have changed; it must fail when ctx ends. After any error of changed, Follow
-// returns nil. Follow fails if the resource does not encode. server must not be nil.
+// Follow pushes the roots of other CAs to Istio's agents until ctx ends. The function current returns the roots as
+// Others expects them. The function changed waits until the roots may have changed. It must fail when ctx ends. After
+// any error of the function changed, Follow returns nil. Follow fails if the resource cannot be encoded. The server
+// must not be nil.
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
 	for {
 		replaced, err := t.Others(current())
@@ -155,10 +155,10 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 }
 
 // Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes changed resources to
-// agents, calls server.Recheck, and writes root-cert.pem if its content changes. server may be nil; then nothing is
-// pushed. A state that is sealed or has no roots changes no resource. The file has the roots of a sealed state too. Run
-// fails if a resource does not encode, or if the file cannot be written. If the disk is full, Run does not fail, and
-// tries again every ten seconds.
+// agents, calls server.Recheck, and writes root-cert.pem if its content changes. If server is nil, nothing is pushed. A
+// state that is sealed or has no roots changes no resource. However, root-cert.pem also gets the roots of a sealed
+// state. Run fails if a resource cannot be encoded, or if the file cannot be written. If the disk is full, Run does not
+// fail, and tries again every ten seconds.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -193,13 +193,14 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 // rootsAgain is the pause after which root-cert.pem is written again if the disk was full.
 const rootsAgain = 10 * time.Second
 
-// RootsWritten reports whether root-cert.pem was written, or found to be current, since New. Without a directory it
-// returns false.
+// RootsWritten reports whether root-cert.pem was written, or found to be current, since the call of New. Without a
+// directory it returns false.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots writes root-cert.pem, with which agents on this machine verify the control plane. written is the known
-// content of the file; empty: unknown. The result is the content afterwards. The file is not synced, because a sync
-// would delay agents that wait for the file. Each start of this process compares the content.
+// writeRoots writes root-cert.pem, with which agents on this machine verify the control plane. The parameter written is
+// the content of the file, or empty if the content is not known yet. The result is the content after the call. The file
+// is not synced, because a sync would delay agents that wait for the file. The first call in a process therefore
+// compares the content with the roots.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {

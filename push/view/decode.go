@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A node is decoded in place. Messages of protobuf would need some 150 objects and 8 KB of memory for each proxy, not
-// counting the extensions of a stock Envoy. Decoding into such messages would need twice as much memory.
+// A node is decoded in place, without generated protobuf messages. Messages would need about 150 objects and 8 KB of
+// memory for each proxy, in addition to the extensions of a stock Envoy.
 
 // Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so its entries have
 // field numbers too), Value and ListValue.
@@ -33,7 +33,7 @@ const (
 	listValues = 1
 )
 
-// wire contains the used fields of an encoded node. Its slices share the memory of the encoded node.
+// wire contains those fields of a node that are used, still encoded. Its slices share the memory of the encoded node.
 type wire struct {
 	id, cluster []byte
 	locality    [][]byte // encoded Localities, to be merged
@@ -46,8 +46,9 @@ type wire struct {
 // deepest is the maximum depth of nested objects and lists.
 const deepest = 10_000
 
-// field decodes the first field of b. rest has the bytes after the field. body is nil if the field is not
-// length-delimited. The error wraps the error of protowire, and names the enclosing message (what).
+// field decodes the first field of b. The result rest has the bytes after the field. The result body is nil if the
+// field is not length-delimited. The error wraps the error of protowire. The parameter what is the name of the
+// enclosing message, for the error.
 func field(b []byte, what string) (number protowire.Number, kind protowire.Type, body, rest []byte, err error) {
 	f, n := protowalk.Next(b)
 	switch {
@@ -96,8 +97,9 @@ func read(raw []byte) (w wire, err error) {
 	return w, nil
 }
 
-// locality decodes and merges core.v3.Localities. It returns region/zone/sub-zone without empty parts at the end. The
-// error quotes a part that is not UTF-8, contains a slash or is too long. It also fails for malformed protobuf.
+// locality decodes and merges core.v3.Localities. It returns region/zone/sub-zone without empty parts at the end. It
+// fails for malformed protobuf. It also fails for a part that is not UTF-8, contains a slash or is too long. The error
+// quotes such a part.
 func locality(encoded [][]byte) (string, error) {
 	var parts [3][]byte
 	for _, b := range encoded {
@@ -121,9 +123,9 @@ func locality(encoded [][]byte) (string, error) {
 // joinLocality joins region, zone and sub-zone with slashes, without empty parts at the end.
 func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
-// ID returns the id of an encoded core.v3.Node; empty if the node has no id. It fails if the node is malformed
-// protobuf, or if its id or cluster is not UTF-8. Other fields are not validated. The text that ID returns with an
-// error must not be used.
+// ID returns the id of an encoded core.v3.Node, or "" if the node has no id. It fails if the node is malformed
+// protobuf, or if its id or cluster is not UTF-8. Other fields are not validated. If ID fails, the returned text must
+// not be used.
 func ID(raw []byte) (string, error) {
 	w, err := read(raw)
 	return string(w.id), err
@@ -147,11 +149,12 @@ func capOf(extension []byte) (caps xds.Caps) {
 // value is a decoded google.protobuf.Value, reduced to the parts that are used.
 type value struct {
 	kind   protowire.Number // the field that is set; 0 if no field is set
-	text   []byte           // of a string
-	fields [][]byte         // of an object: encoded Structs, to be merged
+	text   []byte           // the bytes of a string
+	fields [][]byte         // the encoded Structs of an object, to be merged
 }
 
-// merge decodes a Value into v. A Value in several parts is merged as protobuf does. Every part is validated.
+// merge decodes one encoded part of a Value into v. Parts of the same Value are merged as in protobuf. The whole part
+// is validated.
 func (v *value) merge(raw []byte, what string, depth int) error {
 	if depth > deepest {
 		return fmt.Errorf("%s: too deep", what)
@@ -189,8 +192,8 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries calls do with every entry of an encoded Struct, in the order of the encoding. If a key occurs more than once,
-// the caller uses the last entry. If do is nil, the Struct is only validated.
+// entries calls the function do with every entry of an encoded Struct, in the order of the encoding. If a key occurs
+// more than once, the caller must use the last entry. If do is nil, the Struct is only validated.
 func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)
@@ -243,7 +246,7 @@ func checkList(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// null reports whether the value is missing or null.
+// null reports whether the value is unset or null.
 func (v value) null() bool { return v.kind == 0 || v.kind == valueNull }
 
 // describe names the type of the value, for errors.
@@ -281,7 +284,8 @@ type vocabulary struct {
 // longestWord is the maximum length in bytes of an interned string.
 const longestWord = 128
 
-// of returns the interned string with the bytes of b. Longer strings than longestWord are copied and not interned.
+// of returns the interned string with the bytes of b. A string that is longer than longestWord is copied, but not
+// interned.
 func (v *vocabulary) of(b []byte) string {
 	if len(b) > longestWord {
 		return string(b)

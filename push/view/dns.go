@@ -13,7 +13,7 @@ import (
 // Family is a family of IP addresses.
 type Family uint8
 
-// The families of IP addresses. NoFamily is the zero value: no family applies.
+// The families of IP addresses. NoFamily is the zero value, and means that no family applies.
 const (
 	NoFamily Family = iota
 	IPv4
@@ -27,8 +27,10 @@ func (f Family) Has(address string) bool {
 	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
 }
 
-// automaticOf returns Scope.Automatic for a node. As in istiod, the result is IPv6 only if all addresses of the node
-// are IPv6 (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and GetAddressForProxy).
+// automaticOf returns Scope.Automatic for a node: the family of the automatic addresses to which the node's agent
+// resolves hosts of ServiceEntries. It returns NoFamily if the agent does not resolve names. As in istiod, the result
+// is IPv6 only if all addresses of the node are IPv6 (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and
+// GetAddressForProxy).
 func automaticOf(n Node) Family {
 	stated := n.Metadata["DNS_CAPTURE"]
 	if stated == "" || n.Kind != Sidecar {
@@ -46,9 +48,10 @@ func automaticOf(n Node) Family {
 // agentDNS is the port on which agents of Istio and of Navarch serve DNS.
 const agentDNS = "15053"
 
-// resolverOf returns Scope.Resolver for a node whose agent resolves names in the given family. A value that is not an
-// IP address with a port is ignored. In a mesh whose proxies resolve no names the result is "", because their
-// configuration does not contain the value, and different values would split scopes.
+// resolverOf returns Scope.Resolver: the address of the agent's DNS server, from DNS_PROXY_ADDR in the node's metadata.
+// The agent resolves names to addresses of the family answers. The result is "" for the default address, for NoFamily,
+// and for a value that is not localhost or an IP address, with a port. It is also "" in a mesh without
+// ALLOW_ANY_DYNAMIC_DNS, because the proxies do not use the address there.
 func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 	const dynamic = meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 	stated := n.Metadata["DNS_PROXY_ADDR"]

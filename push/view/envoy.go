@@ -19,10 +19,10 @@ const (
 const longestVersion = 64
 
 // Envoy returns the Envoy version in an encoded core.v3.Node, such as "1.40.0"; empty if the node states no version.
-// It is the user_agent_build_version or the user_agent_version of the node. If the node has both, the last field in
-// the encoding counts. A user_agent_version is a text that is not validated, and it is ignored if it is longer than 64
-// bytes. A build version that is malformed or has no version is ignored too. Fields after a malformed field of the node
-// are ignored.
+// The version is the user_agent_build_version or the user_agent_version of the node. If the node has both, the last
+// field in the encoding counts. The text of user_agent_version is not validated, but it is ignored if it is longer than
+// 64 bytes. A malformed user_agent_build_version, or one without a version, is ignored too. Fields after a malformed
+// field of the node are ignored.
 func Envoy(raw []byte) (version string) {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, "node")
@@ -67,8 +67,8 @@ func semantic(build []byte) string {
 	return ""
 }
 
-// hasScopes reports whether the stats access logger supports scopes in a version of Envoy. It does since Envoy 1.39.
-// The result is false for an empty or malformed version
+// hasScopes reports whether a version of Envoy supports scopes in the stats access logger. Envoy 1.39 and later
+// versions do. The result is false for an empty or malformed version
 // (https://www.envoyproxy.io/docs/envoy/v1.39.0/api-v3/extensions/access_loggers/stats/v3/stats.proto).
 func hasScopes(version string) bool {
 	var major, minor int

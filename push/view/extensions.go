@@ -12,12 +12,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Extension is a WasmPlugin or TrafficExtension that selects a proxy, with the way in which the proxy runs it. It is
+// Extension is a WasmPlugin or TrafficExtension that selects a proxy, and states how the proxy runs it. It is
 // comparable.
 type Extension struct {
 	Key model.Key
 	Way extension.Way
-	Why string // the reason why the proxy does not run the extension; empty: the proxy runs it
+	Why string // the reason why the proxy does not run the extension; "" if it does
 }
 
 var (
@@ -25,13 +25,14 @@ var (
 	filters    intern.Table[extension.Filter]
 )
 
-// extensionCaps is the set of capabilities that decide Extension.Way. No other decision reads them, so they are not
-// part of scopes.
+// extensionCaps is the set of capabilities that decide Extension.Way. No other decision reads them, so Scope.Caps does
+// not contain them.
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
 // extensionsOf returns the WasmPlugins and TrafficExtensions that select the proxy. They are sorted by priority, the
-// highest first. At equal priority, extensions of the proxy's namespace come before extensions of the root namespace,
-// and older ones come first (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
+// highest first. At equal priority, extensions of the proxy's namespace come before extensions of the root namespace.
+// Within a namespace, the oldest comes first
+// (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for _, kind := range []model.Kind{model.KindWasmPlugin, model.KindTrafficExtension} {
@@ -55,8 +56,9 @@ func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.Traff
 	return found
 }
 
-// extend adds extensions to a View. It adds the extensions to the workload, and the filters of outbound listeners to
-// the inputs. The plan derives filters of inbound listeners from the workload's extensions.
+// extend sets Workload.Extensions of a View to the found extensions, and Inputs.Extensions to their filters in the
+// outbound listeners of a sidecar. It closes the workload of an application without a proxy if a required extension
+// cannot run there. The filters of inbound listeners are derived from Workload.Extensions later.
 func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	if len(found) == 0 {
 		return
@@ -70,21 +72,22 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 			outbound = append(outbound, f)
 		}
 		if f, is := extension.FilterOf(e, way, extension.Inbound); is && f.Closed && n.Kind == Proxyless {
-			v.Workload.Closed = true // without filters, an extension that has to run closes the server
+			v.Workload.Closed = true // the application runs no filters, and must not serve without the extension
 		}
 	}
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// layersOf reports whether a patch applies to the scope layer and to the workload layer of a kind of proxies. The
-// context of the patch decides, with these exceptions:
+// layersOf reports whether a patch of an EnvoyFilter applies to the scope (the outbound side) and to the workload (the
+// inbound side) of proxies. The parameter of is the kind of the proxies. The context of the patch decides, with these
+// exceptions:
 //
 //   - Filter configurations (EXTENSION_CONFIG) apply to the whole proxy in any context, as in istiod, because Envoy
-//     requests them by name. They belong to the workload layer, so they split no scope. For a kind without an inbound
-//     side they belong to the scope.
-//   - Patches of the bootstrap belong to the workload layer in any context.
-//   - Patches that remove outbound clusters also apply to the workload layer, because inbound listeners use the
-//     clusters of providers.
+//     requests them by name. They belong to the workload, so proxies with different filter configurations can share a
+//     scope. For a kind without an inbound side they belong to the scope.
+//   - Patches of the bootstrap belong to the workload in any context.
+//   - Patches that remove outbound clusters also apply to the workload, because inbound listeners use the outbound
+//     clusters of extension providers.
 func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
 	context, kind := p.GetMatch().GetContext(), kinds[of]
 	switch p.GetApplyTo() {

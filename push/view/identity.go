@@ -27,7 +27,7 @@ func (i Identity) OfAccount() Identity {
 	return Identity{Namespace: i.Namespace, Account: i.Account, Cluster: i.Cluster}
 }
 
-// String returns "service account NAMESPACE/ACCOUNT" for messages. A cluster other than the config cluster follows.
+// String returns "service account NAMESPACE/ACCOUNT" for messages. If Cluster is not "", its name follows.
 func (i Identity) String() string {
 	return "service account " + i.Namespace + "/" + i.Account + origin.New(i.Cluster, "").Suffix()
 }

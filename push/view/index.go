@@ -15,17 +15,19 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index counts the records of a snapshot that read each property of proxies. It also caches the objects that apply to
-// proxies at the snapshot of the last call of View. It is not safe for concurrent use.
+// Index counts, for each property of proxies, the records (configuration objects) of a snapshot that read it. It also
+// caches the objects that apply to proxies, for the snapshot of the last call of View. It is not safe for concurrent
+// use.
 type Index struct {
 	*counts
-	shared bool // a fork may have the same counts, so they are copied before they change
+	shared bool // another Index (Fork) may use the same counts, so they are copied before they change
 
 	mesh     *model.Mesh          // the Mesh that defaults was derived from
 	defaults proxyconfig.Settings // the settings in the mesh's defaultConfig
 
-	// The selections at one snapshot are cached, because proxies of one workload have the same labels. The pointer is
-	// weak, so the index does not retain an old snapshot if endpoints change for days and no proxy joins.
+	// The fields below cache the objects that apply to proxies at one snapshot, because proxies of one workload have
+	// the same labels. The pointer to the snapshot is weak. The index therefore does not retain an old snapshot if no
+	// proxy joins for days.
 	snapshot weak.Pointer[mirror.Snapshot]
 	chosen   map[string]choice              // by kind, namespace, cluster and labels
 	key      []byte                         // reused buffer
@@ -39,7 +41,7 @@ type counts struct {
 	localities int                       // records that read the locality of every proxy
 	zones      int                       // records that only read the locality of zone-aware proxies
 	networks   int                       // records that read the network of a proxy
-	spans      map[string]int            // namespace -> records that configure tracing for its proxies; "": for all
+	spans      map[string]int            // namespace -> records that configure tracing for its proxies; "" means all
 	nodes      int                       // records that read the Node of a proxy
 }
 
@@ -56,24 +58,26 @@ func (c *counts) clone() *counts {
 // choice contains the objects that apply to all proxies of a namespace and cluster with the same labels.
 type choice struct {
 	sidecar         model.Key
-	ownAddress      bool // see ownAddress
-	bindsOwn        bool // the second result of ownAddress
+	ownAddress      bool // listeners of the Sidecar depend on the workload's address (ownAddress)
+	bindsOwn        bool // some ingress listener of the Sidecar has no bind (ownAddress)
 	services        intern.List[model.Key]
-	headless        bool // see servicesOf
-	closed          bool // see closed
+	headless        bool // a headless service with a TCP port that is not HTTP selects the proxies
+	closed          bool // a policy that cannot be enforced selects the proxies
 	peers, policies intern.List[model.Key]
 	authentications intern.List[model.Key]
 	labels          intern.List[string] // see Inputs.Labels
 	telemetry       model.Key           // see Inputs.Telemetry
 	out, in         intern.List[Patch]
-	picky           bool // out and in depend on more than labels, so they are computed for each proxy
+	picky           bool // the fields out and in depend on more than labels, and are computed for each proxy
 	extensions      []*model.TrafficExtension
 }
 
-// maxChosen is the maximum number of cached choices, because each proxy may have a label set of its own.
+// maxChosen is the maximum number of cached choices. Without a limit, proxies that all have different labels would fill
+// the memory.
 const maxChosen = 4096
 
-// choice returns the objects that apply to the node, from the cache if possible.
+// choice returns the objects that apply to the node, from the cache if possible. The parameter root is the root
+// namespace.
 func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	x.at(s)
 	x.key = append(append(x.key[:0], byte(n.Kind)), n.Namespace...)
@@ -112,7 +116,7 @@ func (x *Index) chosenFor(s *mirror.Snapshot, root string, n Node) (c choice, se
 	return c, served
 }
 
-// at clears the cache if it belongs to another snapshot.
+// at clears the cache unless it belongs to the snapshot s.
 func (x *Index) at(s *mirror.Snapshot) {
 	if at := weak.Make(s); x.snapshot != at {
 		x.snapshot, x.chosen, x.stated = at, map[string]choice{}, nil
@@ -150,16 +154,16 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Fork returns an independent Index of the same snapshot, without cached selections. Only the goroutine that uses x may
-// call Fork. Another goroutine may use the result.
+// Fork returns an independent Index of the same snapshot, with an empty cache. Only the goroutine that uses x may call
+// Fork. Another goroutine may use the result.
 func (x *Index) Fork() *Index {
 	x.shared = true
 	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
 }
 
-// Apply updates the index by one edit of a record, and drops the cached selections. The result is true if the set of
-// properties that records read has changed. In this case the Views of all nodes may have changed. If the result is
-// false, only Views that depend on the record itself may have changed.
+// Apply updates the index by one edit of a record, and clears the cache. The result is true if the set of properties
+// that records read has changed. In this case the Views of all nodes may have changed. If the result is false, only
+// Views that depend on the record itself may have changed.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)
@@ -173,8 +177,8 @@ func (x *Index) Apply(e mirror.Edit) bool {
 	return x.count(was, -1) || differs
 }
 
-// count changes the counts of all properties that a record reads, by 1 or -1. The result is true if a count has
-// become zero, or was zero before.
+// count changes the counts of all properties that a record reads. The parameter by is 1 or -1. The result is true if a
+// count has become zero, or was zero before.
 func (x *counts) count(r reading, by int) (differs bool) {
 	for label := range r.named {
 		if x.named[label.key] == nil {
@@ -242,7 +246,7 @@ func (r *reading) name(key, value string) {
 	r.named[label{key, value}] = true
 }
 
-// compares adds the keys of labels that a locality setting compares.
+// compares adds the keys of the labels that a locality setting compares with labels of endpoints.
 func (r *reading) compares(l traffic.Localities) {
 	for _, key := range l.Compared() {
 		if r.compared == nil {
@@ -309,17 +313,17 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 	return strs.List(all...)
 }
 
-// inputs returns the Inputs of a node without Self, Extensions, Listeners and Own. labels is the result of labelsOf,
-// and telemetry is the Telemetry that selects the node, or zero.
+// inputs returns the Inputs of a node without Self, Extensions, Listeners and Own. The parameter labels is the result
+// of labelsOf. The parameter telemetry is the Telemetry that selects the node, or zero.
 func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) Inputs {
 	in := Inputs{Labels: labels}
-	if n.Kind == Sidecar { // for routers, Edge.Telemetry has it
+	if n.Kind == Sidecar { // for routers, Edge.Telemetry has the key
 		in.Telemetry = telemetry
 	}
 	if x.localities > 0 || x.zones > 0 && n.Caps.Has(xds.CapSelfDiscovery) {
 		in.Locality = n.Locality
 	}
-	// An agent that resolves names returns addresses of Pods in its own network.
+	// An agent that resolves names returns Pod addresses of the proxy's own network, so the network matters.
 	if x.networks > 0 || x.compared[model.NetworkLabel] > 0 || automaticOf(n) != NoFamily {
 		in.Network = n.Network
 		in.Alone = n.Network != "" && n.Metadata["REQUESTED_NETWORK_VIEW"] == n.Network

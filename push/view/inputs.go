@@ -12,21 +12,21 @@ import (
 )
 
 // Inputs contains the properties of a proxy that only some entries of its outbound side read. Entries are clusters,
-// assignments, listeners and route configurations. The fields state in which cases they are zero, so that they split no
-// entries without need. Telemetry, Self, Extensions, Listeners and Own are zero for proxies that are not sidecars.
-// Inputs is comparable.
+// endpoint assignments, listeners and route configurations. A property that no entry needs is zero, so that proxies
+// share entries. Telemetry, Self, Extensions, Listeners and Own are zero for proxies that are not sidecars. Inputs is
+// comparable.
 type Inputs struct {
-	// Labels lists labels of the proxy as sorted "key=value". It has the labels whose key and value some record names,
-	// and the labels whose key some record compares with labels of endpoints.
+	// Labels lists labels of the proxy as sorted "key=value". A label is in the list if a record (a configuration
+	// object) names its key and value, or compares it with labels of endpoints.
 	Labels intern.List[string]
 	// Locality is the proxy's region/zone/sub-zone. It is "" if it is unknown, or if no record reads the locality of
 	// this proxy. Zone-aware load balancing only reads the locality of proxies with xds.CapSelfDiscovery.
 	Locality string
-	// Network is the proxy's network. It is "" if it is unknown. It is also "" unless networks have gateways, some
-	// record compares the network with networks of endpoints, or the proxy's agent resolves names.
+	// Network is the proxy's network, or "" if it is unknown. It is also "" if all of these hold: networks have no
+	// gateways, no record compares networks, and the proxy's agent does not resolve names.
 	Network string
-	// Alone is true if the proxy gets no endpoints of other networks, because REQUESTED_NETWORK_VIEW of its metadata
-	// names its own network. It is false if Network is "".
+	// Alone is true if REQUESTED_NETWORK_VIEW in the proxy's metadata names only its own network. Such a proxy gets no
+	// endpoints of other networks. Alone is false if Network is "".
 	Alone bool
 	// Node is the name of the proxy's Kubernetes Node. It is "" if it is unknown, or if no service or rule compares it
 	// with the Nodes of endpoints.
@@ -48,9 +48,9 @@ type Inputs struct {
 }
 
 // Own selects the endpoints of a proxy's own workload in the proxy's region. The endpoints belong to the first service
-// in Workload.Services. They have the same workload and, for a Rollout, the same generation of Pods
-// (istio/istio#60765). Own is zero if the proxy's Envoy has no cluster of its own workload, or if the proxy has no
-// service.
+// in Workload.Services. If an Argo Rollout manages the Pods, only endpoints of the proxy's generation of Pods are
+// selected (istio/istio#60765). Own is zero if the proxy's Envoy has no cluster of its own workload, or if the proxy
+// has no service.
 type Own struct {
 	Service    model.Key
 	Workload   string // Node.Workload
@@ -78,8 +78,8 @@ func (o Own) Has(e *model.Endpoint) bool {
 	return region == o.Region && e.GetWorkload() == o.Workload && (o.Generation == "" || e.GetLabels()[generation] == o.Generation)
 }
 
-// Self is a proxy's description in its spans (istio: pilot/pkg/networking/core/tracing.go, buildServiceTags). The zero
-// Self means that the proxy sends no spans.
+// Self describes a proxy in the tracing spans that it sends (istio: pilot/pkg/networking/core/tracing.go,
+// buildServiceTags). The zero Self means that the proxy sends no spans.
 type Self struct {
 	Sends   bool   // the proxy may send spans
 	Name    string // node.cluster, the service to which the spans belong
@@ -101,8 +101,8 @@ type Reads struct {
 	Node     bool
 }
 
-// With returns a copy of r with the given label keys in place of its own. The keys may be unsorted and may repeat. With
-// does not retain or change the slice.
+// With returns a copy of r whose Labels are the given keys. The keys may be unsorted and may repeat. With does not
+// retain or change the slice.
 func (r Reads) With(labels []string) Reads {
 	sorted := slices.Clone(labels)
 	slices.Sort(sorted)
@@ -110,8 +110,9 @@ func (r Reads) With(labels []string) Reads {
 	return r
 }
 
-// Of returns the given inputs reduced to the properties that the entry reads. All other inputs of the result are zero,
-// always including Telemetry, Self, Extensions, Listeners and Own. Two proxies with equal results share the entry.
+// Of returns a copy of the given inputs that has only the properties that the entry reads. All other properties of the
+// result are zero. Telemetry, Self, Extensions, Listeners and Own are always zero in the result. Two proxies with equal
+// results share the entry.
 func (r Reads) Of(in Inputs) (out Inputs) {
 	if r.Locality {
 		out.Locality = in.Locality
@@ -135,8 +136,8 @@ func (r Reads) Of(in Inputs) (out Inputs) {
 	return out
 }
 
-// Label returns the value of the label with a key. ok is false if Labels does not have the key. In this case the proxy
-// has no such label, or no record reads the label's value.
+// Label returns the value of the label with a key. The result ok is false if Labels does not have the key. In this case
+// the proxy has no such label, or no record reads the label's value.
 func (in Inputs) Label(key string) (value string, ok bool) {
 	for _, label := range in.Labels.All() {
 		if k, v, _ := strings.Cut(label, "="); k == key {
@@ -146,8 +147,8 @@ func (in Inputs) Label(key string) (value string, ok bool) {
 	return "", false
 }
 
-// Match reports whether Labels satisfies a selector. An empty or nil selector matches every proxy. Labels that no
-// record reads are missing in Labels, so they do not match.
+// Match reports whether Labels satisfies a selector. An empty or nil selector matches every proxy. A label of the proxy
+// that no record reads is missing in Labels, so a selector with this label does not match.
 func (in Inputs) Match(selector map[string]string) bool {
 	for k, v := range selector {
 		if have, ok := in.Label(k); !ok || have != v {

@@ -11,8 +11,8 @@ import (
 const longestIdle = 24 * time.Hour
 
 // listeningOf returns the properties of an Envoy's listeners that follow from its metadata and addresses. The result
-// for applications without a proxy is zero. Malformed metadata is ignored, as in istiod (pilot/pkg/networking/core,
-// listener_builder.go).
+// for an application without a proxy (Proxyless) is zero. Malformed metadata is ignored, as in istiod
+// (pilot/pkg/networking/core, listener_builder.go).
 func listeningOf(n Node) (l xds.Listening) {
 	if n.Kind == Proxyless {
 		return l

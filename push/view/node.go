@@ -27,7 +27,7 @@ const (
 	None                 // NONE: no traffic is redirected
 )
 
-// Kind is the kind of a proxy. It decides which package below push/plan/front plans the proxy's listeners and routes.
+// Kind is the kind of a proxy. It decides which code plans the proxy's listeners and routes.
 type Kind uint8
 
 // The kinds of proxies.
@@ -39,7 +39,7 @@ const (
 
 // traits contains the common properties of the Views of one kind of proxy.
 type traits struct {
-	name     string                                // the name of the kind in names of scopes; "": the name of the mode
+	name     string                                // text for the kind in Scope.String; if "", the text is the mode
 	outbound networkingv1.EnvoyFilter_PatchContext // the context of the outbound side in EnvoyFilters
 	inbound  bool                                  // the proxy has an inbound side, for its workload
 }
@@ -55,7 +55,7 @@ var kinds = [...]traits{
 // Envoy sends 61 KB. All fields that Parse sets are unverified claims of the proxy. The caller sets Verified, Pod,
 // Peer, ClusterUnproved and Routers, and may replace unverified claims.
 type Node struct {
-	ID        string // as sent; it names the proxy in logs and debug pages, and has no other effect
+	ID        string // the id as sent; after Parse it only names the proxy in logs and debug pages
 	Kind      Kind
 	Name      string            // the name of the Pod; never "" after Parse
 	Namespace string            // the namespace of the Pod; never "" after Parse
@@ -71,10 +71,10 @@ type Node struct {
 	// sets it.
 	Pod     string
 	Peer    string // the network address of the client, for log lines (the caller sets it)
-	Cluster string // the name as in origins of records: "" for the config cluster
-	// ClusterUnproved is true for an authenticated client that has not verified that it belongs to Cluster, if there
-	// are several clusters. Such a proxy gets no Secrets, because each Secret belongs to one cluster. The caller sets
-	// it after authentication.
+	Cluster string // CLUSTER_ID; "" for the config cluster
+	// ClusterUnproved is true if there are several clusters, and an authenticated client has not proved that it belongs
+	// to Cluster. Such a proxy gets no Secrets, because each Secret belongs to one cluster. The caller sets it after
+	// authentication.
 	ClusterUnproved bool
 	// Routers contains the settings of the control plane for routers. The caller sets it.
 	Routers  RouterSettings
@@ -89,8 +89,8 @@ type Node struct {
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs"). Keys and
 	// values of more than 256 bytes are left out.
 	Metadata map[string]string
-	// Unacted lists the metadata keys that have an effect in Istio and that the control plane only reports, sorted.
-	// They are marked as reported in store/normal/fields. Keys with the value null are not listed.
+	// Unacted lists, sorted, the metadata keys of the node that have an effect in Istio, but not in this control plane.
+	// The control plane only reports their presence. Keys with the value null are not listed.
 	Unacted intern.List[string]
 	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.
 	// Nodes with equal settings may share the value, so callers must not change it.
@@ -109,7 +109,7 @@ const (
 	mostBytes = 32 << 10 // keys and values
 )
 
-// texts counts the strings of one group, and their bytes.
+// texts counts the entries of one group (a node's metadata, or its labels), and their bytes.
 type texts struct{ number, bytes int }
 
 // add counts one entry, and reports whether the group is still within the limits.
@@ -145,9 +145,9 @@ var reported = func() map[string]bool {
 // own lists the keys in text whose values differ between proxies, so interning the values is useless.
 var own = []string{"NAME", "INSTANCE_IPS"}
 
-// Parse decodes an encoded core.v3.Node. config is the name of the config cluster. A node that names this cluster, or
-// no cluster, gets an empty Cluster. The error names the field that is malformed, missing, not supported or too large.
-// The result does not share memory with raw.
+// Parse decodes an encoded core.v3.Node. The parameter config is the name of the config cluster. A node that names this
+// cluster, or no cluster, gets an empty Cluster. The error names the field that is malformed, missing, not supported or
+// too large. The result does not share memory with raw.
 func Parse(raw []byte, config string) (Node, error) {
 	w, err := read(raw)
 	if err != nil {
@@ -203,8 +203,8 @@ func Parse(raw []byte, config string) (Node, error) {
 	return n, nil
 }
 
-// named sets Name and Namespace from the metadata, or else from the third part of the id. The error names the missing
-// or invalid field.
+// named sets Name and Namespace from the metadata, or else from the third part of the id (name.namespace). The error
+// names the missing or invalid field.
 func (n *Node) named(part string) error {
 	short, namespace, _ := strings.Cut(part, ".")
 	n.Name = cmp.Or(n.Metadata["NAME"], short)
@@ -278,7 +278,7 @@ func (n *Node) metadata(parts [][]byte) error {
 			case borrow(key) == proxyConfigKey:
 				config = v
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
-				delete(n.Metadata, borrow(key)) // an earlier value of the key
+				delete(n.Metadata, borrow(key)) // removes an earlier value of the key
 			case !kept.add(key, v.text): // over the limit, which check reports
 			case i < 0 || slices.Contains(own, text[i]):
 				n.Metadata[words.of(key)] = string(v.text)
@@ -351,8 +351,8 @@ func (n *Node) labels(parts [][]byte) error {
 }
 
 // labelledLocality returns region/zone/sub-zone by the proxy's labels, or "". As in istiod (setTopologyLabels), labels
-// override the locality of the bootstrap, which is the locality of the platform. So a proxy has the same locality as
-// the endpoints of its Pod. Istio's own labels override the labels that Kubernetes sets on Pods
+// override the locality in the node, which comes from the platform. Thereby a proxy has the same locality as the
+// endpoints of its Pod. Istio's own labels override the labels that Kubernetes sets on Pods
 // (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
 	kubernetes := joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])

@@ -17,7 +17,7 @@ func Closing(s *mirror.Snapshot, n Node) []model.Key {
 	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
 }
 
-// closing is Closing, with the root namespace as an argument.
+// closing returns the same keys as Closing. The parameter root is the root namespace.
 func closing(s *mirror.Snapshot, root string, n Node) (keys []model.Key) {
 	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
@@ -35,9 +35,9 @@ func closing(s *mirror.Snapshot, root string, n Node) (keys []model.Key) {
 	return keys
 }
 
-// peersOf returns the PeerAuthentications that apply to the proxy, in order of precedence. These are the oldest that
-// selects the proxy, the oldest of its namespace without a selector, and the oldest for the whole mesh
-// (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
+// peersOf returns the PeerAuthentications that apply to the proxy, in order of precedence. First comes the oldest one
+// that selects the proxy, then the oldest one of its namespace without a selector, and then the oldest one for the
+// whole mesh (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	var levels [3]*model.Policy
 	at := func(level int, p *model.Policy) {
@@ -68,8 +68,8 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// policiesOf returns the AuthorizationPolicies of the proxy's namespace and the root namespace that select the proxy,
-// sorted by key. The order has no effect.
+// policiesOf returns the enforceable AuthorizationPolicies of the proxy's namespace and the root namespace that select
+// the proxy. The result is sorted by key. This order has no effect on the proxy.
 func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for r := range s.In(model.KindAuthorizationPolicy, namespace) {
@@ -82,8 +82,8 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// authenticationsOf returns the RequestAuthentications that select the proxy. RequestAuthentications of the root
-// namespace come first, then those of the proxy's namespace. Within a namespace the oldest comes first.
+// authenticationsOf returns the enforceable RequestAuthentications that select the proxy. RequestAuthentications of the
+// root namespace come first, then those of the proxy's namespace. Within a namespace the oldest comes first.
 func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
 		var found []*model.Policy

@@ -23,7 +23,7 @@ const proxyConfigKey = "PROXY_CONFIG"
 var readOfProxyConfig = []string{"proxyHeaders", "proxy_headers", "connectionSettings", "connection_settings", "tracing",
 	"gatewayTopology", "gateway_topology"}
 
-// longestProxyConfig is the maximum encoded size, in bytes, of the fields of a node's ProxyConfig that are read.
+// longestProxyConfig is the maximum total size, in encoded bytes, of the fields in readOfProxyConfig.
 const longestProxyConfig = 16 << 10
 
 // stated caches the decoded ProxyConfigs of nodes, because proxies of one workload have equal ProxyConfigs.
@@ -34,12 +34,12 @@ var stated = configurations{most: 64}
 type configurations struct {
 	most int // maximum number of entries, each of longestProxyConfig bytes at most
 
-	mu    sync.Mutex // a leaf: guards known
+	mu    sync.Mutex // guards known; no other lock is acquired while it is held
 	known map[string]*proxyconfig.Settings
 }
 
-// of returns the settings in encoded fields of a Struct, or the decoding error. Settings that Envoy would reject are
-// left out. store/normal reports such settings for the Pod's annotation and for the mesh configuration.
+// of returns the settings in a ProxyConfig, which is encoded as fields of a Struct. Settings that Envoy would reject
+// are left out. The error is a decoding error.
 func (c *configurations) of(fields []byte) (*proxyconfig.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,9 +103,9 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 }
 
 // settingsOf returns the settings that apply to a node (own), and the settings of the mesh's defaultConfig (mesh). A
-// node's own ProxyConfig replaces defaultConfig as a whole. Connection settings are an exception. If the ProxyConfig
-// lacks them, they come from the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core,
-// resolveConnectionSettings).
+// node's own ProxyConfig replaces defaultConfig as a whole, except for connection settings. If the ProxyConfig lacks
+// connection settings, the node gets those of the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault;
+// pilot/pkg/networking/core, resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {
 	if of := s.Mesh(); x.mesh != of {
 		x.mesh = of
@@ -126,10 +126,10 @@ func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Se
 func (v *View) configure(own, mesh proxyconfig.Settings, n Node) {
 	v.Scope.HeaderCase = own.HeaderCase && n.Caps.Has(xds.CapHeaderCase)
 	if n.Kind != Sidecar {
-		return // only sidecars have listeners and routes that are planned with a proxy's own settings
+		return // the method router sets the fields of gateways, and applications without a proxy have none
 	}
 	v.Scope.Routes, v.Workload.HeaderCase = own.Routes, v.Scope.HeaderCase
-	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read these settings, so they must not split inputs
+	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read them, so they must not make inputs differ
 	v.Inputs.Listeners = proxyconfig.OwnOf(own.Listeners, mesh.Listeners)
 	v.Workload.Listeners = v.Inputs.Listeners
 }

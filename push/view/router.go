@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// RouterSettings contains settings of a control plane for all of its routers (gateways). Environment variables set
-// them. The zero value has the defaults of the variables.
+// RouterSettings contains settings of a control plane for all of its routers (gateways). They come from environment
+// variables. The zero value has the defaults of these variables.
 type RouterSettings struct {
 	OwnNamespace bool // only Gateways of a router's own namespace apply to it (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
 	Routed       bool // a router gets only clusters that its routes may use (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)
@@ -27,14 +27,15 @@ type RouterSettings struct {
 	Local bool
 }
 
-// Edge contains the inputs of a router's listeners other than its Gateways. It is comparable. Routers of one Deployment
-// usually have equal edges.
+// Edge contains the facts that decide a router's listeners, except its Gateways. It is comparable. Routers of one
+// Deployment usually have equal edges.
 type Edge struct {
 	// Workload contains the services that select the router's Pod, and the policies, extensions and settings that apply
-	// to the router. Sidecar, Peers, Labelled, Filters, Bootstrap and Addresses are zero. Scope.Filters has the
-	// patches.
+	// to the router. Sidecar, Peers, Labelled, Filters, Bootstrap and Addresses are zero. Scope.Filters has the patches
+	// of EnvoyFilters.
 	Workload
-	// Labels equals Inputs.Labels of the router. Matches of tcp and tls rules compare the labels.
+	// Labels equals Inputs.Labels of the router. The matches of tcp and tls routes in VirtualServices compare these
+	// labels.
 	Labels intern.List[string]
 	// Unprivileged is true if the Pod may not bind ports below 1024 (UNPRIVILEGED_POD of the node's metadata).
 	Unprivileged bool
@@ -42,15 +43,15 @@ type Edge struct {
 	QUIC bool
 	// Misdirected404 has the meaning of RouterSettings.Misdirected404.
 	Misdirected404 bool
-	// Routed has the meaning of RouterSettings.Routed. The hosts of extension providers and of EnvoyFilters are kept
-	// too.
+	// Routed has the meaning of RouterSettings.Routed. Clusters for the hosts of extension providers and EnvoyFilters
+	// are kept too.
 	Routed bool
 	// Local has the meaning of RouterSettings.Local.
 	Local bool
 }
 
 // String returns a text that describes the edge. Equal edges have equal texts on every replica. Different edges may
-// have equal texts, because the text only names the fields in Listeners.
+// have equal texts, because the text has only the names, not the values, of the settings in Listeners.
 func (e Edge) String() string {
 	out := fmt.Sprintf("unprivileged %v, closed %v, listening %v", e.Unprivileged, e.Closed, e.Listening)
 	for _, list := range []intern.List[model.Key]{e.Services, e.Policies, e.Authentications} {
@@ -76,8 +77,9 @@ func (e Edge) String() string {
 	return out + fmt.Sprintf("/%v/%s/%v/%v/%v", e.Labels.All(), e.Telemetry.Path(), e.Self, e.Workload.Listeners, e.Served.All())
 }
 
-// router returns the View of a gateway. Its listeners belong to the scope, and the Edge in the scope has their inputs.
-// The workload only has patches of the bootstrap and extensions. Sidecars and PeerAuthentications do not apply.
+// router returns the View of a gateway. The gateway's listeners belong to the scope, and Scope.Edge has the facts that
+// decide them. Of the objects that select the gateway, the workload has only patches of the bootstrap and extensions.
+// Sidecars and PeerAuthentications do not apply to gateways.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	c, served := x.chosenFor(s, root, n)
 	caps, listening := n.Caps&^(extensionCaps|xds.CapHeaderCase), listeningOf(n)

@@ -33,8 +33,8 @@ func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 	return slices.Compact(all)
 }
 
-// statedIn maps the addresses of endpoints in ServiceEntries of a namespace to the ports at these addresses. The result
-// may be nil. It is cached while the snapshot stays the same.
+// statedIn maps the addresses of endpoints in ServiceEntries of a namespace to the ports at these addresses. UDP ports
+// are left out. The result may be nil. It is cached while the snapshot stays the same.
 func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Served {
 	x.at(s)
 	stated, known := x.stated[namespace]

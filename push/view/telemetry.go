@@ -29,9 +29,10 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self returns the node's description in its spans. It is zero for an application without a proxy, and for a proxy that
-// sends no spans. A proxy may send spans if a record of its namespace or of the whole mesh configures tracing. A proxy
-// may also send spans if the mesh has enableTracing and the ProxyConfig that applies to the node configures tracing.
+// self returns the node's description in its tracing spans. The result is zero for an application without a proxy, and
+// for a proxy that sends no spans. A proxy may send spans if a record of its namespace or of the whole mesh configures
+// tracing. A proxy may also send spans if the mesh has enableTracing and the ProxyConfig that applies to the node
+// configures tracing.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
 	if n.Kind == Proxyless || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
@@ -43,8 +44,8 @@ func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxycon
 		Mesh:     n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
 }
 
-// bringsTracer reports whether patches of an EnvoyFilter may configure a tracer, because one of the patches has a
-// field "tracing".
+// bringsTracer reports whether an EnvoyFilter may configure a tracer. It may do so if one of its patches has a field
+// "tracing".
 func bringsTracer(f *networkingv1.EnvoyFilter) bool {
 	return slices.ContainsFunc(f.GetConfigPatches(), func(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
 		return namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))

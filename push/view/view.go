@@ -18,8 +18,9 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// View contains all facts that may decide a proxy's configuration, in layers. Views are comparable. At one snapshot,
-// proxies with equal Views get equal configuration. Equal layers are planned once.
+// View contains all facts that may decide a proxy's configuration. Views are comparable. At one snapshot, proxies with
+// equal Views get equal configuration. Scope, Inputs and Workload are the layers of a View. Configuration for equal
+// layers is planned only once.
 type View struct {
 	Scope    Scope
 	Inputs   Inputs
@@ -34,30 +35,32 @@ type View struct {
 	Secrets Identity
 }
 
-// Scope contains the facts that decide the outbound side. It contains no property of a single proxy. It is comparable.
+// Scope contains the facts that decide the outbound side of a proxy's configuration. Many proxies can have equal
+// Scopes. A Scope is comparable.
 type Scope struct {
 	Namespace string
 	Domain    string        // the DNS suffix of services
 	Sidecar   model.Key     // the Sidecar that applies; zero if no Sidecar applies, and for a Router
 	Cluster   string        // Node.Cluster; "" for the config cluster
-	Caps      xds.Caps      // Node.Caps without the capabilities that only extensions and HeaderCase read
+	Caps      xds.Caps      // Node.Caps without extensionCaps and xds.CapHeaderCase
 	Mode      Mode          // Node.Mode; None for a Router
-	Listening xds.Listening // properties of the listeners, by the node's metadata and addresses
+	Listening xds.Listening // properties of the listeners, from the node's metadata and addresses
 	Kind      Kind
-	// Gateways lists the Gateways that select a Router, the oldest first. It is empty for other kinds.
+	// Gateways lists the Gateways that select a Router, the oldest first. It is empty for other kinds of proxies.
 	Gateways intern.List[model.Key]
-	// Edge contains the inputs of a Router's listeners other than its Gateways. It is the zero handle for other kinds.
+	// Edge contains the inputs of a Router's listeners, except the Gateways. For other kinds of proxies it is the zero
+	// handle.
 	Edge unique.Handle[Edge]
-	// Automatic is the family of the automatic addresses of ServiceEntries to which the proxy's agent resolves names.
-	// It is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE), and for proxies that are not
-	// sidecars.
+	// Automatic is the IP family of the addresses that the proxy's agent returns for names of ServiceEntries with
+	// automatic addresses. It is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE). It is also
+	// NoFamily for proxies that are not sidecars.
 	Automatic Family
-	// Resolver is the address of the agent's DNS server as "ip:port" (DNS_PROXY_ADDR), in a mesh whose proxies query it
-	// (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, for a malformed address, in other meshes, and if
-	// Automatic is NoFamily. See NameServer.
+	// Resolver is the address of the agent's DNS server as "ip:port" (DNS_PROXY_ADDR). It is only set in a mesh whose
+	// proxies query that server (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, for a malformed address, and
+	// if Automatic is NoFamily. See NameServer.
 	Resolver string
-	// Routes contains the settings of routes in the proxy's ProxyConfig, or else in the mesh's. It is zero for a
-	// Proxyless node.
+	// Routes contains the settings of routes in the proxy's ProxyConfig, or else in the mesh's defaultConfig. It is
+	// zero for a Proxyless node.
 	Routes     proxyconfig.Routes
 	HeaderCase bool               // the proxy preserves the case of header names
 	Filters    intern.List[Patch] // the patches that apply to the outbound side, in order of application
@@ -95,20 +98,22 @@ func (s Scope) String() string {
 	return out
 }
 
-// Workload contains the facts that decide the inbound side: ports, and the objects whose selectors select the proxy. It
-// contains no property of a single proxy, except Addresses. It is comparable. The Workload of a Router's View only has
-// Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind. The Edge of a Router contains a Workload with the
-// other facts. Telemetry, Self and Listeners have no counterpart in a Router's Inputs.
+// Workload contains the facts that decide the inbound side of a proxy's configuration. They are ports, settings, and
+// the objects whose selectors select the proxy. Only Addresses is a property of a single proxy. A Workload is
+// comparable. The Workload of a Router's View only has Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind.
+// The Edge of a Router contains a second Workload with the other facts. The second Workload has Telemetry, Self and
+// Listeners, although these fields are zero in the Router's Inputs.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
-	Services  intern.List[model.Key] // services whose selectors match, and ServiceEntries in Served, the oldest first
-	Served    intern.List[Served]    // ports of ServiceEntries of the namespace at the workload's address, sorted
-	// Closed is true if the workload refuses all connections. The reason is a policy that selects the workload and
-	// cannot be enforced, or an extension that an application without a proxy has to run and cannot.
+	Services  intern.List[model.Key] // services that select the proxy, and ServiceEntries in Served, the oldest first
+	Served    intern.List[Served]    // ports that ServiceEntries of the namespace define for the proxy, sorted
+	// Closed is true if the workload refuses all connections. One reason is that a policy selects the workload and
+	// cannot be enforced. The other is a mandatory extension that selects an application without a proxy, which cannot
+	// run extensions.
 	Closed bool
-	// Peers lists the PeerAuthentications by precedence, one at most of each level: of the workload, of its namespace,
-	// of the mesh.
+	// Peers lists the PeerAuthentications of the workload, of its namespace and of the mesh, at most one of each. They
+	// are in order of precedence.
 	Peers    intern.List[model.Key]
 	Policies intern.List[model.Key] // enforceable AuthorizationPolicies that select the workload, sorted by key
 	// Authentications lists the RequestAuthentications that select the workload. The root namespace comes first, and
@@ -127,8 +132,9 @@ type Workload struct {
 	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an
 	// application without a proxy, whose server cannot accept both mTLS and plaintext.
 	Labelled bool
-	// Filters lists the patches that apply to the inbound side, the bootstrap or filter configurations, in order of
-	// application. It also has patches that remove outbound clusters, because inbound listeners use such clusters.
+	// Filters lists the patches that apply to the inbound side, to the bootstrap or to filter configurations, in order
+	// of application. It also has patches that remove outbound clusters, because inbound listeners use outbound
+	// clusters.
 	Filters intern.List[Patch]
 	// Bootstrap is true if the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
@@ -154,12 +160,12 @@ var (
 	patches intern.Table[Patch]
 )
 
-// Of returns the View of a node at a resolved snapshot, which is a result of push/resolve. It builds an Index at each
-// call, which reads many records. Callers with many nodes use one Index.
+// Of returns the View of a node at a resolved snapshot (a result of push/resolve). Each call builds an Index, which
+// reads many records. Callers with many nodes create one Index with NewIndex instead.
 func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
-// View returns the View of a node at a resolved snapshot. x must be the Index of the same snapshot, or of an older
-// snapshot with Apply called for each edit since. View updates the caches of x.
+// View returns the View of a node at a resolved snapshot. The Index must be that of the same snapshot. An Index of an
+// older snapshot also serves if Apply was called for each later edit. View updates the caches of the Index.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
 	if n.Verified.Namespace == n.Namespace && !n.ClusterUnproved {
@@ -245,10 +251,11 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if a
-// listener forwards to that address, or has no bind and the capture mode NONE. binds is true if a listener has no bind.
-// A proxy without traffic redirection binds such a listener to the workload's address
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
+// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. The result named
+// own is true if a listener forwards to that address, or has no bind and the capture mode NONE. The result named binds
+// is true if a listener has no bind. A proxy without traffic redirection binds a listener without a bind to the
+// workload's address (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener,
+// defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
 	if !ok {
@@ -262,9 +269,9 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	return own, binds
 }
 
-// servicesOf returns the services of the namespace whose selectors match, the oldest first. They are ServiceEntries,
-// and the Kubernetes Services of the proxy's own cluster, because Services only select Pods of their cluster. headless
-// is true if a headless service with a port for which notHTTP is true is among them.
+// servicesOf returns the services in the proxy's namespace that select the proxy, the oldest first. They are
+// ServiceEntries, and Kubernetes Services of the proxy's own cluster, because Services only select Pods of their
+// cluster. The result named headless is true if one of them is headless and has a port for which notHTTP is true.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -295,8 +302,9 @@ func notHTTP(p *model.ServicePort) bool {
 	}
 }
 
-// filtersOf returns the patches that select the proxy, for its outbound and its inbound side. For a gateway, inbound
-// only has patches of the bootstrap. picky is true if a patch also matches by the proxy's version or its metadata.
+// filtersOf returns the patches that apply to the proxy's outbound side, and those that apply to its inbound side. For
+// a gateway, the second list only has patches of the bootstrap. The result named picky is true if a patch also matches
+// by the proxy's version or metadata.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
 	for _, f := range selectedFilters(s, root, n) {

@@ -1,7 +1,7 @@
-// Package virtualservice extracts facts from VirtualServices: the destinations of their routes, the gateways to which
-// they apply, and the properties of proxies that they match.
+// Package virtualservice extracts facts from VirtualServices. The facts are the destinations of their routes, the
+// gateways to which they apply, and the labels and namespaces that their matches require of clients.
 //
-// Owns: nothing.  Reads: its arguments.  Never: a snapshot, a proxy; decides which rule applies.
+// Owns: nothing.  Reads: its arguments.  Never: reads a snapshot or a proxy; decides which rule applies.
 package virtualservice
 
 import (
@@ -44,10 +44,10 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	return refs
 }
 
-// SetHosts returns the values by which an http rule, or one of its routes, replaces the host of requests. The values
-// come from rewrite.authority, and from the request headers "host" and ":authority" that the rule sets or adds. Empty
-// values are omitted, because they replace nothing. The result is sorted and may have duplicates. It is nil without
-// such values.
+// SetHosts returns the hosts that an http rule, or one of its routes, writes into requests. They come from
+// rewrite.authority of the rule, and from the request headers "host" and ":authority" that the rule or a route sets or
+// adds. Empty values are omitted, because they replace nothing. The result is sorted and may have duplicates. It is nil
+// without such values.
 func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	if host := rule.GetRewrite().GetAuthority(); host != "" {
 		hosts = append(hosts, host)
@@ -69,8 +69,8 @@ func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	return hosts
 }
 
-// Hosts returns the set of hosts to which rules of all protocols in a VirtualService route or mirror. The caller owns
-// the map, which is not nil.
+// Hosts returns the set of hosts of the routes and mirrors of a VirtualService, for all protocols. The caller owns the
+// map, which is not nil.
 func Hosts(vs *model.VirtualService) map[string]struct{} {
 	hosts := map[string]struct{}{}
 	for ref := range Refs(vs) {
@@ -79,8 +79,8 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 	return hosts
 }
 
-// Refs returns the set of destinations to which rules of all protocols in a VirtualService route or mirror.
-// Destinations without a host are omitted. The caller owns the map, which is not nil.
+// Refs returns the set of destinations of the routes and mirrors of a VirtualService, for all protocols. Destinations
+// without a host are omitted. The caller owns the map, which is not nil.
 func Refs(vs *model.VirtualService) map[Ref]struct{} {
 	refs := map[Ref]struct{}{}
 	add := func(d *networkingv1.Destination) {
@@ -106,8 +106,8 @@ func Refs(vs *model.VirtualService) map[Ref]struct{} {
 	return refs
 }
 
-// RuleSendsTo reports whether an http rule routes or mirrors requests to a destination with the same host, subset and
-// port.
+// RuleSendsTo reports whether an http rule routes or mirrors requests to a destination with the host, subset and port
+// of a Ref.
 func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
 	for d := range ruleDestinations(rule) {
 		if of, ok := RefOf(d); ok && of == ref {
@@ -136,15 +136,15 @@ func ruleDestinations(rule *networkingv1.HTTPRoute) iter.Seq[*networkingv1.Desti
 	}
 }
 
-// source is the part of a match of any protocol that restricts the source of requests and connections.
+// source is the common interface of matches of all protocols. Its methods return the restrictions on the client.
 type source interface {
 	GetGateways() []string
 	GetSourceLabels() map[string]string
 	GetSourceNamespace() string
 }
 
-// SourceLabels returns a sequence of the labels (key and value) that matches of all protocols and gateways require of
-// the proxy. Labels may repeat, and their order is not defined.
+// SourceLabels returns a sequence of the labels (key and value) that matches require of the client's proxy. It covers
+// all protocols and gateways. Labels may repeat, and their order is not defined.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
@@ -159,15 +159,14 @@ func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	}
 }
 
-// RequestLabelKeys returns the keys of the proxy's labels that matches of http rules for a gateway compare, sorted and
-// without duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such keys.
+// RequestLabelKeys returns the keys of the source labels in http matches that apply to a gateway, sorted and without
+// duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such keys.
 func RequestLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, requestMatches(vs))
 }
 
-// ConnectionLabelKeys returns the keys of the proxy's labels that matches of tcp and tls rules for a gateway compare,
-// sorted and without duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such
-// keys.
+// ConnectionLabelKeys returns the keys of the source labels in tcp and tls matches that apply to a gateway, sorted and
+// without duplicates. The gateway is Mesh or the namespace/name of a Gateway. The result is nil without such keys.
 func ConnectionLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, connectionMatches(vs))
 }
@@ -216,7 +215,7 @@ func connectionMatches(vs *model.VirtualService) iter.Seq[source] {
 	}
 }
 
-// each yields the matches. The result is false if yield ended the iteration.
+// each calls yield for each match, until yield returns false. Its result is false if yield returned false.
 func each[M source](matches []M, yield func(source) bool) (more bool) {
 	for _, m := range matches {
 		if !yield(m) {
@@ -248,8 +247,9 @@ func For(vs *model.VirtualService, gateway string) bool {
 	return len(names) == 0 && gateway == Mesh || slices.Contains(names, gateway)
 }
 
-// MatchFor reports whether a match applies to a gateway. match lists the gateways of the match, which override those of
-// the VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
+// MatchFor reports whether a match of a rule applies to a gateway. The parameter match lists the gateways of that
+// match. If the list is not empty, it overrides the gateways of the VirtualService
+// (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
 func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 	if len(match) == 0 {
 		return For(vs, gateway)
@@ -258,7 +258,7 @@ func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 }
 
 // CatchesAll reports whether a match of an http rule matches all requests. It returns true for nil, which stands for a
-// rule without matches. Of regular expressions, only ".*" counts as matching all paths. CatchesAll ignores the
+// rule without matches. The only regular expression that counts as matching all paths is ".*". CatchesAll ignores the
 // restrictions on port, gateways, source labels and source namespace.
 func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 ||

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// act applies the matched route. filters are the names of the filters of the connection manager.
+// act applies the matched route. The parameter filters contains the names of the connection manager's filters.
 func (w *walker) act(vh *routev3.VirtualHost, route *routev3.Route, filters []string) {
 	w.edits("", "request", route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove())
 	w.change(route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove())
@@ -51,8 +51,8 @@ var redirectStatus = map[routev3.RedirectAction_RedirectResponseCode]int{
 	routev3.RedirectAction_TEMPORARY_REDIRECT: 307, routev3.RedirectAction_PERMANENT_REDIRECT: 308,
 }
 
-// forward adds the clusters of a route to Result.To, and those of its mirrors to Result.Mirrors. A weighted cluster
-// with weight 0, and a mirror of 0 %, only get a step.
+// forward adds the clusters of a route to Result.To, and the clusters of its mirrors to Result.Mirrors. For a weighted
+// cluster with weight 0, and for a mirror of 0 %, it only adds a step.
 func (w *walker) forward(action *routev3.RouteAction) {
 	w.result.Outcome = Forwarded
 	if action.GetCluster() != "" {
@@ -75,8 +75,8 @@ func (w *walker) forward(action *routev3.RouteAction) {
 	w.arrives()
 }
 
-// arrives sets Result.Admission to the confidence so far. Then it adds doubts about the destinations: the choice among
-// several, and the state of endpoints that only Envoy knows.
+// arrives sets Result.Admission to the present confidence. Afterwards it adds doubts about the destinations. One doubt
+// is the choice among several clusters. The other is the state of the endpoints, which only Envoy knows.
 func (w *walker) arrives() {
 	w.result.Admission = w.result.Confidence
 	if len(w.result.To) > 1 {
@@ -90,7 +90,7 @@ func (w *walker) arrives() {
 	}
 }
 
-// policies adds steps about the way in which a request is forwarded: time limit, retries, rewrites and hashes.
+// policies adds steps about the time limit, retries, rewrites and hash policies of a forwarded request.
 func (w *walker) policies(vh *routev3.VirtualHost, action *routev3.RouteAction) {
 	switch {
 	case action.GetTimeout() == nil:
@@ -119,7 +119,7 @@ func (w *walker) policies(vh *routev3.VirtualHost, action *routev3.RouteAction) 
 	}
 }
 
-// perTry returns the time limit of each try, to append to a text; empty without a limit.
+// perTry returns a text about the time limit of each try. The text is empty without a limit.
 func perTry(p *routev3.RetryPolicy) string {
 	if t := p.GetPerTryTimeout(); t != nil {
 		return fmt.Sprintf(", %v each", t.AsDuration())
@@ -127,12 +127,12 @@ func perTry(p *routev3.RetryPolicy) string {
 	return ""
 }
 
-// line returns a message on one line, in a stable form.
+// line returns a message as JSON on one line. Equal messages have equal texts.
 func line(m proto.Message) string {
 	return strings.ReplaceAll(strings.ReplaceAll(protojson.MarshalOptions{UseProtoNames: true}.Format(m), ", ", ","), ": ", ":")
 }
 
-// edits adds a step for each change of a header.
+// edits adds a step for each header that a route or cluster adds, sets or removes.
 func (w *walker) edits(indent, what string, add []*corev3.HeaderValueOption, remove []string) {
 	for _, h := range add {
 		verb := "adds to"
@@ -146,7 +146,8 @@ func (w *walker) edits(indent, what string, add []*corev3.HeaderValueOption, rem
 	}
 }
 
-// reach returns the destination for a cluster, and adds a step about it. how begins the text of the step.
+// reach returns the destination for a cluster, and adds a step about the cluster. The text of the step begins with the
+// parameter how.
 func (w *walker) reach(how, name string, weight uint32) Destination {
 	to := Destination{Cluster: name, Weight: weight}
 	c := w.Cluster(name)
@@ -177,10 +178,10 @@ func (w *walker) reach(how, name string, weight uint32) Destination {
 	return to
 }
 
-// unhealthy are the health states of endpoints to which Envoy sends nothing.
+// unhealthy lists the health states of endpoints to which Envoy sends no requests.
 var unhealthy = []corev3.HealthStatus{corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_TIMEOUT}
 
-// endpoints lists the addresses of the endpoints that may receive requests, sorted.
+// endpoints returns the addresses of the endpoints that may receive requests, sorted.
 func endpoints(cla *endpointv3.ClusterLoadAssignment) (hosts []string) {
 	for _, l := range cla.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {

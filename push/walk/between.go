@@ -18,31 +18,32 @@ import (
 type Peer struct {
 	Held
 	Addresses []string // IP addresses without ports
-	Identity  string   // SPIFFE ID; empty: unknown
+	Identity  string   // SPIFFE ID; empty if unknown
 }
 
 // Call is the result of following a request from the proxy of a client to that of a server.
 type Call struct {
 	Client Result // the walk at the client's proxy
-	// Cluster is the client's cluster, and Endpoint the server's endpoint in this cluster, as "host:port". Both are
-	// empty if the request does not leave the client's proxy, or if no endpoint has an address of the server.
+	// Cluster is the client's cluster, and Endpoint the server's endpoint in this cluster, as "host:port". Both strings
+	// are empty if the request does not leave the client's proxy, or if no endpoint has an address of the server.
 	Cluster, Endpoint string
-	// Upstream is the transport security of the client towards Endpoint; the zero Upstream without an Endpoint.
+	// Upstream is the transport security of the client towards Endpoint. It is zero if Endpoint is empty.
 	Upstream Upstream
-	// TLS states the facts of the transport security between the proxies, one line each. It is nil without an Endpoint.
+	// TLS states the facts of the transport security between the proxies, one line each. It is nil if Endpoint is
+	// empty.
 	TLS []string
 	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request arrives
 	// at the server's proxy. It is also empty if the client's proxy does not forward the request, or has no endpoint
-	// for it.
+	// for the request.
 	Broken string
-	// Server is the walk at the server's proxy; nil: the request does not reach that proxy.
+	// Server is the walk at the server's proxy. It is nil if the request does not reach that proxy.
 	Server *Result
 }
 
 // Between follows a request from a client's proxy to a server's. It uses the first destination of the client's route
-// that has an endpoint at an address of the server. The walk at the server begins with the connection to that endpoint,
-// with the endpoint's TLS, and with the request as the client's route changed it. Server is nil if no destination has
-// such an endpoint, or if the TLS handshake fails. Between does not change its arguments.
+// that has an endpoint at an address of the server. The walk at the server begins with the connection to that endpoint.
+// It uses the endpoint's TLS, and the request with the changes of the client's route. Call.Server is nil if no
+// destination has such an endpoint, or if the TLS handshake fails. Between does not change its arguments.
 func Between(client, server Peer, r Request) Call {
 	c := Call{Client: Walk(client.Held, Outbound, r)}
 	lost := func(to Destination) bool { return to.Reach == Missing || to.Reach == Empty }
@@ -65,11 +66,11 @@ func Between(client, server Peer, r Request) Call {
 	return c
 }
 
-// Direct follows a request from a client's proxy to a port of a server's. Each of the client's outbound clusters with
-// an endpoint at the port yields one Call for each such endpoint, sorted by cluster. Direct does not follow the
-// client's listeners and routes. So Call.Client only has Sent, which is the map r.Headers. A request without the
-// address of its client gets the address of the client's proxy. The result is nil if no cluster of the client has an
-// endpoint at the port. m is the configuration of the client's proxy.
+// Direct follows a request from a client's proxy to a port of the server's proxy. The receiver is the configuration of
+// the client's proxy. The result has one Call for each endpoint in the client's outbound clusters that has an address
+// of the server and that port. The Calls are sorted by cluster. Direct does not follow the client's listeners and
+// routes, so Call.Client only has Sent. Sent is the map r.Headers itself. If r.From is empty, the walk at the server
+// uses the first address of the client. The result is nil if no outbound cluster has such an endpoint.
 func (m *Messages) Direct(client, server Peer, port uint32, r Request) (all []Call) {
 	for _, name := range slices.Sorted(maps.Keys(m.clusters)) {
 		if strings.HasPrefix(name, "inbound|") {
@@ -100,8 +101,8 @@ func (m *Messages) Direct(client, server Peer, port uint32, r Request) (all []Ca
 	return all
 }
 
-// meets returns the first destination with an endpoint at one of the addresses, and that endpoint; the zero
-// Destination and "" without such an endpoint.
+// meets returns the first destination with an endpoint at one of the addresses, and that endpoint. Without such an
+// endpoint it returns the zero Destination and "".
 func meets(all []Destination, addresses []string) (Destination, string) {
 	for _, to := range all {
 		for _, e := range to.Endpoints {
@@ -113,8 +114,8 @@ func meets(all []Destination, addresses []string) (Destination, string) {
 	return Destination{}, ""
 }
 
-// hostPort divides host:port. The brackets of an IPv6 address are removed, and may be missing. For any other text,
-// hostPort returns the text and 0.
+// hostPort divides host:port. An IPv6 address may have brackets, which are removed. For any other text, hostPort
+// returns the text and 0.
 func hostPort(endpoint string) (string, uint32) {
 	at := strings.LastIndexByte(endpoint, ':')
 	if at < 0 {
@@ -127,8 +128,8 @@ func hostPort(endpoint string) (string, uint32) {
 	return strings.Trim(endpoint[:at], "[]"), uint32(port)
 }
 
-// secure adds the lines about the transport security between the proxies. It returns the reason why their handshake
-// fails; empty: it succeeds.
+// secure adds the lines about the transport security between the proxies. It returns the reason why the handshake of
+// the proxies fails, or "" if the handshake succeeds.
 func (c *Call) secure(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	say("%s to %s", map[string]string{"plain": "plain text", "tls": "TLS", "mtls": "mTLS of the mesh"}[tls.Mode], c.Endpoint)
@@ -206,8 +207,8 @@ func (c Call) Summary() string {
 	return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1)
 }
 
-// Confidence returns the lower confidence of both walks, and the doubts of both, sorted and without repetitions. The
-// doubts are nil if there are no doubts. The caller owns the slice.
+// Confidence returns the lower confidence of the two walks, and the doubts of both walks. The doubts are sorted and
+// without repetitions. They are nil if there are no doubts. The caller owns the slice.
 func (c Call) Confidence() (Confidence, []string) {
 	level, doubts := c.Client.Confidence, slices.Clone(c.Client.Doubts)
 	if c.Server != nil {

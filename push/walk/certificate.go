@@ -14,11 +14,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Secrets is a Held (the configuration of one proxy) that also contains the proxy's secrets, such as Envoy's own dump.
-// Private keys are not read.
+// Secrets is a Held (the configuration of one proxy) that also contains the proxy's secrets. An example is a dump by
+// Envoy itself. Private keys are not read.
 type Secrets interface {
 	Held
-	// Secret returns the secret with a name; nil: the proxy does not hold it, or it is not known. It is read-only.
+	// Secret returns the secret with a name. It returns nil if the secret is not known, or if the proxy does not hold
+	// it. The secret is read-only.
 	Secret(name string) *tlsv3.Secret
 }
 
@@ -34,7 +35,7 @@ type certificate struct {
 	above []*x509.Certificate
 }
 
-// secretOf returns the secret of a proxy with a name; nil: it is not known.
+// secretOf returns the secret with a name that a proxy holds, or nil if the secret is not known.
 func secretOf(held Held, name string) *tlsv3.Secret {
 	if of, is := held.(Secrets); is && name != "" {
 		return of.Secret(name)
@@ -42,8 +43,8 @@ func secretOf(held Held, name string) *tlsv3.Secret {
 	return nil
 }
 
-// parsed returns the first certificates of PEM text, at most the given number (most). It skips blocks that do not parse
-// as certificates.
+// parsed returns the first certificates of PEM text. The parameter most is the maximum number. Blocks that do not parse
+// as certificates are skipped.
 func parsed(text []byte, most int) (all []*x509.Certificate) {
 	for len(all) < most {
 		block, rest := pem.Decode(text)
@@ -58,7 +59,7 @@ func parsed(text []byte, most int) (all []*x509.Certificate) {
 	return all
 }
 
-// certificateOf returns the certificate in a secret of a proxy; nil: it is not known.
+// certificateOf returns the certificate in a secret of a proxy, or nil if the certificate is not known.
 func certificateOf(held Held, name string) *certificate {
 	chain := secretOf(held, name).GetTlsCertificate().GetCertificateChain()
 	all := parsed(append(bytes.Clone(chain.GetInlineBytes()), chain.GetInlineString()...), maxChain)
@@ -68,7 +69,7 @@ func certificateOf(held Held, name string) *certificate {
 	return &certificate{all[0], all[1:]}
 }
 
-// rootsOf returns the authorities in a secret of a proxy; nil: they are not known.
+// rootsOf returns the certificate authorities in a secret of a proxy, or nil if they are not known.
 func rootsOf(held Held, name string) []*x509.Certificate {
 	of := secretOf(held, name).GetValidationContext().GetTrustedCa()
 	return parsed(append(bytes.Clone(of.GetInlineBytes()), of.GetInlineString()...), maxRoots)
@@ -88,12 +89,12 @@ func (c *certificate) names() (all []string) {
 	return all
 }
 
-// text describes the certificate.
+// text returns the names and the end of the certificate, for a step.
 func (c *certificate) text() string {
 	return strings.Join(c.names(), " and ") + ", which ends " + c.leaf.NotAfter.UTC().Format(time.RFC3339)
 }
 
-// lapsed returns the reason why the certificate is not valid at a time; empty: it is valid. At the zero time every
+// lapsed returns the reason why the certificate is not valid at a time, or "" if it is valid. At the zero time every
 // certificate is valid.
 func (c *certificate) lapsed(at time.Time) string {
 	switch {
@@ -107,7 +108,8 @@ func (c *certificate) lapsed(at time.Time) string {
 	return ""
 }
 
-// acceptedBy reports whether authorities accept the certificate at the beginning or at the end of its validity.
+// acceptedBy reports whether certificate authorities accept the certificate. The certificate's beginning or its end
+// must be a time at which the whole chain is valid.
 func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	pool, above := x509.NewCertPool(), x509.NewCertPool()
 	for _, r := range roots {
@@ -116,7 +118,7 @@ func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	for _, i := range c.above {
 		above.AddCert(i)
 	}
-	for _, at := range []time.Time{c.leaf.NotAfter, c.leaf.NotBefore} { // an authority may begin after the leaf, or end before it
+	for _, at := range []time.Time{c.leaf.NotAfter, c.leaf.NotBefore} { // an authority may be invalid at one of them
 		if _, err := c.leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: above, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
 			return true
@@ -125,9 +127,9 @@ func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	return false
 }
 
-// handshakeFails returns the reason why the handshake of the mesh's mTLS fails at a time; empty: it succeeds, as far as
-// certificates are known. It appends a line to c.TLS for each proxy whose certificate is known, until it finds a
-// reason. At the zero time, validity is ignored.
+// handshakeFails returns the reason why the mTLS handshake fails at a time. It returns "" if the known certificates
+// allow the handshake. It appends a line to c.TLS for each proxy whose certificate is known, until it finds a reason.
+// At the zero time, the validity periods of certificates are ignored.
 func (c *Call) handshakeFails(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	for _, one := range []struct {

@@ -34,7 +34,7 @@ func (w *walker) fault(route *routev3.Route) bool {
 		status = "gRPC's " + codes.Code(grpc.GrpcStatus).String()
 		of := codes.Code(grpc.GrpcStatus)
 		stated = &of
-		code = 200 // with the status of gRPC in a header, also for clients that do not speak gRPC
+		code = 200 // the gRPC status is in a header, also for clients that do not speak gRPC
 	}
 	w.step("aborts with %s of %s", status, line(a.GetPercentage()))
 	share := shareOf(a.GetPercentage())
@@ -53,7 +53,7 @@ func (w *walker) fault(route *routev3.Route) bool {
 var denominators = map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1e2,
 	typev3.FractionalPercent_TEN_THOUSAND: 1e4, typev3.FractionalPercent_MILLION: 1e6}
 
-// shareOf returns a fraction of the requests; 1: all requests.
+// shareOf returns a percentage as a fraction; 1 means all requests.
 func shareOf(p *typev3.FractionalPercent) float64 {
 	return float64(p.GetNumerator()) / denominators[p.GetDenominator()]
 }
@@ -63,7 +63,7 @@ func (w *walker) isPreflight() bool {
 	return w.Headers[":method"] == "OPTIONS" && w.Headers["origin"] != "" && w.Headers["access-control-request-method"] != ""
 }
 
-// preflight reports whether the CORS filter answers the request.
+// preflight reports whether the CORS filter answers the request as a preflight.
 func (w *walker) preflight(vh *routev3.VirtualHost, route *routev3.Route) bool {
 	policy := &corsv3.CorsPolicy{}
 	for _, of := range []map[string]*anypb.Any{route.GetTypedPerFilterConfig(), vh.GetTypedPerFilterConfig()} {

@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// IsGRPC reports whether Envoy treats a request as a gRPC request. Its content-type must be "application/grpc" or begin
-// with "application/grpc+". The names of headers are in lower case.
+// IsGRPC reports whether Envoy treats a request with these headers as a gRPC request. The content-type must be
+// "application/grpc" or begin with "application/grpc+". The names of headers are in lower case.
 func IsGRPC(headers map[string]string) bool {
 	const word = "application/grpc"
 	of := headers["content-type"]
 	return of == word || strings.HasPrefix(of, word+"+")
 }
 
-// GRPCStatus returns the gRPC status that Envoy sends to a gRPC client in place of an HTTP status. The answer then has
-// HTTP status 200. All statuses without a counterpart become codes.Unknown, also 200.
+// GRPCStatus returns the gRPC status that Envoy sends to a gRPC client in place of an HTTP status. The answer with the
+// gRPC status has HTTP status 200. All statuses without a gRPC counterpart become codes.Unknown, and 200 does too.
 func GRPCStatus(status int) codes.Code {
 	switch status {
 	case http.StatusBadRequest:
@@ -34,7 +34,7 @@ func GRPCStatus(status int) codes.Code {
 	return codes.Unknown
 }
 
-// statusText returns an HTTP status as a text; for a gRPC request, the gRPC status that its client gets.
+// statusText returns an HTTP status as a text. For a gRPC request it describes the gRPC status that the client gets.
 func statusText(status int, grpc bool) string {
 	if !grpc {
 		return fmt.Sprint(status)
@@ -42,5 +42,5 @@ func statusText(status int, grpc bool) string {
 	return grpcText(GRPCStatus(status))
 }
 
-// grpcText returns a gRPC status by number and name.
+// grpcText returns a text with the number and the name of a gRPC status.
 func grpcText(code codes.Code) string { return fmt.Sprintf("gRPC status %d (%v)", code, code) }

@@ -16,8 +16,8 @@ import (
 // httpFilters is the prefix of the names of Envoy's own HTTP filters.
 const httpFilters = "envoy.filters.http."
 
-// http applies an HTTP connection manager to the request. As in Envoy, the route is selected before the filters run,
-// and its action is applied after them.
+// http applies an HTTP connection manager to the request. As in Envoy, the route is selected before the filters run.
+// The route's action is applied after the filters.
 func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	if w.speaksTLS() && !w.ended {
 		w.step("closes the connection: the client speaks TLS, and the filter chain expects HTTP")
@@ -54,8 +54,9 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	w.routed(rc, on, filters)
 }
 
-// receive sets the properties of a request that the connection manager itself decides: its scheme, its path and the
-// client's address. It answers a request whose path the manager refuses or redirects, and returns false then.
+// receive sets the properties of a request that the connection manager itself decides. They are the scheme, the path
+// and the client's address. If the manager refuses or redirects the path, receive answers the request and returns
+// false.
 func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
 	if w.Headers = maps.Clone(w.Headers); w.Headers == nil {
 		w.Headers = map[string]string{}
@@ -86,8 +87,8 @@ func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
 	return true
 }
 
-// forwardedFor returns the address of a client that trusted proxies have added to X-Forwarded-For, or "" if the address
-// of the connection counts.
+// forwardedFor returns the client's address in X-Forwarded-For that trusted proxies have added. It returns "" if the
+// client's address is that of the connection.
 func forwardedFor(header string, edge bool, hops int) string {
 	all := strings.Split(header, ",")
 	if edge {
@@ -132,7 +133,7 @@ func (w *walker) httpFilter(f *hcmv3.HttpFilter, rc *routev3.RouteConfiguration,
 	return false
 }
 
-// unknown lists parts of the names of filters whose decisions a walk cannot know.
+// unknown lists words in names of filters. A walk cannot know the decisions of filters with such a name.
 var unknown = []string{"ratelimit", "rate_limit", "lua", "wasm", "ext_proc", "ext_authz", "golang", "oauth2", "basic_auth", "csrf"}
 
 // isUnknown reports whether a walk cannot know the decisions of a filter.

@@ -15,8 +15,7 @@ type seen struct {
 	applications []string // ALPN, or the protocol that http_inspector recognises
 }
 
-// inspect returns the properties that the inspectors of a listener recognise. A proxy of the mesh states Istio's
-// protocols by ALPN, and the destination behind an east-west gateway by SNI.
+// inspect returns the properties that the listener filters tls_inspector and http_inspector recognise.
 func (w *walker) inspect(l *listenerv3.Listener) seen {
 	has := func(name string) bool {
 		name = "envoy.filters.listener." + name
@@ -37,8 +36,8 @@ func (w *walker) inspect(l *listenerv3.Listener) seen {
 	return s
 }
 
-// alpn returns the protocols that the client offers: with an identity those of Istio's proxies, else those of its HTTP
-// version.
+// alpn returns the protocols that the client offers in its TLS handshake. A client with an Identity offers the
+// protocols of Istio's proxies. Any other client offers its HTTP version.
 func (w *walker) alpn() []string {
 	switch {
 	case w.Identity == "" && w.Scheme == "https":
@@ -74,9 +73,9 @@ func (w *walker) disabled(p *listenerv3.ListenerFilterChainMatchPredicate) bool 
 	return false
 }
 
-// chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API). For one property after the other, it
-// keeps the chains with the most specific match. If no chain matches, the result is the default filter chain, which may
-// be nil.
+// chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API). It compares one property of the
+// connection after the other. At each property it keeps the chains with the most specific match. If no chain matches,
+// the result is the default filter chain, which may be nil.
 func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	s := w.inspect(l)
 	left := l.GetFilterChains()
@@ -103,8 +102,8 @@ func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	return left[0]
 }
 
-// rank returns how specifically a property matches: the last argument if the property matches, 0 if there is no
-// condition on the property, -1 if the property does not match.
+// rank returns a number that is higher for a more specific match of a property. It is the last argument if the property
+// matches, and -1 if the property does not match. It is 0 if there is no condition on the property.
 func rank(says, matches bool, specific int) int {
 	switch {
 	case !says:
@@ -115,7 +114,7 @@ func rank(says, matches bool, specific int) int {
 	return -1
 }
 
-// alpnRank ranks the application protocols of a match. An earlier protocol of the client's offer has a higher rank.
+// alpnRank ranks the application protocols of a match. A protocol that the client offers earlier has a higher rank.
 func alpnRank(wanted, offered []string) int {
 	for i, p := range offered {
 		if slices.Contains(wanted, p) {
@@ -138,7 +137,7 @@ func (w *walker) prefixRank(m *listenerv3.FilterChainMatch) int {
 	return rank(len(m.GetPrefixRanges()) > 0, best >= 0, best)
 }
 
-// sniRank ranks the server names of a match. The name itself precedes a wildcard, and a longer wildcard precedes a
+// sniRank ranks the server names of a match. An exact name ranks above a wildcard, and a longer wildcard ranks above a
 // shorter one.
 func sniRank(patterns []string, sni string) int {
 	best := -1

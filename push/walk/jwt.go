@@ -15,7 +15,7 @@ import (
 var ErrToken = errors.New("not a JSON Web Token: want three parts, of which the second is a JSON object in base64url")
 
 // Claims decodes the claims of a token, without verifying its signature. Numbers are float64, as in encoding/json. The
-// only error is ErrToken. The caller owns the map, which is not nil without an error.
+// only error is ErrToken. Without an error, the map is not nil. The caller owns the map.
 func Claims(token string) (map[string]any, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -40,7 +40,7 @@ func Unsigned(claims map[string]any) (string, error) {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(raw) + ".", nil
 }
 
-// Some reasons for refusing a token are compared elsewhere, or occur in several places. Other reasons are free texts.
+// The constants are reasons for refusing a token that occur in several places. Other reasons are plain texts.
 const (
 	tokenMissing       = "no token"
 	tokenUnknownIssuer = "a token of another issuer"
@@ -48,7 +48,7 @@ const (
 	tokenUnreadable    = "a token that does not decode"
 )
 
-// authenticate applies a jwt_authn filter. It returns the HTTP status that the filter answers; 0: the request
+// authenticate applies a jwt_authn filter. It returns the HTTP status of the filter's answer, or 0 if the request
 // continues.
 func (w *walker) authenticate(c *jwtv3.JwtAuthentication) int {
 	w.sanitise(c)
@@ -77,7 +77,7 @@ func (w *walker) authenticate(c *jwtv3.JwtAuthentication) int {
 	return 0
 }
 
-// sanitise removes the headers that the filter sets from claims, so that a client cannot set them.
+// sanitise removes the headers that the filter itself sets from claims, because a client must not set them.
 func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
 	for _, p := range c.GetProviders() {
 		delete(w.Headers, strings.ToLower(p.GetForwardPayloadHeader()))
@@ -87,8 +87,9 @@ func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
 	}
 }
 
-// require returns the reason why the request does not satisfy a requirement; empty: it does. If the requirement names
-// no provider, tokens are read from the places of the providers in the last argument.
+// require returns the reason why the request does not satisfy a requirement, or "" if the request satisfies it. The
+// parameter among names providers. If the requirement names no provider, tokens are read where these providers expect
+// them.
 func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, among []string) string {
 	switch of := r.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
@@ -111,8 +112,8 @@ func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, am
 	return ""
 }
 
-// requireAny returns the reason why the request satisfies none of the requirements; empty: it satisfies one. As in
-// Envoy, other reasons precede missing tokens and unknown issuers.
+// requireAny returns the reason why the request satisfies none of the requirements, or "" if it satisfies one. As in
+// Envoy, a missing token or an unknown issuer is only the reason if there is no other.
 func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, among []string) (why string) {
 	var named []string
 	for _, one := range all {
@@ -143,9 +144,9 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 	return why
 }
 
-// allowMissing returns the reason why a token at the places of the given providers is not valid; empty: all tokens
-// are valid, or there is no token. A token belongs to the provider with its issuer, and must be at a place of that
-// provider.
+// allowMissing returns the reason why a token of the request is not valid. It returns "" if all tokens are valid, or if
+// there is no token. Tokens are read where the providers named in the parameter among expect them. The token's issuer
+// selects the provider that verifies the token. That provider must expect a token where this one was found.
 func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string {
 	seen := map[token]bool{}
 	for _, name := range among {
@@ -162,8 +163,8 @@ func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string
 	return ""
 }
 
-// admitByIssuer returns the result of admit for the provider with the token's issuer. If several providers have the
-// issuer, Envoy picks any of them, so the token must be valid for each.
+// admitByIssuer returns the reason why a token is not valid for the provider with the token's issuer, or "" if it is
+// valid. If several providers have that issuer, Envoy picks any of them, so the token must be valid for each.
 func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t token) string {
 	claims, err := Claims(t.text)
 	if err != nil {
@@ -192,8 +193,8 @@ func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t tok
 	return why
 }
 
-// verify returns the reason why the tokens at the places of a provider are not valid, or tokenMissing without tokens.
-// Empty means that all tokens are valid.
+// verify returns the reason why a token for the named provider is not valid. It returns tokenMissing without tokens,
+// and "" if all tokens are valid.
 func (w *walker) verify(c *jwtv3.JwtAuthentication, name string, audiences []string) string {
 	all := w.tokensAt(c.GetProviders()[name])
 	if len(all) == 0 {

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages implements Held and Secrets by decoded messages. The zero Messages is empty and ready for use. Listeners
-// keep the order of Add. Of other resources with the same type and name, the last one added counts. Methods may run
-// concurrently, except with Add.
+// Messages implements Held (the configuration of one proxy) and Secrets by decoded messages. The zero Messages is empty
+// and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces an
+// earlier one with the same type and name. Methods may run concurrently, except with Add.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
@@ -25,8 +25,8 @@ type Messages struct {
 
 var _ Secrets = (*Messages)(nil)
 
-// Add adds a listener, route configuration, cluster, assignment or secret, which must not change afterwards. Messages
-// of other types are ignored, because a walk does not read them.
+// Add adds a listener, route configuration, cluster, endpoint assignment or secret. The message must not change
+// afterwards. Messages of other types are ignored.
 func (m *Messages) Add(message proto.Message) {
 	switch one := message.(type) {
 	case *listenerv3.Listener:
@@ -50,7 +50,7 @@ func set[V any](of *map[string]V, name string, v V) {
 	(*of)[name] = v
 }
 
-// Listeners implements Held. It iterates over the added listeners, in the order of Add.
+// Listeners implements Held. It iterates over all added listeners, in the order of the calls of Add.
 func (m *Messages) Listeners() iter.Seq[*listenerv3.Listener] { return slices.Values(m.listeners) }
 
 // Secret implements Secrets. It returns nil for an unknown name.
@@ -62,7 +62,7 @@ func (m *Messages) Route(name string) *routev3.RouteConfiguration { return m.rou
 // Cluster implements Held. It returns nil for an unknown name.
 func (m *Messages) Cluster(name string) *clusterv3.Cluster { return m.clusters[name] }
 
-// Endpoints implements Held. It returns nil for a cluster without an assignment.
+// Endpoints implements Held. It returns nil for a cluster without an endpoint assignment.
 func (m *Messages) Endpoints(cluster string) *endpointv3.ClusterLoadAssignment {
 	return m.endpoints[cluster]
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// store sets a key in the dynamic metadata of a filter.
+// store sets a key in the dynamic metadata under a filter's name.
 func (w *walker) store(filter, key string, value any) {
 	of, _ := w.metadata[filter].(map[string]any)
 	if of == nil {
@@ -20,7 +20,7 @@ func (w *walker) store(filter, key string, value any) {
 	set(&w.metadata, filter, any(of))
 }
 
-// at returns the value at a path of names in a decoded JSON value; nil if it is missing.
+// at returns the value at a path of names in a decoded JSON value, or nil if there is no value at the path.
 func at(value any, path []string) any {
 	for _, name := range path {
 		of, is := value.(map[string]any)
@@ -41,7 +41,7 @@ func (w *walker) metadataMatches(m *matcherv3.MetadataMatcher) bool {
 	return valueMatches(m.GetValue(), at(w.metadata, path)) != m.GetInvert()
 }
 
-// valueMatches reports whether a matcher accepts a decoded JSON value; nil is a missing value.
+// valueMatches reports whether a matcher accepts a decoded JSON value. A nil value means that the value is missing.
 func valueMatches(m *matcherv3.ValueMatcher, value any) bool {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.ValueMatcher_StringMatch:

@@ -6,7 +6,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// normalised returns a path as a connection manager normalises it. The settings of the manager decide about escaped
+// normalised returns a path as a connection manager normalises the path. The manager's settings decide about escaped
 // slashes, dot segments and repeated slashes. It returns false for a path that the manager refuses.
 func normalised(text string, m *hcmv3.HttpConnectionManager) (string, bool) {
 	if strings.Contains(text, "#") {
@@ -35,8 +35,7 @@ func normalised(text string, m *hcmv3.HttpConnectionManager) (string, bool) {
 	return path, true
 }
 
-// redirects reports whether a manager answers a path that it accepts by a redirect to the normalised path, because the
-// path has escaped slashes.
+// redirects reports whether a manager redirects a request to the normalised path, because the path has escaped slashes.
 func redirects(text string, m *hcmv3.HttpConnectionManager) bool {
 	path, _, _ := strings.Cut(text, "?")
 	return m.GetPathWithEscapedSlashesAction() == hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT && unescapeSlashes(path) != path
@@ -46,7 +45,7 @@ func unescapeSlashes(path string) string {
 	return strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`).Replace(path)
 }
 
-// unescape decodes escapes of unreserved characters, and writes backslashes as slashes. Other escapes stay.
+// unescape decodes percent escapes of unreserved characters, and replaces backslashes by slashes. Other escapes stay.
 func unescape(path string) string {
 	var b strings.Builder
 	for i := 0; i < len(path); i++ {

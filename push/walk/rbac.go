@@ -28,7 +28,7 @@ func (w *walker) denied(config *anypb.Any) bool {
 	case config.MessageIs(tcp) && config.UnmarshalTo(tcp) == nil:
 		filter, rules, shadow, prefix = "envoy.filters.network.rbac", tcp.GetRules(), tcp.GetShadowRules(), tcp.GetShadowRulesStatPrefix()
 	}
-	if by := w.policyOf(shadow); by != "" { // the filter ext_authz reads the name
+	if by := w.policyOf(shadow); by != "" { // the filter ext_authz reads the policy's name
 		w.store(filter, prefix+"shadow_effective_policy_id", by)
 	}
 	if rules == nil || rules.GetAction() == rbacv3.RBAC_LOG {
@@ -54,13 +54,14 @@ func (w *walker) denied(config *anypb.Any) bool {
 	return true
 }
 
-// Refusal is the decision of an RBAC filter that refused a request. Rules have the form of Result.Policy.
+// Refusal is the decision of an RBAC filter that refused a request. A rule has the form
+// ns[NAMESPACE]-policy[NAME]-rule[INDEX].
 type Refusal struct {
-	By string   // the rule that denies the request; empty: no rule denies it
-	Of []string // rules that allow requests, and not this one; empty beside an empty By: a policy could not be enforced
+	By string   // the rule that denies the request; empty if no rule denies it
+	Of []string // the filter's ALLOW rules, if no rule matches; if By and Of are empty, a policy could not be enforced
 }
 
-// String names the objects of the rules.
+// String returns a clause that names the AuthorizationPolicies of the rules.
 func (r Refusal) String() string {
 	switch {
 	case r.By != "":
@@ -78,11 +79,11 @@ func (r Refusal) String() string {
 	return "allowed by no rule of " + strings.Join(names, ", ")
 }
 
-// ruleName is the form of names of rules (push/build/authz).
+// ruleName matches the name of a rule (push/build/authz).
 var ruleName = regexp.MustCompile(`ns\[([^\]]*)\]-policy\[([^\]]*)\]-rule\[(\d+)\]$`)
 
-// objectOf returns the object of a rule as "AuthorizationPolicy namespace/name", and the place of the rule in it. A
-// name of another form is returned unchanged.
+// objectOf returns the object of a rule as "AuthorizationPolicy namespace/name", and the field of the object with the
+// rule. For a name of another form, objectOf returns the name and "".
 func objectOf(rule string) (name, place string) {
 	m := ruleName.FindStringSubmatch(rule)
 	if m == nil {
@@ -91,7 +92,8 @@ func objectOf(rule string) (name, place string) {
 	return "AuthorizationPolicy " + m[1] + "/" + m[2], " spec.rules[" + m[3] + "]"
 }
 
-// policyOf returns the name of the first matching policy, sorted by name as in Envoy; empty: no policy matches.
+// policyOf returns the name of the first policy that matches, or "" if no policy matches. As in Envoy, policies are
+// checked in order of their names.
 func (w *walker) policyOf(rules *rbacv3.RBAC) string {
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		p := rules.GetPolicies()[name]

@@ -8,7 +8,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// change applies header operations of a route to the request. Operators in values, such as %PROTOCOL%, are not
+// change adds, sets and removes headers of the request. Command operators in values, such as %PROTOCOL%, are not
 // evaluated.
 func (w *walker) change(add []*corev3.HeaderValueOption, remove []string) {
 	for _, name := range remove {
@@ -23,10 +23,10 @@ func (w *walker) change(add []*corev3.HeaderValueOption, remove []string) {
 	}
 }
 
-// group matches a reference to a group in a substitution of RE2.
+// group matches a reference to a capture group in a substitution of RE2.
 var group = regexp.MustCompile(`\\([0-9])`)
 
-// rewrite applies the rewrites of path and host of a route to the request.
+// rewrite applies a route's rewrites of the path and of the host to the request.
 func (w *walker) rewrite(route *routev3.Route) {
 	action, m := route.GetRoute(), route.GetMatch()
 	path, query, asks := strings.Cut(w.Headers[":path"], "?")

@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// selected contains the virtual host and the route that are selected for a request.
+// selected contains the virtual host and the route for a request.
 type selected struct {
 	host   *routev3.VirtualHost // nil: no virtual host has the request's host
 	secure bool                 // the virtual host requires TLS, and the request came without TLS
 	route  *routev3.Route       // nil: no route of the virtual host matches
 }
 
-// selectRoute selects the virtual host and the first route that matches.
+// selectRoute selects the virtual host for the request, and the first route of the virtual host that matches.
 func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 	if on.host = w.virtualHost(rc); on.host == nil {
 		return on
@@ -35,8 +35,8 @@ func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 	return on
 }
 
-// acceptsRest reports whether the parts of a route's match that the method matches ignores accept the request. Parts
-// that a walk cannot decide lower the confidence.
+// acceptsRest checks the conditions of a route's match that walker.matches ignores. It reports whether they accept the
+// request. Conditions that a walk cannot decide lower the confidence.
 func (w *walker) acceptsRest(route *routev3.Route) bool {
 	m := route.GetMatch()
 	if m.GetGrpc() != nil && !IsGRPC(w.Headers) {
@@ -57,8 +57,8 @@ func (w *walker) acceptsRest(route *routev3.Route) bool {
 	return true
 }
 
-// skips reports whether a filter does not apply. The route, or else the virtual host, may disable it, or enable it if
-// it is disabled by default.
+// skips reports whether a filter does not apply to the request. The route, or else the virtual host, may disable a
+// filter. They may also enable a filter that is disabled by default.
 func (on selected) skips(f *hcmv3.HttpFilter) bool {
 	for _, of := range []map[string]*anypb.Any{on.route.GetTypedPerFilterConfig(), on.host.GetTypedPerFilterConfig()} {
 		if config, set := of[f.GetName()]; set {
@@ -71,8 +71,8 @@ func (on selected) skips(f *hcmv3.HttpFilter) bool {
 
 var withPort = regexp.MustCompile(`:[0-9]+$`)
 
-// virtualHost selects the virtual host by its domains; nil: no domain matches. An exact domain precedes the longest
-// *.suffix, which precedes the longest prefix.*, which precedes *.
+// virtualHost selects the virtual host by its domains. The result is nil if no domain matches. The order of precedence
+// is: an exact domain, the longest *.suffix, the longest prefix.*, and *.
 func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHost {
 	host := strings.ToLower(w.Headers[":authority"])
 	if rc.GetIgnorePortInHostMatching() {
@@ -90,7 +90,7 @@ func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHos
 	return best
 }
 
-// domainRank returns how specifically a domain matches a host; -1: it does not match.
+// domainRank returns a number that is higher for a more specific match of a host by a domain, or -1 without a match.
 func domainRank(domain, host string) int {
 	switch {
 	case domain == "*":
@@ -105,7 +105,8 @@ func domainRank(domain, host string) int {
 	return -1
 }
 
-// matches reports whether a match accepts the request.
+// matches reports whether the conditions of a route's match on path, headers, query and dynamic metadata accept the
+// request.
 func (w *walker) matches(m *routev3.RouteMatch) bool {
 	path, query, _ := strings.Cut(w.Headers[":path"], "?")
 	for _, d := range m.GetDynamicMetadata() {
@@ -153,8 +154,8 @@ func (w *walker) pathMatches(m *routev3.RouteMatch, path string) bool {
 	return false
 }
 
-// headersMatch reports whether all matchers accept the headers. A missing header satisfies neither a matcher nor its
-// inversion, unless the matcher tests presence. A matcher without a kind tests presence.
+// headersMatch reports whether all matchers accept the headers. A matcher that compares the value fails for a missing
+// header, even if the matcher is inverted. A matcher without a kind tests the presence of the header.
 func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
 	for _, h := range all {
 		value, there := w.Headers[strings.ToLower(h.GetName())]
@@ -182,7 +183,7 @@ func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
 	return true
 }
 
-// queryMatches reports whether all matchers accept the parameters.
+// queryMatches reports whether all matchers accept the query parameters.
 func queryMatches(all []*routev3.QueryParameterMatcher, params map[string]string) bool {
 	for _, q := range all {
 		value, there := params[q.GetName()]

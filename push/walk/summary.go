@@ -41,8 +41,8 @@ func (r Result) Summary() string {
 	return "the proxy sends the request to " + strings.Join(to, ", or to ")
 }
 
-// elsewhere names the ports of the proxy's listeners, as the end of a sentence; empty if they are unknown. A request to
-// a gateway has the port of the Service, and the gateway listens at the Service's target port.
+// elsewhere returns the end of a sentence, with the ports of the proxy's listeners. It returns "" if the ports are
+// unknown. The sentence mentions targetPort, because a gateway listens at the target port of its Service.
 func (r Result) elsewhere() string {
 	if len(r.listening) == 0 {
 		return ""
@@ -51,9 +51,9 @@ func (r Result) elsewhere() string {
 	return fmt.Sprintf(", which listens at port %s (the targetPort of a Service in front of it)", ports)
 }
 
-// String returns the name of the cluster, its weight if the route is weighted, and its number of endpoints. For a
-// missing or empty cluster it states the failure. For a cluster without an endpoint list it states how the proxy
-// obtains the address.
+// String returns a text with the name of the cluster, its weight if the weight is not 0, and its number of endpoints.
+// For a missing or empty cluster, the text states the failure. For a cluster without an endpoint list, the text states
+// how the proxy obtains the address.
 func (d Destination) String() string {
 	text := d.Cluster
 	if d.Weight > 0 {
@@ -84,8 +84,8 @@ func (d Destination) failure() string {
 	return statusText(503, d.grpc)
 }
 
-// Deciding returns the type and the name of the resource that decided the outcome. This is the resource of the last
-// step that names one, except clusters. The name is empty, and the type xds.Unknown, if no step names such a resource.
+// Deciding returns the type and the name of the resource that decided the outcome. The last step that names a resource
+// other than a cluster has that resource. If there is no such step, the type is xds.Unknown and the name is empty.
 func (r Result) Deciding() (xds.Type, string) {
 	for i := len(r.Steps) - 1; i >= 0; i-- {
 		if s := r.Steps[i]; s.Resource != "" && s.Type != xds.Cluster {
@@ -96,10 +96,10 @@ func (r Result) Deciding() (xds.Type, string) {
 }
 
 // AddressOf returns the IP address to which a client of a host connects at a port, according to the proxy's listeners.
-// It is the address of the first listener at the port that forwards bytes to the host, as the listeners of TCP services
-// do. Without such a listener, the result depends on the redirection of traffic. If no traffic is redirected to the
-// proxy (it has no listener virtualOutbound), the result is the address of the last outbound listener at the port.
-// Otherwise it is "". It is also "" if there is no such listener. Listeners at 0.0.0.0 or :: are ignored.
+// The result is the address of the first listener at the port that forwards bytes to the host, as listeners of TCP
+// services do. Without such a listener, the result is the address of the last outbound listener at the port. The last
+// outbound listener only counts if the proxy has no listener virtualOutbound, which receives redirected traffic. In all
+// other cases the result is "". Listeners at 0.0.0.0 or :: are ignored.
 func AddressOf(held Held, host string, port uint32) string {
 	redirected, found := false, ""
 	for l := range held.Listeners() {
@@ -134,8 +134,8 @@ func isOf(l *listenerv3.Listener, host string) bool {
 	return false
 }
 
-// sendsTo reports whether a TCP proxy forwards to a cluster of a host. The cluster may have a longer name of the host,
-// such as db.shop.svc.cluster.local for db.shop.
+// sendsTo reports whether a TCP proxy forwards to a cluster of a host. The host may be a short name. For example,
+// db.shop stands for db.shop.svc.cluster.local.
 func sendsTo(tcp *tcpv3.TcpProxy, host string) bool {
 	names := []string{tcp.GetCluster()}
 	for _, c := range tcp.GetWeightedClusters().GetClusters() {

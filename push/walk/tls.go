@@ -15,8 +15,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// handshake applies the transport socket of a chain, and reports whether the connection continues. A chain with the
-// mesh's certificate refuses a client without a certificate, or with a name that the chain does not accept.
+// handshake applies the transport socket of a filter chain, and reports whether the connection continues. A filter
+// chain with the mesh's certificate refuses a client without an Identity, or with an Identity that the chain does not
+// accept.
 func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
 	socket := chain.GetTransportSocket()
 	if socket == nil {
@@ -41,10 +42,10 @@ func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
 	return false
 }
 
-// hasName reports whether a matcher of a server accepts the client's identity.
+// hasName reports whether a string matcher accepts the client's Identity.
 func (w *walker) hasName(m *matcherv3.StringMatcher) bool { return stringMatches(m, w.Identity) }
 
-// sansOf returns the matchers for the names in a peer's certificate; empty: any name is accepted.
+// sansOf returns the matchers for the names in a peer's certificate. If the result is empty, any name is accepted.
 func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatcher) {
 	for _, m := range v.GetMatchTypedSubjectAltNames() {
 		all = append(all, m.GetMatcher())
@@ -53,8 +54,8 @@ func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatch
 	return append(all, v.GetMatchSubjectAltNames()...)
 }
 
-// serverTLS terminates TLS by a certificate that is not the mesh's, and reports whether the connection continues. The
-// client must speak TLS, and have a certificate if one is required.
+// serverTLS terminates TLS with a certificate other than the mesh's, and reports whether the connection continues. The
+// client must speak TLS. It must also have a certificate if the filter chain requires one.
 func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
 		if cert := certificateOf(w.Held, own.GetName()); cert == nil {
@@ -88,19 +89,19 @@ func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 
 // Upstream is the transport security that a proxy uses towards the endpoints of a cluster.
 type Upstream struct {
-	// Mode is plain, tls, or mtls (that of the mesh). If endpoints differ, it has several of these words, sorted
-	// and joined by " or ". The other fields are then those of one endpoint with TLS.
+	// Mode is plain, tls, or mtls (with the mesh's certificate). If endpoints differ, Mode has several of these words,
+	// sorted and joined by " or ". In this case, the other fields describe one of the endpoints with TLS.
 	Mode string
-	// SNI is the server name that the proxy sends, and Root the name of the secret with the accepted authorities. Each
-	// is "" if the configuration does not state it.
+	// SNI is the server name that the proxy sends. Root is the name of the secret with the accepted certificate
+	// authorities. Each is "" if the configuration does not state it.
 	SNI, Root string
-	// Names are the names that a server's certificate may have; nil: any name. They may be patterns, such as "prefix*",
-	// "*suffix" or "regex EXPRESSION".
+	// Names lists the names that a server's certificate may have. If it is nil, any name is accepted. A name may be a
+	// pattern, such as "prefix*", "*suffix" or "regex EXPRESSION".
 	Names []string
 }
 
-// upstream returns the transport security of a cluster for all endpoints together, and for each endpoint by its
-// address.
+// upstream returns the transport security of a cluster. The first result combines all endpoints. The second result has
+// the transport security of each endpoint, by the endpoint's address.
 func upstream(c *clusterv3.Cluster, cla *endpointv3.ClusterLoadAssignment) (Upstream, map[string]Upstream) {
 	of := map[string]Upstream{}
 	var modes []string
@@ -141,7 +142,8 @@ func fulfils(of *corev3.Metadata, m *clusterv3.Cluster_TransportSocketMatch) boo
 	return true
 }
 
-// upstreamOf returns the transport security of a socket, or of the socket within the PROXY protocol.
+// upstreamOf returns the transport security of a transport socket. If the PROXY protocol wraps another socket, that
+// socket decides.
 func upstreamOf(socket *corev3.TransportSocket) Upstream {
 	wrapped := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
 	if config := socket.GetTypedConfig(); config.MessageIs(wrapped) && config.UnmarshalTo(wrapped) == nil {
@@ -167,7 +169,7 @@ func upstreamOf(socket *corev3.TransportSocket) Upstream {
 	return u
 }
 
-// text returns a string matcher in the notation of policies, as "prefix*".
+// text returns a string matcher as a name or a pattern, in the notation of Upstream.Names.
 func text(m *matcherv3.StringMatcher) string {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:

@@ -14,10 +14,11 @@ import (
 // skew is the clock skew that Envoy tolerates in tokens, unless a provider states another value.
 const skew = time.Minute
 
-// token is a token of a request, with the name of the header that contained it; empty: a parameter or cookie.
+// token is a token of a request. The field header is the name of the header that contained the token. It is empty if a
+// query parameter or a cookie contained the token.
 type token struct{ text, header string }
 
-// tokensAt returns the tokens in the headers, parameters and cookies that a provider states.
+// tokensAt returns the tokens in the headers, query parameters and cookies that a provider states.
 func (w *walker) tokensAt(p *jwtv3.JwtProvider) (all []token) {
 	headers, params := p.GetFromHeaders(), p.GetFromParams()
 	if len(headers)+len(params)+len(p.GetFromCookies()) == 0 { // Envoy's default places
@@ -47,8 +48,9 @@ func (w *walker) tokensAt(p *jwtv3.JwtProvider) (all []token) {
 	return all
 }
 
-// admit returns the reason why a token is not valid for a provider; empty: it is valid. It stores the claims of a valid
-// token in the metadata. It removes the header of a valid token, unless the provider forwards that header.
+// admit returns the reason why a token is not valid for a provider, or "" if the token is valid. It stores the claims
+// of a valid token in the dynamic metadata and in headers, as the provider states. It removes the header that contained
+// a valid token, unless the provider forwards that header.
 func (w *walker) admit(c *jwtv3.JwtAuthentication, name string, t token, audiences []string) string {
 	p := c.GetProviders()[name]
 	claims, err := Claims(t.text)
@@ -79,7 +81,8 @@ func (w *walker) admit(c *jwtv3.JwtAuthentication, name string, t token, audienc
 	return ""
 }
 
-// expired returns the reason why a token is not valid at the time of the request; empty: it is valid.
+// expired returns the reason why a token is not valid at the time of the request, or "" if the token is valid at that
+// time.
 func (w *walker) expired(p *jwtv3.JwtProvider, claims map[string]any) string {
 	tolerance := skew
 	if s := p.GetClockSkewSeconds(); s > 0 {
@@ -98,7 +101,8 @@ func (w *walker) expired(p *jwtv3.JwtProvider, claims map[string]any) string {
 	return ""
 }
 
-// hasAudience reports whether an audience of a token is wanted. As in Envoy, schemes and trailing slashes are ignored.
+// hasAudience reports whether the wanted audiences contain an audience of a token. As in Envoy, schemes and trailing
+// slashes are ignored.
 func hasAudience(wanted []string, audience string) bool {
 	plain := func(s string) string {
 		for _, scheme := range []string{"http://", "https://"} {
@@ -109,7 +113,7 @@ func hasAudience(wanted []string, audience string) bool {
 	return slices.ContainsFunc(wanted, func(one string) bool { return plain(one) == plain(audience) })
 }
 
-// texts returns the strings of a claim that is a string or a list.
+// texts returns the strings in a claim, which may be a string or a list.
 func texts(claim any) (all []string) {
 	switch claim := claim.(type) {
 	case string:
@@ -124,7 +128,7 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// keep stores the claims of a valid token in the metadata of the filter, and in the headers that the provider states.
+// keep stores the claims of a valid token in the filter's dynamic metadata and in headers, as the provider states.
 func (w *walker) keep(p *jwtv3.JwtProvider, claims map[string]any) {
 	for _, to := range p.GetClaimToHeaders() {
 		switch value := at(claims, strings.Split(to.GetClaimName(), ".")).(type) {

@@ -1,13 +1,14 @@
 // Package walk follows one connection and its request (a walk) through the configuration of a proxy, and returns the
-// decisions of Envoy. It decides about the listener, the filter chain, the policies, the virtual host, the route, the
-// cluster and the endpoints.
+// decisions of Envoy. The decisions concern the listener, the filter chain, the policies, the virtual host, the route,
+// the cluster and the endpoints.
 //
 // A walk is a pure function of Envoy's messages and of a Request. It does not read the objects from which the messages
-// were made, nor state that only Envoy has (ejected endpoints, open connections). Tokens are decoded and not verified.
-// Result.Confidence states whether such facts could change the answer. TestWalksMatchEnvoy of push/plan compares random
-// walks with a real Envoy.
+// were made, nor state that only Envoy has (ejected endpoints, open connections). The signatures of tokens are not
+// verified. Result.Confidence states whether facts that a walk does not know could change the result.
+// TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
 //
-// Owns: nothing.  Reads: the resources that a Held returns.  Never: changes them; the snapshot; a clock.
+// Owns: nothing.  Reads: the resources that a Held (the configuration of one proxy) returns.  Never: changes these
+// resources; reads the snapshot or a clock.
 package walk
 
 import (
@@ -31,38 +32,40 @@ import (
 
 // Held is the configuration of one proxy. The results are read-only: a walk does not change them.
 type Held interface {
-	// Listeners iterates over all listeners. Of several at the address of a connection, a walk uses the first.
+	// Listeners iterates over all listeners. If several listeners have the address of a connection, a walk uses the
+	// first.
 	Listeners() iter.Seq[*listenerv3.Listener]
-	// Route returns the route configuration with a name; nil: the proxy does not hold it.
+	// Route returns the route configuration with a name, or nil if the proxy does not hold it.
 	Route(name string) *routev3.RouteConfiguration
-	// Cluster returns the cluster with a name; nil: the proxy does not hold it.
+	// Cluster returns the cluster with a name, or nil if the proxy does not hold it.
 	Cluster(name string) *clusterv3.Cluster
-	// Endpoints returns the endpoint assignment of the cluster with a name; nil: the proxy does not hold it.
+	// Endpoints returns the endpoint assignment of the cluster with a name, or nil if the proxy does not hold it.
 	Endpoints(cluster string) *endpointv3.ClusterLoadAssignment
 }
 
 // Request is a connection with one request. A walk does not change it.
 type Request struct {
-	// Scheme is the client's protocol: http (HTTP/1.1), h2c (HTTP/2 without TLS), https (HTTP/1.1), h2 (HTTP/2 with
-	// TLS), tls, or any other word for TCP. With an Identity, http and h2c are within the mesh's mTLS.
+	// Scheme is the client's protocol: http (HTTP/1.1 without TLS), h2c (HTTP/2 without TLS), https (HTTP/1.1 with
+	// TLS), h2 (HTTP/2 with TLS), or tls. Any other word means TCP. If Identity is set, http and h2c are carried within
+	// the mesh's mTLS.
 	Scheme string
 	// Name is the host of the URL. A client that speaks TLS outside of the mesh's mTLS sends it as SNI.
 	Name string
-	// Address and Port are the destination of the connection. Address is an IP address, or unix:// and a path, for
-	// which Port is ignored.
+	// Address and Port are the destination of the connection. Address is an IP address, or unix:// and a path. A
+	// listener at a Unix socket matches any Port.
 	Address string
 	Port    uint32
-	// From is the IP address of the client. Peer is the IP address of a load balancer that states From by the PROXY
-	// protocol; empty: the client itself connects.
+	// From is the IP address of the client. Peer is the IP address of a load balancer that states the client's address
+	// by the PROXY protocol. Peer is empty if the client itself connects.
 	From, Peer string
-	// Identity is the SPIFFE ID in the certificate of a client that uses the mesh's mTLS; empty: the client does not
-	// use it.
+	// Identity is the SPIFFE ID in the certificate of a client that uses the mesh's mTLS. It is empty if the client
+	// does not use the mesh's mTLS.
 	Identity string
-	// ServerName is the SNI of a client that uses the mesh's mTLS; empty: it sends no SNI.
+	// ServerName is the SNI of a client that uses the mesh's mTLS. It is empty if the client sends no SNI.
 	ServerName string
 	// Certificate is the name in the certificate of a client outside of the mesh's mTLS. The name is the first URI,
-	// else the first DNS name, else the subject. A walk assumes that a server accepts the certificate. Empty: the
-	// client has no certificate.
+	// else the first DNS name, else the subject. A walk assumes that a server accepts the certificate. Certificate is
+	// empty if the client has no certificate.
 	Certificate string
 	// Time is the time at which the validity of tokens and certificates is checked. With the zero Time, all are valid.
 	Time time.Time
@@ -71,14 +74,14 @@ type Request struct {
 	Headers map[string]string
 }
 
-// Direction distinguishes connections that the proxy's own workload opens from connections that others open.
+// Direction states whether the proxy's own workload or some other client opens a connection.
 type Direction uint8
 
 const (
 	// Outbound connections are opened by the proxy's own workload. They are redirected to the proxy if it has the
 	// listener virtualOutbound.
 	Outbound Direction = iota
-	// Inbound connections are opened by others, to the workload or to a gateway.
+	// Inbound connections are opened by other clients, to the workload or to a gateway.
 	Inbound
 )
 
@@ -108,14 +111,14 @@ const (
 	Forwarded
 )
 
-// Confidence states on which facts the answer of a walk depends. Of several values, the greatest applies, which is the
-// lowest confidence.
+// Confidence states on which facts the result of a walk depends. A greater value is a lower confidence. If facts lead
+// to several values, the greatest applies.
 type Confidence uint8
 
 const (
 	// Certain means that the configuration alone decides.
 	Certain Confidence = iota
-	// Likely means that facts which a walk does not read may change the answer. Examples are ejected endpoints, the
+	// Likely means that facts which a walk does not read may change the result. Examples are ejected endpoints, the
 	// choice by weights, and the signature of a token.
 	Likely
 	// Possible means that something outside of the configuration decides, such as an authorization service or an
@@ -128,8 +131,8 @@ func (c Confidence) String() string { return [...]string{"certain", "likely", "p
 
 // Step is one decision of the proxy.
 type Step struct {
-	// Type and Resource name the xDS resource that decides. Resource is empty if the resource is that of the step
-	// before. Type then has no meaning.
+	// Type and Resource are the type and the name of the xDS resource that decides. If Resource is empty, Type has no
+	// meaning, and the last earlier step with a Resource applies.
 	Type     xds.Type
 	Resource string
 	// Text is one line, without a newline. It may contain unprintable characters of the configuration or the request.
@@ -139,11 +142,12 @@ type Step struct {
 // Destination is a cluster to which a request goes.
 type Destination struct {
 	Cluster string // name
-	// Weight is the weight of the cluster in a weighted route; 0 for the only cluster, and for a mirror.
+	// Weight is the weight of the cluster among weighted clusters. It is 0 for a cluster without a weight, and for a
+	// mirror.
 	Weight uint32
-	// Reach states where requests to the cluster arrive. With Addressed, Endpoints lists the addresses of all
-	// endpoints that may receive the request, sorted. An address is host:port or the path of a Unix socket.
-	// Otherwise Endpoints is nil.
+	// Reach states where requests to the cluster arrive. If Reach is Addressed, Endpoints lists the addresses of all
+	// endpoints that may receive the request, sorted. An address is host:port or the path of a Unix socket. For other
+	// values of Reach, Endpoints is nil.
 	Reach     Reach
 	Endpoints []string
 	// TLS is the transport security towards the endpoints. byEndpoint has the transport security of each endpoint.
@@ -164,47 +168,48 @@ const (
 	Missing
 	// Empty means that no endpoint may receive a request, so the proxy answers 503 or closes the connection.
 	Empty
-	// Original means that the requests arrive at the address to which the client has connected.
+	// Original means that the requests arrive at the address to which the client connected.
 	Original
-	// Resolved means that the requests arrive at the address of the request's host, by DNS.
+	// Resolved means that the proxy resolves the request's host by DNS, and sends the request to that address.
 	Resolved
 )
 
-// Result is the answer of a walk. The caller owns it.
+// Result is the result of a walk. The caller owns it.
 type Result struct {
 	Steps   []Step // in order
 	Outcome Outcome
-	// Status is the HTTP status with which the proxy itself answers if Outcome is Answered; otherwise 0.
+	// Status is the HTTP status with which the proxy itself answers. It is 0 unless Outcome is Answered.
 	Status int
-	// GRPC is the gRPC status with which the proxy itself answers. A gRPC client gets it in place of Status. nil: the
-	// proxy does not answer with a gRPC status.
+	// GRPC is the gRPC status with which the proxy itself answers. A gRPC client gets GRPC in place of Status. GRPC is
+	// nil if the proxy does not answer with a gRPC status.
 	GRPC *codes.Code
-	// TCP means that the bytes of the connection are forwarded. If no endpoint can receive them, the connection is
-	// closed.
+	// TCP means that the proxy forwards the bytes of the connection. If no endpoint can receive the bytes, the proxy
+	// closes the connection.
 	TCP bool
-	// To contains the destinations that may receive the request, and Mirrors those that may receive a copy, in the
-	// order of the configuration.
+	// To contains the destinations that may receive the request. Mirrors contains the destinations that may receive a
+	// copy. Both are in the order of the configuration.
 	To, Mirrors []Destination
-	// Sent contains the headers of the forwarded HTTP request, in the form of Request.Headers; nil if no HTTP request
-	// is forwarded.
+	// Sent contains the headers of the forwarded HTTP request, in the form of Request.Headers. It is nil if no HTTP
+	// request is forwarded.
 	Sent map[string]string
-	// Policy is the AuthorizationPolicy rule that matched in the last RBAC filter that enforces rules, as
-	// ns[NAMESPACE]-policy[NAME]-rule[INDEX]. The rule denies or allows. Policy is empty if no rule of that filter
-	// matched.
+	// Policy is the AuthorizationPolicy rule that matched, as ns[NAMESPACE]-policy[NAME]-rule[INDEX]. It belongs to the
+	// last RBAC filter of the walk that enforces rules. The rule denies or allows the request. Policy is empty if no
+	// rule of that filter matched.
 	Policy string
-	// Refusal is the decision of the RBAC filter that refused the request; nil: no such filter refused it.
+	// Refusal is the decision of the RBAC filter that refused the request. It is nil if no RBAC filter refused the
+	// request.
 	Refusal *Refusal
-	// MeshTLS means that the last filter chain of the walk terminates the mesh's mTLS, so it asks for the identity of
-	// the client.
+	// MeshTLS means that the filter chain for the connection asks for the client's certificate, and expects the mesh's
+	// mTLS.
 	MeshTLS bool
-	// Confidence is the confidence in the answer. Doubts are the reasons why the confidence is not Certain, one
+	// Confidence is the confidence in the result. Doubts contains the reasons why the confidence is not Certain, one
 	// clause each.
 	Confidence Confidence
 	Doubts     []string
-	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded,
-	// and otherwise Certain.
+	// Admission is the confidence in the decision to forward the request. Doubts about the destinations do not lower
+	// it. It is Certain unless Outcome is Forwarded.
 	Admission Confidence
-	// listening has the ports of the proxy's listeners, if no listener serves the address.
+	// listening lists the ports of the proxy's listeners, if no listener serves an inbound connection.
 	listening []uint32
 }
 
@@ -212,24 +217,24 @@ type Result struct {
 type walker struct {
 	Held
 	Request
-	peer     string         // name in the client's certificate; empty: no certificate
+	peer     string         // name in the client's certificate; empty without a certificate
 	ended    bool           // the proxy has terminated TLS
-	trusted  string         // client's address in X-Forwarded-For, if the proxy trusts it; empty: the connection's address counts
+	trusted  string         // client's address in X-Forwarded-For; empty if the connection's address counts
 	metadata map[string]any // dynamic metadata, by filter
-	reroute  bool           // a token was accepted whose claims may change the route
+	reroute  bool           // an accepted token has claims that may change the route
 	result   Result
 }
 
-// Walk follows a request from its connection on, and returns the decisions. It has no errors. Parts of the
-// configuration that it recognises as undecidable, such as an authorization service, become steps and doubts. Walk
-// changes neither held nor request.
+// Walk follows the connection and its request through a proxy's configuration, and returns the decisions. Walk cannot
+// know some decisions, such as that of an authorization service. They become steps and doubts. Walk changes neither
+// held nor request.
 func Walk(held Held, direction Direction, request Request) Result {
 	w := &walker{Held: held, Request: request}
 	w.enter(direction)
 	return w.result
 }
 
-// step adds a step about the resource of the step before.
+// step adds a step without a resource of its own.
 func (w *walker) step(format string, args ...any) {
 	w.result.Steps = append(w.result.Steps, Step{Text: fmt.Sprintf(format, args...)})
 }
@@ -248,7 +253,8 @@ func (w *walker) answer(status int) {
 	}
 }
 
-// doubt lowers the confidence to c, and adds the reason to the result, unless the result has it.
+// doubt lowers the confidence to c, unless it is already lower. It adds the reason to Doubts, unless Doubts contains
+// the reason.
 func (w *walker) doubt(c Confidence, format string, args ...any) {
 	w.result.Confidence = max(w.result.Confidence, c)
 	if why := fmt.Sprintf(format, args...); !slices.Contains(w.result.Doubts, why) {
@@ -256,12 +262,12 @@ func (w *walker) doubt(c Confidence, format string, args ...any) {
 	}
 }
 
-// speaksTLS reports whether the client begins the connection with a TLS handshake.
+// speaksTLS reports whether the connection begins with a TLS handshake.
 func (w *walker) speaksTLS() bool {
 	return w.Identity != "" || w.Scheme == "https" || w.Scheme == "h2" || w.Scheme == "tls"
 }
 
-// serverName returns the SNI of the client; empty: it sends no SNI.
+// serverName returns the SNI that the client sends, or "" if the client sends no SNI.
 func (w *walker) serverName() string {
 	switch {
 	case !w.speaksTLS():
@@ -272,9 +278,9 @@ func (w *walker) serverName() string {
 	return w.Name
 }
 
-// enter selects the listener as Envoy does. A redirected connection arrives at the virtual listener. The virtual
-// listener passes the connection to the listener at the original destination or at its port. Without such a listener,
-// the virtual listener accepts the connection itself.
+// enter selects the listener as Envoy does. A redirected connection arrives at the listener virtualOutbound or
+// virtualInbound. That listener passes the connection to the listener at the original destination or at its port.
+// Without a listener there, it accepts the connection itself.
 func (w *walker) enter(direction Direction) {
 	var own *listenerv3.Listener
 	for l := range w.Listeners() {
@@ -314,7 +320,8 @@ func (w *walker) listening() (ports []uint32) {
 	return slices.Compact(ports)
 }
 
-// isAt reports whether a TCP listener has an address, and the connection's port.
+// isAt reports whether a TCP listener has the given address and the connection's port. For a Unix socket, the
+// connection's port is ignored.
 func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	all := []*corev3.Address{l.GetAddress()}
 	for _, more := range l.GetAdditionalAddresses() {
@@ -330,5 +337,5 @@ func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	return false
 }
 
-// or returns a name; "-" for an empty name.
+// or returns a name, or "-" for an empty name.
 func or(name string) string { return cmp.Or(name, "-") }

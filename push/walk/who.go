@@ -19,8 +19,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. This is the first trust domain of
-// clients that a listener of the proxy states. It is cluster.local if no listener states a trust domain.
+// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. The trust domain comes from the first
+// SPIFFE prefix that a listener of the proxy requires in client certificates. If there is no such prefix, the trust
+// domain is cluster.local.
 func (m *Messages) Identity(namespace, account string) string {
 	domain := "spiffe://cluster.local/"
 	for _, l := range m.listeners {
@@ -40,13 +41,13 @@ func (m *Messages) Identity(namespace, account string) string {
 	return domain + "ns/" + namespace + "/sa/" + account
 }
 
-// Ports returns the ports at which others reach the workload or the gateway, sorted and without repetitions; nil: there
-// are no such ports. The caller owns the slice.
+// Ports returns the ports at which clients reach the workload or the gateway. The result is sorted and has no
+// repetitions. It is nil if there are no such ports. The caller owns the slice.
 func (m *Messages) Ports() (all []uint32) {
 	virtual := slices.IndexFunc(m.listeners, func(l *listenerv3.Listener) bool { return l.GetName() == xds.VirtualInbound })
 	inbound := slices.ContainsFunc(m.listeners, isInbound)
 	if virtual < 0 {
-		for _, l := range m.listeners { // of a gateway, or of a sidecar to which nothing is redirected
+		for _, l := range m.listeners { // listeners of a gateway, or of a sidecar without redirected inbound connections
 			port := l.GetAddress().GetSocketAddress().GetPortValue()
 			if isInbound(l) == inbound && port > 0 { // a Unix socket has no port
 				all = append(all, port)
@@ -69,8 +70,8 @@ func isInbound(l *listenerv3.Listener) bool {
 	return l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND
 }
 
-// Named returns the SPIFFE IDs that the proxy's policies state exactly, and those of the servers that its clusters
-// expect. They are sorted and without repetitions. The caller owns the slice.
+// Named returns two kinds of SPIFFE IDs: exact client IDs in the proxy's RBAC policies, and exact server IDs that its
+// clusters accept. The result is sorted and has no repetitions. The caller owns the slice.
 func (m *Messages) Named() []string {
 	seen := map[string]bool{}
 	add := func(matcher *matcherv3.StringMatcher) {
@@ -103,7 +104,8 @@ func (m *Messages) Named() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// eachName calls f for each matcher of a certificate name in a principal. The matcher may be nil.
+// eachName calls f with the certificate-name matcher of a principal and of each principal nested in it. A principal
+// without such a matcher passes nil.
 func eachName(p *rbacv3.Principal, f func(*matcherv3.StringMatcher)) {
 	for _, one := range slices.Concat(p.GetAndIds().GetIds(), p.GetOrIds().GetIds()) {
 		eachName(one, f)

@@ -8,9 +8,9 @@ import (
 // unmarshallable is not valid UTF-8, so every encoder refuses an Any with this type URL.
 const unmarshallable = "\xff"
 
-// Any returns an Any with a copy of the encoded message. Equal messages make equal bytes. If a string of the message is
-// not valid UTF-8, the message does not marshal. Then the result does not marshal either, so Encode fails for a message
-// that contains this Any.
+// Any returns an anypb.Any that contains the encoded message m. Equal messages give equal bytes. If a string of m is
+// not valid UTF-8, m cannot be encoded, and neither can the result. Encode therefore fails for each message that
+// contains the result.
 func Any(m proto.Message) *anypb.Any {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

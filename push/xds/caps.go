@@ -2,13 +2,12 @@ package xds
 
 import "slices"
 
-// Caps are the capabilities of a proxy, a set of bits. There is a bit for each extension that Navarch may send, and
-// bits for properties of the proxy's agent and bootstrap. Navarch sends an extension only to proxies with the bit of
-// the extension. Otherwise Envoy would refuse the whole listener ("Didn't find a registered implementation").
+// Caps is a set of capabilities of a proxy, one bit for each. A bit stands for an extension of Envoy, or for a property
+// of the proxy's agent or bootstrap. If an extension has a bit, Navarch sends the extension only to proxies with this
+// bit. An Envoy without the extension would refuse the whole listener ("Didn't find a registered implementation").
 type Caps uint64
 
-// The capabilities. A capability without a comment stands for the extension of Envoy with a name like its own
-// (extensions).
+// The capabilities. The variable extensions has the names of the extensions for which capabilities stand.
 const (
 	CapMetadataExchange Caps = 1 << iota // Istio's envoy.filters.http.peer_metadata
 	CapALPN                              // istio.alpn
@@ -27,8 +26,8 @@ const (
 	CapGRPCWeb
 	CapOriginalSrc
 	CapMongo
-	CapDynamicForward // the cluster and the filters dynamic_forward_proxy
-	// The following are access loggers, the CEL filter of access logs, and tracers.
+	CapDynamicForward // the cluster type and the filters that are named dynamic_forward_proxy
+	// The next eight are access loggers, the CEL filter of access logs, and tracers.
 	CapHTTPGRPCLog
 	CapTCPGRPCLog
 	CapOpenTelemetryLog
@@ -37,40 +36,42 @@ const (
 	CapDatadog
 	CapSkyWalking
 	CapOpenTelemetry
-	// CapIdentity is not an extension. The proxy has a mesh certificate, which it gets by SDS from the static cluster
-	// SDSCluster of its bootstrap. Resources that name SDSCluster must not be sent to a proxy without CapIdentity.
+	// CapIdentity is not an extension. A proxy with CapIdentity has a mesh certificate. It receives the certificate by
+	// SDS from SDSCluster, a static cluster of its bootstrap. Resources that name SDSCluster must not be sent to other
+	// proxies.
 	CapIdentity
 	CapJWT             // envoy.filters.http.jwt_authn
 	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
 	CapExtAuthzNetwork // envoy.filters.network.ext_authz
-	// CapFileSecrets is not an extension. The agent behind SDSCluster serves secrets from the files in their names
-	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES), as Istio's agent does.
+	// CapFileSecrets is not an extension. The agent behind SDSCluster serves secrets from files, as Istio's agent does.
+	// The name of such a secret contains the files' paths: file-cert:CERTIFICATE~KEY or file-root:CERTIFICATES.
 	CapFileSecrets
-	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation
-	// lists (FileAuthorities). Only Navarch's agents support that.
+	// CapFileLists is not an extension. The name of a file secret with CAs may also contain the path of a file with
+	// revocation lists (FileAuthorities). Only Navarch's agents support such names.
 	CapFileLists
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
-	// CapWasmFetch is not an extension. The proxy's agent fetches WebAssembly modules and images with a module, as
+	// CapWasmFetch is not an extension. The proxy's agent downloads WebAssembly modules, also from container images, as
 	// Istio's agent does.
 	CapWasmFetch
 	CapHeaderCase // the formatter that preserves the case of HTTP/1 header names
-	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer, which has scopes that limit
-	// the number of its statistics.
+	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer. In these versions the scopes
+	// of the logger limit the number of statistics.
 	CapStatsLog
-	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy
-	// computes the distribution of its own workload over zones.
+	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster. From this cluster Envoy
+	// computes the distribution of the proxy's workload over zones.
 	CapSelfDiscovery
-	// CapFileOwners is not an extension. The agent bounds the file secrets of each namespace (OwnedFile).
+	// CapFileOwners is not an extension. The agent limits the number of file secrets that the objects of one namespace
+	// request (OwnedFile).
 	CapFileOwners
 )
 
 // Istio's names in the bootstrap of proxies with CapIdentity.
 const (
-	SDSCluster = "sds-grpc" // cluster of the bootstrap that serves secrets: the proxy's agent
+	SDSCluster = "sds-grpc" // bootstrap cluster of the proxy's agent, which serves secrets
 	SDSDefault = "default"  // secret with the mesh certificate
-	SDSRoot    = "ROOTCA"   // secret with the mesh roots
+	SDSRoot    = "ROOTCA"   // secret with the mesh's root certificates
 )
 
 // extensions maps the registered name of an extension to its capability.
@@ -114,7 +115,7 @@ var extensions = map[string]Caps{
 }
 
 // StockCaps are the capabilities of a stock Envoy, without Istio's own extensions. A proxy whose node lists no
-// extensions at all counts as having StockCaps, for example an offline node file or a test client.
+// extensions is assumed to have StockCaps. Examples are test clients, and node files of offline tools.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
@@ -122,14 +123,15 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
-// AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent come from this version's image.
+// AgentCaps are the capabilities of a proxy from the proxy image of this Navarch version (Envoy 1.39 or newer, with
+// Navarch's agent).
 const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists | CapFileOwners
 
-// CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
+// CapOf returns the capability for the registered name of an extension, or 0 if no capability stands for the extension.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions returns the registered names of the extensions in c, sorted; nil: c has no extension. It leaves out
-// capabilities that are not extensions, such as CapIdentity.
+// Extensions returns the registered names of the extensions in c, sorted. Capabilities that are not extensions, such as
+// CapIdentity, are left out. The result is nil if c has no extension.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {
@@ -141,5 +143,5 @@ func Extensions(c Caps) []string {
 	return names
 }
 
-// Has reports whether c has all of the bits of want. Without bits in want it returns true.
+// Has reports whether c has all of the bits of want. If want is 0, Has returns true.
 func (c Caps) Has(want Caps) bool { return c&want == want }

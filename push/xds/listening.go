@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listening holds the settings of listeners that a proxy's node states. Most proxies have the zero Listening. It is
-// comparable.
+// Listening holds the settings for a proxy's listeners that come from the proxy's node. Most proxies have the zero
+// Listening. Listening is a comparable type.
 type Listening struct {
 	Families Families
 	HTTP10   bool          // listeners also accept HTTP/1.0 (HTTP10 of the node's metadata)
@@ -23,26 +23,30 @@ const (
 	BothFamilies
 )
 
-// byFamily maps Families to addresses with the same meaning. The first address of a list is used in names of listeners.
+// byFamily maps each value of Families to addresses with the same meaning, such as the wildcard addresses. The names of
+// listeners contain the first address of a list.
 type byFamily map[Families][]string
 
-// wildcards and loopbacks are addresses of listeners. sources are source addresses of connections to the proxy's own
-// workload.
+// wildcards and loopbacks have the addresses of listeners. sources has the source addresses of the proxy's connections
+// to its own workload.
 var (
 	wildcards = byFamily{IPv4Only: {"0.0.0.0"}, IPv6Only: {"::"}, BothFamilies: {"0.0.0.0", "::"}}
 	loopbacks = byFamily{IPv4Only: {"127.0.0.1"}, IPv6Only: {"::1"}, BothFamilies: {"127.0.0.1", "::1"}}
-	// These are Istio's addresses. The rules of redirection exclude connections from these source addresses.
+	// Istio has the same addresses. Its rules that redirect connections to the proxy exclude connections from these
+	// addresses.
 	sources = byFamily{IPv4Only: {"127.0.0.6"}, IPv6Only: {"::6"}, BothFamilies: {"127.0.0.6", "::6"}}
 )
 
-// Wildcard returns the first address of a listener for all of the proxy's addresses: 0.0.0.0, or :: for IPv6Only.
+// Wildcard returns the first address of a listener that listens on all addresses: 0.0.0.0, or :: for IPv6Only.
 func (f Families) Wildcard() string { return wildcards[f][0] }
 
-// Loopback returns the first address of a listener for the proxy's own workload alone: 127.0.0.1, or ::1 for IPv6Only.
+// Loopback returns the first address of a listener that only the proxy's own workload can reach: 127.0.0.1, or ::1 for
+// IPv6Only.
 func (f Families) Loopback() string { return loopbacks[f][0] }
 
-// Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies the
-// result is the IPv6 address with the same meaning. For other Families and other addresses the result is empty.
+// Also returns the further addresses of a listener whose first address is the result of Wildcard or Loopback. For
+// BothFamilies the result is the IPv6 address with the same meaning. For other values of Families and for other
+// addresses the result is empty.
 func (f Families) Also(address string) []string {
 	for _, all := range []byFamily{wildcards, loopbacks} {
 		if all[f][0] == address {

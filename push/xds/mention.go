@@ -7,16 +7,17 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// mention holds the names in a resource. It is computed at the first use, and all streams share it.
+// mention holds the names that Resource.Names finds in one resource. It is computed at the first use, and all streams
+// share it.
 type mention struct {
 	names  map[string]struct{}
 	guards bool // the result of Guards
 }
 
-// Names reports whether a string field of the body equals name, which is the name of a cluster or a secret. It decodes
-// without a schema, so a field of bytes counts too. It returns false for names that look like a host, an address, a
-// path or a type URL (MayName), because route configurations contain many such strings. It returns false for a nil
-// Resource.
+// Names reports whether a string field of the body equals name, the name of a cluster or a secret. Names decodes
+// without a schema, so it also compares fields of type bytes. It always returns false if name looks like a host, an
+// address, a path or a type URL (MayName). It does not search for them, because route configurations contain many such
+// strings. It returns false for a nil Resource.
 func (r *Resource) Names(name string) bool {
 	if r == nil {
 		return false
@@ -38,8 +39,8 @@ func (r *Resource) EachName(yield func(string) bool) {
 // NumNames returns the number of names that EachName yields. The Resource must not be nil.
 func (r *Resource) NumNames() int { return len(r.mentions().names) }
 
-// Guards reports whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. It
-// returns false for a nil Resource.
+// Guards reports whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or a TLS
+// context. Guards returns false for a nil Resource.
 func (r *Resource) Guards() bool { return r != nil && r.mentions().guards }
 
 // guards are parts of the type URLs of filters that authorise or authenticate, and of TLS contexts.
@@ -67,7 +68,7 @@ func (r *Resource) mentions() *mention {
 	return m
 }
 
-// guarded reports whether encoded bytes have a filter that authorises or authenticates, or TLS.
+// guarded reports whether encoded bytes have a filter that authorises or authenticates, or a TLS context.
 func guarded(encoded []byte) bool {
 	return slices.ContainsFunc(guards, func(g []byte) bool { return bytes.Contains(encoded, g) })
 }
@@ -89,12 +90,13 @@ func (f *Fragment) mentions() *mentioned {
 	return m
 }
 
-// maxDepth is the depth to which nested messages are searched. Envoy's protobuf decoder (C++) has the same limit.
+// maxDepth is the number of levels of nested messages that are searched. Envoy's protobuf decoder (C++) has the same
+// limit.
 const maxDepth = 100
 
-// collect calls the function with every string of an encoded message that may be a name. depth is the number of
-// nested levels that remain to be searched. Without a schema, strings and messages cannot be distinguished, so every
-// length-delimited field is searched as both. Bytes that are not a message are searched up to the first error.
+// collect calls found with every string of an encoded message that may be a name. depth is the number of levels of
+// nested messages to search. Without a schema, strings and messages cannot be distinguished, so every length-delimited
+// field is searched as both. Bytes that are not a message are searched up to the first decoding error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {
@@ -110,12 +112,15 @@ func collect(message []byte, depth int, found func(string)) {
 	})
 }
 
-// maxNamed is the maximum length of a name that is found, in bytes.
+// maxNamed is the maximum length in bytes of a name that Names can find.
 const maxNamed = 512
 
-// MayName reports whether Names can find a name. Such a name has 1 to 512 bytes of printable ASCII without spaces. It
-// must also contain "|" or "://", begin with "outbound_." as the names of SNICluster do, or lack the characters "./:*".
-// Hosts, addresses, paths and type URLs contain one of these characters.
+// MayName reports whether Names can find a name. The name must have 1 to 512 bytes of printable ASCII without spaces.
+// In addition it must meet at least one of these conditions:
+//
+//   - It contains "|" or "://".
+//   - It begins with "outbound_.", like the names that SNICluster returns.
+//   - It contains no character of "./:*". Hosts, addresses, paths and type URLs contain one of these characters.
 func MayName(name string) bool { return mayName([]byte(name)) }
 
 // mayName implements MayName.

@@ -9,10 +9,10 @@ import (
 // These are Istio's names of resources, on which EnvoyFilters, dashboards and istioctl rely. They never change.
 const (
 	BlackHole          = "BlackHoleCluster"          // cluster that forwards no connections
-	Passthrough        = "PassthroughCluster"        // cluster of the original destinations of outbound connections
-	InboundPassthrough = "InboundPassthroughCluster" // cluster of the original destinations of inbound connections
-	// AllowAnyDynamic is the cluster for plain HTTP to unknown hosts whose names the proxy resolves (istio:
-	// https://github.com/istio/istio/pull/59802).
+	Passthrough        = "PassthroughCluster"        // cluster that forwards outbound connections to their original destination
+	InboundPassthrough = "InboundPassthroughCluster" // cluster that forwards inbound connections to their original destination
+	// AllowAnyDynamic is the cluster for plain HTTP requests to unknown hosts. The proxy resolves the hosts' names
+	// (istio: https://github.com/istio/istio/pull/59802).
 	AllowAnyDynamic        = "AllowAnyDynamicDNSCluster"
 	VirtualOutbound        = "virtualOutbound"               // listener of redirected outbound connections
 	VirtualInbound         = "virtualInbound"                // listener of redirected inbound connections
@@ -25,18 +25,19 @@ const (
 	BlockAll               = "block_all"                     // virtual host that refuses requests to unknown hosts
 	PassthroughChain       = "PassthroughFilterChain"        // filter chain
 	HTTPProxy              = "http_proxy"                    // route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
-	// LocalCluster is the cluster of the proxy's own workload, for bootstraps that have it (CapSelfDiscovery; istio:
-	// pilot/pkg/xds).
+	// LocalCluster is the cluster of the proxy's own workload. The bootstrap of a proxy with CapSelfDiscovery has this
+	// cluster (istio: pilot/pkg/xds).
 	LocalCluster = "local_cluster"
 )
 
-// FileCertificate returns the name of the secret that an agent reads from two files of the proxy, a certificate chain
-// and its private key (CapFileSecrets).
+// FileCertificate returns the name of a secret that an agent reads from two files (CapFileSecrets). certificate is the
+// path of a certificate chain, and key is the path of its private key.
 func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
 
-// FileAuthorities returns the name of the secret with CAs of peers that an agent reads from a file (CapFileSecrets).
-// certificates is the path of the file, or "system" for the machine's CAs. revoked is the path of the file with the
-// CAs' revocation lists, for agents with CapFileLists; empty: there are no lists.
+// FileAuthorities returns the name of the secret with the CAs of peers, which an agent reads from a file
+// (CapFileSecrets). The parameter certificates is the path of the file, or "system" for the machine's CAs. The
+// parameter revoked is the path of the file with the CAs' revocation lists, for agents with CapFileLists. If it is
+// empty, there are no lists.
 func FileAuthorities(certificates, revoked string) string {
 	if revoked != "" {
 		revoked = "~" + revoked
@@ -44,9 +45,9 @@ func FileAuthorities(certificates, revoked string) string {
 	return "file-root:" + certificates + revoked
 }
 
-// OwnedFile returns the name of a file secret that an object of another namespace than the proxy's makes the proxy
-// request, for agents with CapFileOwners. The agent serves a bounded number of secrets for each such namespace. For an
-// empty namespace the name stays unchanged.
+// OwnedFile appends a namespace to the name of a file secret, for agents with CapFileOwners. It is for a secret that a
+// proxy requests because of an object in another namespace, the parameter namespace. The agent serves a bounded number
+// of secrets for each such namespace. If namespace is empty, OwnedFile returns name unchanged.
 func OwnedFile(name, namespace string) string {
 	if namespace == "" {
 		return name
@@ -66,12 +67,13 @@ const (
 	// ServerListener is the start of the name of the listener that a gRPC server requests. The server's address,
 	// host:port, follows.
 	ServerListener = "xds.istio.io/grpc/lds/inbound/"
-	// CertificateProvider is the instance name of the bootstrap's plugin that provides the application's certificate
-	// and roots.
+	// CertificateProvider is the instance name of the certificate provider plugin in the bootstrap. The plugin provides
+	// the application's certificate and root certificates.
 	CertificateProvider = "default"
 )
 
-// IsOutbound reports whether a name has the form of OutboundCluster. It does not check the port.
+// IsOutbound reports whether a cluster's name has the form of the names from OutboundCluster. It does not check the
+// port.
 func IsOutbound(cluster string) bool {
 	return strings.HasPrefix(cluster, "outbound|") && strings.Count(cluster, "|") == 3
 }
@@ -105,8 +107,8 @@ func (c ClusterName) String() string { return OutboundCluster(c.Port, c.Subset, 
 func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
 
 // ParseCluster parses the name direction|port|subset|host of a cluster. host is the rest after the third "|". ok is
-// false if the name has fewer than four parts, or if the port is not a number of 16 bits. The other results must not be
-// used then.
+// false if the name has fewer than four parts, or if the port is not a number of 16 bits. If ok is false, the other
+// results must not be used.
 func ParseCluster(name string) (direction string, port uint32, subset, host string, ok bool) {
 	parts := strings.SplitN(name, "|", 4)
 	if len(parts) != 4 {

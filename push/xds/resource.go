@@ -21,13 +21,13 @@ type Hash [16]byte
 // `virtual_hosts` of a RouteConfiguration. It is immutable. push/pool ensures that fragments with equal content are the
 // same pointer.
 type Fragment struct {
-	Name  string // name by which Resource.Replaced pairs fragments; empty: the names of Parts are used, if there are Parts
+	Name  string // Resource.Replaced pairs fragments by Name; if it is empty, by the names of Parts
 	Bytes []byte // encoded fields, with their tags
-	Hash  Hash   // hash of Bytes; a fragment without bytes has any hash
+	Hash  Hash   // hash of Bytes; if Bytes is empty, the hash has no meaning
 	// Parts are the fragments from which this fragment was joined; nil: the fragment was not joined. The references
-	// keep the parts in their pool.
+	// keep the parts in push/pool, which caches fragments.
 	Parts []*Fragment
-	// Needs are the resources that Envoy requests after a resource with this fragment.
+	// Needs are the resources that Envoy requests after it has received a resource with this fragment.
 	Needs []Ref
 
 	found atomic.Pointer[mentioned] // see mentions
@@ -39,29 +39,30 @@ type Ref struct {
 	Name string
 }
 
-// Resource is one resource, which is encoded once and shared by every stream that sends the resource. It is immutable,
-// and its methods except With are safe for concurrent use. The body is the encoded message, as a rope, which is a head
-// followed by fragments. Their concatenation is a message, since each fragment has whole protobuf fields.
+// Resource is one encoded xDS resource. All streams that send the resource share it. It is immutable, and its methods
+// except With are safe for concurrent use. The body is the encoded message. It is stored as a rope: a head followed by
+// fragments. Each fragment has whole protobuf fields, so their concatenation is a valid message.
 type Resource struct {
 	Type Type
 	Name string
-	// Version is a hash of the body in hexadecimal, which is equal on every replica. For a rope it is a hash of the
-	// hashes of the head and the fragments. EncodeAs and Restored set the caller's version.
+	// Version is a hexadecimal hash, and equal on every replica. Encode and EncodeAny hash the body. EncodeRope and
+	// JoinRope hash the hashes of the pieces. EncodeAs and Restored set the caller's version.
 	Version string
-	// Needs are the resources that Envoy requests after this resource, such as a cluster's endpoints or a listener's
-	// routes.
+	// Needs are the resources that Envoy requests after it has received this resource, such as a cluster's endpoints or
+	// a listener's routes.
 	Needs []Ref
-	// Secrets are the names of the secrets for which Envoy waits while it warms a cluster. They come from the control
-	// plane or from the proxy's agent.
+	// Secrets are the names of the secrets for which Envoy waits while it warms a cluster. The control plane or the
+	// proxy's agent serves these secrets.
 	Secrets []string
 	// WarmsUnseen states that Envoy warms a cluster for reasons that the control plane cannot observe, for instance
 	// until its hosts are health-checked. Only the acknowledgement shows that the cluster is warm.
 	WarmsUnseen bool
-	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
+	// Confidential states that the body has a private key or a credential. The resource is sent only to authorised
+	// clients.
 	Confidential bool
-	// StandIn is sent instead of this version to a client without an earlier good version, if the client has
-	// refused this version or if this version is withheld from the client. nil: nothing is sent to such clients.
-	// Configurations for which listeners wait without limit have a StandIn (push/build/extension).
+	// StandIn is sent instead of this resource to a client that has refused this version, or from which this version is
+	// withheld. A client with an earlier good version keeps that version instead. If StandIn is nil, nothing is sent.
+	// Filter configurations for which listeners wait without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
 	standsIn bool // the resource is the StandIn of another resource
@@ -80,45 +81,45 @@ type Resource struct {
 	mentioned atomic.Pointer[mention]
 }
 
-// With sets the stand-in of r, and returns r. The stand-in must have the same name and belong to no other resource.
-// Only builders call it, before r is shared.
+// With sets StandIn of r, and returns r. standIn must not be nil, must have the same name, and must not belong to
+// another resource. With must be called before r is shared.
 func (r *Resource) With(standIn *Resource) *Resource {
 	r.StandIn, standIn.standsIn = standIn, true
 	return r
 }
 
-// StandsIn reports whether the resource is the StandIn of another resource. It returns false for nil.
+// StandsIn reports whether the resource is the StandIn of another resource. It returns false for a nil Resource.
 func (r *Resource) StandsIn() bool { return r != nil && r.standsIn }
 
-// flattenAbove is the smallest number of fragments with which a resource is copied into one slice when it is first
+// flattenAbove is a number of fragments. A resource with at least this number is copied into one slice when it is first
 // sent. Writing hundreds of pieces for each stream costs more than one copy for all streams.
 const flattenAbove = 32
 
-// deterministic are the options of every encoding, by which equal messages make equal bytes.
+// deterministic are the options for every encoding. With these options, equal messages give equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Encode encodes a message as a resource. needs are the resources that Envoy requests after this resource. It fails
-// only if a string of the message is not valid UTF-8. The error names the type and the resource.
+// Encode encodes a message as a resource. needs becomes Resource.Needs. Encode fails only if a string of the message is
+// not valid UTF-8. The error names the type and the resource.
 func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, "", m, needs)
 }
 
-// EncodeAs encodes a confidential message as a resource, as Encode does, with a version that the caller states. So the
-// version need not be a hash of a private key, which must not be published. The version must not be empty. It must be
-// different for different messages, and equal on every replica. EncodeAs fails only if a string of the message is not
-// valid UTF-8. The error names the type and the resource.
+// EncodeAs encodes a message as a confidential resource with the caller's version. It is for messages with private
+// keys, whose hashes must not be published. The version must not be empty. It must be different for different messages,
+// and equal on every replica. EncodeAs fails only if a string of the message is not valid UTF-8. The error names the
+// type and the resource.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
 }
 
-// Restored returns a resource from a report, without verifying the report. The resource is for tools that show it, and
-// must never be sent. It keeps body, which must not change afterwards.
+// Restored returns a resource with the given values, for tools that show the resources in a report. It does not verify
+// the values, so the resource must never be sent. The resource refers to body, which must not change afterwards.
 func Restored(t Type, name, version string, body []byte) *Resource {
 	return &Resource{Type: t, Name: name, Version: version, head: body, size: len(body)}
 }
 
-// VersionOf returns a version for EncodeAs, which is a hash of the parts in 32 hexadecimal digits. Each part must be
-// public or a MAC.
+// VersionOf returns a version for EncodeAs: a hash of the parts, as 32 hexadecimal digits. Each part must be public or
+// a message authentication code.
 func VersionOf(parts ...[]byte) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -128,9 +129,9 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource of type Unknown, whose type is not one of Envoy's. The body of the resource is a copy of
-// the encoded message in the argument body, which must not be nil. EncodeAny fails if the name or the type URL is not
-// valid UTF-8, or if the type URL is empty.
+// EncodeAny makes a resource of type Unknown, for messages whose types are not among the Type constants. The resource
+// has the type URL of the argument body and a copy of its encoded message. The argument must not be nil. EncodeAny
+// fails if the name or the type URL is not valid UTF-8, or if the type URL is empty.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -141,7 +142,8 @@ func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	return r, nil
 }
 
-// shareBody encodes Delta, and makes the body a part of its bytes, so that the body is in memory once.
+// shareBody calls Delta, and makes the body a part of the bytes that Delta returns. The body is then in memory only
+// once.
 func (r *Resource) shareBody() {
 	wire := r.Delta()[0]
 	at := len(wire) - r.tailSize() - r.size
@@ -162,8 +164,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // maxScratch is the maximum length in bytes of a buffer that is returned to scratch.
 const maxScratch = 1 << 20
 
-// encode implements Encode and EncodeAs. An empty version means a hash of the body. A resource with a stated version is
-// confidential.
+// encode implements Encode and EncodeAs. If version is empty, the resource's version is a hash of the body. Otherwise
+// the resource is confidential.
 func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resource, error) {
 	buf := scratch.Get().(*[]byte)
 	b, err := deterministic.MarshalAppend((*buf)[:0], m)
@@ -184,11 +186,12 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 	return r, nil
 }
 
-// tailSize returns the length in bytes of the field after the body in Delta.
+// tailSize returns the length in bytes of the last field of Delta, which holds the name.
 func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
-// EncodeRope makes a resource of a head message and fragments, which follow the head on the wire in the order of tail.
-// It keeps the slice tail, which must not change afterwards. It fails only if a string of head is not valid UTF-8.
+// EncodeRope makes a resource of the message head and the fragments in tail. On the wire the fragments follow the head,
+// in the order of the slice. The resource keeps the slice tail, which must not change afterwards. EncodeRope fails only
+// if a string of head is not valid UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
@@ -196,7 +199,7 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	}
 	r := &Resource{Type: t, Name: name, Needs: needs, head: b, tail: tail, size: len(b)}
 	sum, h := sha256.New(), hash(b)
-	var block [64 * len(h)]byte // few calls with many bytes cost less than many calls
+	var block [64 * len(h)]byte // few long writes to the hash cost less than many short ones
 	pending := append(block[:0], h[:]...)
 	for _, f := range tail {
 		r.size += len(f.Bytes)
@@ -211,8 +214,9 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
-// JoinRope makes a resource of type Unknown, whose type is not one of Envoy's. The body is the concatenation of
-// fragments, a message whose type has the URL url. It keeps the slice fragments, which must not change afterwards.
+// JoinRope makes a resource of type Unknown, for messages whose types are not among the Type constants. The body is the
+// concatenation of the fragments, and url is the body's type URL. The resource keeps the slice fragments, which must
+// not change afterwards.
 func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
 	sum := sha256.New()
@@ -224,8 +228,8 @@ func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	return r
 }
 
-// EncodeFragment encodes a message as one field of an outer message. number is the number of the field. It fails only
-// if a string is not valid UTF-8.
+// EncodeFragment encodes a message as one field of an outer message. number is the number of the field. EncodeFragment
+// fails only if a string of m is not valid UTF-8.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -236,8 +240,8 @@ func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fra
 	return &Fragment{Name: name, Bytes: field, Hash: hash(field)}, nil
 }
 
-// EncodePart encodes m, which has only elements of a repeated field, as a part for JoinFragment. It fails only if a
-// string is not valid UTF-8.
+// EncodePart encodes m as a part for JoinFragment. m must contain only elements of one repeated field. EncodePart fails
+// only if a string of m is not valid UTF-8.
 func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -246,10 +250,11 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment encodes a message as one field of an outer message, as EncodeFragment does. The parts are the encoded
-// elements of the repeated field `field`, in order (EncodePart). m has the other fields. The bytes equal those of
-// encoding the whole message. The result keeps the slice parts, which must not change afterwards. JoinFragment fails
-// only if a string of m is not valid UTF-8.
+// JoinFragment encodes a message as one field of an outer message, as EncodeFragment does. The message is given in
+// pieces: parts has the encoded elements of one repeated field in order (EncodePart), and m has all other fields. The
+// parameter field is the number of the repeated field. The result has the same bytes as EncodeFragment for the whole
+// message. It keeps the slice parts, which must not change afterwards. JoinFragment fails only if a string of m is not
+// valid UTF-8.
 func JoinFragment(
 	name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment,
 ) (*Fragment, error) {
@@ -278,7 +283,8 @@ func JoinFragment(
 	return &Fragment{Name: name, Bytes: out, Hash: hash(out), Parts: parts}, nil
 }
 
-// HashOf returns a hash of a message, which is equal for equal messages. It fails only if a string is not valid UTF-8.
+// HashOf returns a hash of a message. Equal messages have equal hashes. HashOf fails only if a string of the message is
+// not valid UTF-8.
 func HashOf(m proto.Message) (Hash, error) {
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
@@ -328,14 +334,15 @@ func (r *Resource) segments(wire [][]byte) [][]byte {
 	return wire
 }
 
-// Delta returns the resource as one field `resources` (number 2) of a DeltaDiscoveryResponse. The result is slices to
-// send in order. The result is made at the first call, shared and read-only.
+// Delta returns the resource, encoded as one field `resources` (number 2) of a DeltaDiscoveryResponse. The slices of
+// the result must be sent in order. The result is made at the first call, shared and read-only.
 func (r *Resource) Delta() [][]byte {
 	r.flatten.Do(func() { r.wire = r.encodeDelta() })
 	return r.wire
 }
 
-// encodeDelta encodes the body as Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
+// encodeDelta makes the result of Delta. The field contains this message, shown with its field numbers:
+// Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
 func (r *Resource) encodeDelta() [][]byte {
 	url := r.bodyURL()
 	anySize := anyHeaderSize(url, r.size) + r.size
@@ -359,8 +366,9 @@ func (r *Resource) encodeDelta() [][]byte {
 	return append(r.segments(append(make([][]byte, 0, len(r.tail)+3), head)), tail)
 }
 
-// State returns the resource as one field `resources` (number 2, an Any) of a state-of-the-world DiscoveryResponse. The
-// result is slices to send in order. Their bytes are shared and read-only. The caller owns the outer slice.
+// State returns the resource, encoded as one field `resources` (number 2, an Any) of a state-of-the-world
+// DiscoveryResponse. The slices of the result must be sent in order. Their bytes are shared and read-only. The caller
+// owns the outer slice.
 func (r *Resource) State() [][]byte {
 	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)
@@ -369,12 +377,14 @@ func (r *Resource) State() [][]byte {
 	return r.segments(append(make([][]byte, 0, len(r.tail)+2), head))
 }
 
-// anyHeaderSize returns the length in bytes of an Any without its value. value is the length of the value.
+// anyHeaderSize returns the length in bytes of an encoded Any without the bytes of its value. The parameter value is
+// the length of these bytes.
 func anyHeaderSize(url string, value int) int {
 	return protowire.SizeTag(1) + protowire.SizeBytes(len(url)) + protowire.SizeTag(2) + protowire.SizeVarint(uint64(value))
 }
 
-// appendAnyHeader appends an Any without its value. value is the length of the value.
+// appendAnyHeader appends an encoded Any to b, without the bytes of its value. The parameter value is the length of
+// these bytes.
 func appendAnyHeader(b []byte, url string, value int) []byte {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendString(b, url)

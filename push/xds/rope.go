@@ -27,10 +27,10 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Replaced compares r with an earlier version of the resource (before). It iterates over the fragments that differ from
-// the earlier fragment of the same name, and yields the new and the old fragment. Fragments whose name before does not
-// have are left out. Joined fragments without a name are compared part by part. If before is nil, Replaced yields
-// nothing. The cost grows with the number of fragments.
+// Replaced compares the fragments of r with those of before, an earlier version of the resource. For each fragment that
+// differs from the earlier fragment of the same name, it yields the new and the earlier fragment. Fragments without an
+// earlier fragment of the same name are left out. Joined fragments without a name are compared part by part. If before
+// is nil, Replaced yields nothing. The cost grows with the number of fragments.
 func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	return func(yield func(now, was *Fragment) bool) {
 		if before == nil {
@@ -55,7 +55,7 @@ func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	}
 }
 
-// named iterates over fragments. In the place of a joined fragment without a name, it yields the fragment's parts.
+// named iterates over a list of fragments. Instead of a joined fragment without a name, it yields the fragment's parts.
 func named(all []*Fragment) iter.Seq[*Fragment] {
 	return func(yield func(*Fragment) bool) {
 		for _, f := range all {
@@ -72,9 +72,9 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 	}
 }
 
-// Apart returns the bodies of before (was) and r (now), two versions of a resource, without the fragments that both
-// have. Neither r nor before may be nil. The caller owns the results. The cost is proportional to the number of
-// fragments, and to the size of those that differ.
+// Apart returns the bodies of two versions of a resource, without the fragments that both versions have. The first
+// result comes from before, and the second from r. Neither r nor before may be nil. The caller owns the results. The
+// cost is proportional to the number of fragments, and to the size of the results.
 func (r *Resource) Apart(before *Resource) (was, now []byte) {
 	both := map[*Fragment]bool{}
 	for _, f := range before.tail {
@@ -97,7 +97,7 @@ func (r *Resource) Apart(before *Resource) (was, now []byte) {
 	return rest(before), rest(r)
 }
 
-// EachName iterates over the names in the fragment that Resource.Names finds, in any order and perhaps repeatedly.
+// EachName iterates over all strings for which Names returns true, in any order. A string may occur repeatedly.
 func (f *Fragment) EachName(yield func(string) bool) {
 	for _, name := range f.mentions().names {
 		if !yield(name) {

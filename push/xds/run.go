@@ -8,11 +8,11 @@ import (
 )
 
 // run is a sequence of resources that is encoded as one piece. Without runs, a response with a thousand resources would
-// have a thousand pieces, each of which gRPC accesses ten times for every stream. A run is stored in its first
-// resource, so that all streams that send the sequence share it. Runs and lists of runs are immutable.
+// have a thousand pieces. For every stream, gRPC would access each piece ten times. A run is stored in its first
+// resource. Therefore all streams that send the sequence share the run. Runs and lists of runs are immutable.
 type run struct {
 	set  []*Resource
-	wire mem.Buffer // nil: the sequence was sent once, and is encoded when it is sent again
+	wire mem.Buffer // encoded resources; nil until the sequence is sent for the second time
 	size int        // length of the encoding in bytes
 }
 
@@ -20,17 +20,18 @@ const (
 	// runBytes is the maximum length of a run in bytes. Most runs are shorter, because they end before a resource for
 	// which startsRun returns true.
 	runBytes = 64 << 10
-	// runCut is the mean number of resources between two for which startsRun returns true. The start of a run depends
-	// on one name only. So an edit, or a resource that only one proxy has, changes only one run.
+	// runCut: startsRun returns true for one in runCut resources on average. The result depends only on the resource's
+	// name. Therefore a changed or additional resource usually changes only one run.
 	runCut = 64
-	// runsOfLead is the maximum number of runs that begin with one resource, because different proxies may have
-	// different resources after it. The latest runs are kept.
+	// runsOfLead is the maximum number of runs that are stored in one resource. Different proxies may have different
+	// resources after this one. The latest runs are kept.
 	runsOfLead = 4
 )
 
-// Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set. size is the
-// length of all pieces in bytes. An empty set has no pieces. The pieces are shared and read-only, and the caller owns
-// the slice. Pack keeps no reference to set. It is safe for concurrent use.
+// Pack encodes the resources of the slice set as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the same
+// order. bufs has the pieces of the encoding, and size is their total length in bytes. For an empty set, bufs is empty.
+// The pieces are shared and read-only, and the caller owns the slice bufs. Pack keeps no reference to set. It is safe
+// for concurrent use.
 func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	if len(set) == 1 {
 		return slices.Clone(set[0].Buffers()), set[0].WireSize()
@@ -56,7 +57,7 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	return bufs, size
 }
 
-// runOf returns a recorded run with which a set begins, or nil. r is the first resource of the set.
+// runOf returns a stored run that is a prefix of set, or nil if there is no such run. r is the first resource of set.
 func (r *Resource) runOf(set []*Resource) *run {
 	if all := r.runs.Load(); all != nil {
 		for _, u := range *all {
@@ -68,8 +69,8 @@ func (r *Resource) runOf(set []*Resource) *run {
 	return nil
 }
 
-// addRun adds a run to the resource's runs as the first, and removes the run that it replaces (may be nil). If two
-// streams call it at the same time, one of the runs is lost and recorded again later.
+// addRun puts u first in the list of the resource's runs. It removes the run inPlaceOf, which may be nil. If two
+// streams call addRun at the same time, one of the two runs may be lost. The lost run is stored again later.
 func (r *Resource) addRun(u, inPlaceOf *run) {
 	all := []*run{u}
 	if known := r.runs.Load(); known != nil {
@@ -82,13 +83,13 @@ func (r *Resource) addRun(u, inPlaceOf *run) {
 	r.runs.Store(&all)
 }
 
-// begins reports whether a set starts with the run.
+// begins reports whether the run is a prefix of set.
 func (u *run) begins(set []*Resource) bool {
 	return len(u.set) <= len(set) && slices.Equal(u.set, set[:len(u.set)])
 }
 
-// recordRun records the run with which a set begins, without encoding it. It returns the number of the run's resources
-// and their length in bytes. It does not record a run of one resource.
+// recordRun determines the run at the start of set, and stores it without its encoding. It returns the number of the
+// run's resources and their total length in bytes. It does not store a run of one resource.
 func recordRun(set []*Resource) (n, size int) {
 	n, size = 1, set[0].WireSize()
 	for n < len(set) && set[0].joinable() && set[n].joinable() && !set[n].startsRun() {
@@ -115,14 +116,14 @@ func (u *run) join() *run {
 	return &run{set: u.set, size: u.size, wire: mem.SliceBuffer(flat)}
 }
 
-// joinable reports whether a resource may be part of a run. Large resources are sent as separate pieces, without a
-// copy. Private keys must not be copied.
+// joinable reports whether a resource may be in a run with others. Large resources are sent as separate pieces, to save
+// a copy. Secrets may contain private keys, which must not be copied.
 func (r *Resource) joinable() bool { return r.Type != Secret && r.size <= runBytes/4 }
 
 // startsRun reports whether a resource always begins a new run.
 func (r *Resource) startsRun() bool { return xxhash.Sum64String(r.Name)%runCut == 0 }
 
-// WireSize returns the length of Delta in bytes.
+// WireSize returns the total length in bytes of the slices that Delta returns.
 func (r *Resource) WireSize() (size int) {
 	for _, b := range r.Delta() {
 		size += len(b)

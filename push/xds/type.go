@@ -1,16 +1,19 @@
 // Package xds has common types of the folder push: resource types, encoded resources, names on which tools rely, and
 // the capabilities of proxies.
 //
-// Owns: nothing; values are immutable.  Reads: store/protowalk.  Never: the snapshot, a stream.
+// Owns: nothing; its values are immutable.
+// Reads: encoded messages, by store/protowalk.
+// Never: uses the snapshot of the stored configuration, or a stream.
 //
 // # Responses
 //
-// Resources that follow one another in a response are encoded as one piece of up to 64 KiB, if they are small. All
-// streams that send the same sequence share the piece (run.go). A whole type is sent layer by layer. So the resources
-// of one zone or workload do not interrupt sequences that all proxies have in common (manifest.Stack.Layers).
+// Small resources that follow one another in a response are encoded as one piece of up to 64 KiB (run.go). All streams
+// that send the same sequence share the piece. If a response has all resources of a type, the resources of one zone or
+// workload are separate from those that many proxies have (manifest.Stack.Layers). This makes long sequences equal for
+// many streams.
 package xds
 
-// Type is a resource type. push/delta determines the order in which types are sent (compose.go).
+// Type is a resource type of xDS. The package push/delta determines the order in which types are sent.
 type Type uint8
 
 // The types of Envoy's resources that Navarch serves.
@@ -20,7 +23,7 @@ const (
 	Listener
 	Route
 	Secret
-	Extension // configuration of a filter that Envoy requests by the name in a listener
+	Extension // filter configuration, which Envoy requests by the name that a listener states
 	NumTypes  // the number of types; not a type
 )
 
@@ -51,13 +54,13 @@ func (t Type) String() string {
 // Noun returns the name on command lines: cluster, endpoint, listener, route, secret, extension. It panics for Unknown.
 func (t Type) Noun() string { return types[t].noun }
 
-// Wildcard reports whether a delta subscription to the type is for all resources even if it lists names. The result is
-// true for CDS and LDS. Envoy lists names of these types only after a reconnect, and still wants all resources
-// (consul#12174). On a state-of-the-world stream Envoy lists no names of these types. There a list of names means only
-// these resources, because gRPC's clients subscribe in this way.
+// Wildcard reports whether a delta subscription to the type is for all resources, even if the subscription lists names.
+// The result is true for CDS and LDS. Envoy lists names of these types only after a reconnect, and still wants all
+// resources. Wildcard does not apply to state-of-the-world streams, where Envoy lists no names of these types. On such
+// a stream, a client that lists names wants only these resources, as gRPC's clients do.
 func (t Type) Wildcard() bool { return t == Cluster || t == Listener }
 
-// ParseURL returns the type with a type URL, or Unknown.
+// ParseURL returns the type whose type URL is url, or Unknown for any other URL.
 func ParseURL(url string) Type {
 	for t := range types {
 		if types[t].url == url {
@@ -67,7 +70,7 @@ func ParseURL(url string) Type {
 	return Unknown
 }
 
-// ParseNoun returns the type with a name of Noun, or Unknown.
+// ParseNoun returns the type for which Noun returns noun, or Unknown for any other string.
 func ParseNoun(noun string) Type {
 	for t := range types {
 		if types[t].noun == noun {

@@ -1,39 +1,43 @@
-// Package fleet makes a process one replica of a fleet. A fleet has the replicas of one mesh, which share its proxies
-// by a ring of shards. The owner of a proxy is the replica that owns the proxy's shard. The package admits streams at a
-// pace, notifies agents of their owners, keeps the number of streams in balance, and hands over when the process is
-// stopped.
+// Package fleet makes a process one replica of a fleet. A fleet is the set of control-plane replicas of one mesh. Each
+// proxy belongs to a shard, and a ring assigns each shard to one replica. That replica is the owner of the shard's
+// proxies. The package limits the rate of new streams, notifies agents of the owners of their proxies, balances the
+// number of streams, and hands the streams over when the process is stopped.
 //
-// Owns: this replica's record and placement, by shard/member and shard/place; the placement that each agent was
-// notified of.
+// Owns: this replica's member record (shard/member); its placement, which maps proxies to owners (shard/place); for
+// each agent, the placement of which the agent was notified.
 // Reads: the ring, the streams of push/serve.
-// Never: decides who owns a shard (place.Lead), or when to move or close streams (place.Moves, place.Drain,
+// Never: decides which replica owns a shard (place.Lead), or when to move or close streams (place.Moves, place.Drain,
 // place.Leaving).
 //
 // # One of a fleet
 //
-// A stream waits for place.Admission before it is planned, and counts in member.Streams until it has left its view.
-// place.Drain decides when to send a stream away. After SIGTERM all loops run on during Fleet.Depart. Their context
-// ends afterwards.
+// A new stream waits until place.Admission admits it. An admitted stream counts in member.Streams until it ends. If the
+// replica has too many streams, place.Drain decides when to close one. After SIGTERM, the goroutines of Fleet.Tasks
+// continue while Fleet.Depart runs. Their context ends afterwards.
 //
-// The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was notified
-// of. If the proxy stays, its agent is notified of a newer placement at once. If the proxy has to move, place.Moves
-// sets the pace of notifications (notify.go):
+// An agent receives the owner of its proxy as a resource of the type navarch.io/owner. The owner comes from the newest
+// place.Placement of which the agent's stream was notified. If a newer placement leaves the proxy at this replica, the
+// agent is notified at once. If the proxy must move to another replica, place.Moves sets the pace of notifications
+// (notify.go):
 //
-//   - while goroutines do not wait for a processor, the pace rises to 100 a second to one replica, from all others
-//     together;
-//   - while they wait, the pace falls to 10 a second from each replica, or to a hundredth of its streams if that is
-//     more;
-//   - a replica that leaves notifies all its agents in the first half of the time in which it sends streams away.
+//   - While goroutines do not wait for a processor, the pace rises. The limit is 100 moves per second to one replica,
+//     from all other replicas together.
+//   - While goroutines wait for a processor, the pace falls. Each replica still notifies 10 agents per second, or a
+//     hundredth of its streams per second if that is more.
+//   - A replica that is being stopped notifies all its agents in the first half of the time in which it closes streams.
 //
-// While replicas have two versions (obs.Version), a replica sends agents only to replicas of its own version, until it
-// leaves. The ring may move a shard from a new replica to an old one, but the shard's proxies then stay. An agent whose
-// replica crashes may reconnect to any other replica.
+// During an upgrade, replicas have different versions (obs.Version). A replica then sends agents only to replicas of
+// its own version, unless it is being stopped. If the ring moves a shard to a replica of the other version, the shard's
+// proxies stay. An agent whose replica crashes may reconnect to any other replica.
 //
-// A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, or after 20
-// seconds of planning. Prewarmed proxies exist only in this process. For each Sidecar with a workload selector they
-// plan a scope, too. They have the capabilities of this version's image. Workload selectors of EnvoyFilters, and other
-// clusters, networks and capabilities, are not prewarmed. The prewarmed proxies stay until a minute after the ramp. One
-// process with an embedded etcd runs the same parts and owns all shards.
+// Before a new replica is ready, it plans (computes) the configuration of the namespaces that it will own (prewarm.go).
+// It plans for at most 20 seconds. For this purpose it makes prewarmed proxies, which exist only in this process: one
+// for each namespace, and one for each Sidecar with a workload selector. They have the capabilities of this version's
+// proxy image. Configuration for other capabilities, clusters or networks, or for workload selectors of EnvoyFilters,
+// is not planned in advance. The prewarmed proxies exist until a minute after the ramp, in which the share of a new
+// replica grows.
+//
+// A single process with an embedded etcd runs the same goroutines, and owns all shards.
 package fleet
 
 import (
@@ -74,40 +78,42 @@ type Config struct {
 	Zone     string        // zone of this replica; may be empty
 	Domain   string        // DNS suffix of services (svc.cluster.local) in the mesh
 	Revision func() int64  // revision of the snapshot that this replica serves
-	Sums     func() []byte // sums of this replica's proxies (member.Config); nil: the record has no sums
-	Away     func() bool   // reports that etcd does not answer; nil: etcd always answers
-	// Lease is the time of silence after which other replicas take over the shards of this one, in whole seconds; 0: 10
-	// s. Ramp is the time in which the share of a new replica grows (member.Weight); 0: at once.
+	Sums     func() []byte // encoded counts of this replica's proxies (member.Config.Sums); may be nil
+	Away     func() bool   // reports whether etcd does not answer; nil: etcd always answers
+	// If this replica crashes, other replicas take over its shards after the time Lease, in whole seconds; 0: 10 s.
+	// Ramp is the time in which the share of a new replica grows (member.Weight); 0: full share at once.
 	Lease, Ramp time.Duration
-	DrainAfter  time.Duration // streams are closed after this time well above the replica's share; 0: 60 s
+	DrainAfter  time.Duration // time with far more streams than the share, before streams are closed; 0: 60 s
 	Grace       time.Duration // longest duration of an orderly stop; 0: Depart does not wait
-	MostJoins   float64       // joins per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
+	MostJoins   float64       // maximum of new streams per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: no fixed maximum
 	Contained   bool          // a container limits the memory of this process
-	Off         Loops         // control loops that are off
+	Off         Loops         // control loops to turn off
 	Log         *slog.Logger
 }
 
-// Loops names the control loops on the load of a machine that are off. The package comment of shard/place describes the
-// loops.
+// Loops states which control loops are turned off: Joins that of place.Admission, Moves that of place.Moves, and Drain
+// that of place.Drain. The package comment of shard/place describes these loops.
 type Loops struct{ Joins, Moves, Drain bool }
 
 // Server is the part of the xDS server that a fleet uses (serve.Server). Its methods must be safe for concurrent use.
 type Server interface {
-	// AgentResourceChangedFor sends the resource of an agent type again, if it differs, to the streams for which `of`
-	// returns true. listens reports whether a stream has subscribed to the type.
+	// AgentResourceChangedFor sends the resource of an agent type again, if it differs, to the streams for which the
+	// function `of` returns true. The parameter listens tells the function whether the stream has subscribed to the
+	// type.
 	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
 	// SendAway closes up to n streams without a subscription to the type, and returns their number. If all is true,
 	// streams with a subscription may be closed, too.
 	SendAway(n int, typeURL string, all bool) int
-	// Subscribed returns the number of streams, and how many of them have subscribed to the type.
+	// Subscribed returns the number of all streams, and the number of streams with a subscription to the type.
 	Subscribed(typeURL string) (streams, subscribed int)
-	// Waiting returns the number of streams that wait for their turn in a lane, and Lag the longest of these waits.
+	// Waiting returns the number of streams that wait for a push in a lane (an urgency of pushes). Lag returns the
+	// longest time for which a stream has waited for a push in any lane.
 	Waiting(lane fanout.Lane) int
 	Lag(now time.Time) time.Duration
 }
 
-// Fleet is one replica of a fleet, with its record, its view of the ring, and the admission of new streams. A single
-// replica owns everything and sends no proxies elsewhere. A Fleet is safe for concurrent use, except for Serves.
+// Fleet is one replica of a fleet, with its member record, its placement, and the admission of new streams. If there is
+// only one replica, it owns all proxies. A Fleet is safe for concurrent use, except for Serves.
 type Fleet struct {
 	cfg       Config
 	log       *slog.Logger
@@ -183,7 +189,8 @@ func joined(_ time.Duration, err error) {
 	obs.Joins.WithLabelValues(result).Inc()
 }
 
-// Tasks returns the loops of this replica, which the caller must run. The replica serves m's snapshots through planner.
+// Tasks returns the tasks of this replica, each of which the caller must run in a goroutine. The replica serves the
+// snapshots of m, and planner computes the configuration.
 func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	return []loop.Task{
 		{Name: "member", Run: f.member.Run},
@@ -195,8 +202,8 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	}
 }
 
-// AgentType returns the resource type with the owner of an agent's proxy. A proxy that no Fleet counts (Join) has no
-// such resource.
+// AgentType returns the type of the resource that tells an agent the owner of its proxy. Only proxies that Join has
+// counted have this resource.
 func (f *Fleet) AgentType() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.Proxy) *serve.AgentResource {
 		s, ok := seatOf(v)
@@ -207,8 +214,9 @@ func (f *Fleet) AgentType() serve.AgentType {
 	}}
 }
 
-// answer returns the owner of a proxy, encoded. A replica has one address, either plain or TLS. An agent on the other
-// kind of connection could not use this address. Such an agent receives no address, so its proxy stays.
+// answer returns the encoded owner of a proxy. secure states whether the agent's connection uses TLS. All replicas have
+// addresses of one kind, plain or TLS (Config.Secure). An agent on a connection of the other kind receives no address,
+// so its proxy stays.
 func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
 	if secure != f.cfg.Secure {
@@ -239,11 +247,11 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 	return r
 }
 
-// seat is one stream of this replica.
+// seat is one stream of this replica, and implements join.Seat.
 type seat struct {
 	namespace, workload string
 	leave               func()
-	notified            atomic.Pointer[place.Placement] // newest that the agent knows or need not know; nil: not yet recorded
+	notified            atomic.Pointer[place.Placement] // newest placement recorded by round.turn or notifiedOf; nil: not recorded yet
 }
 
 // Join implements join.Fleet. It counts a stream of a workload until Leave of the result is called.
@@ -264,8 +272,8 @@ func seatOf(v serve.Proxy) (*seat, bool) {
 	return s, ok
 }
 
-// Above implements join.Fleet. It returns an error while this build does not read the level (format version) of the
-// stored configuration, otherwise nil.
+// Above implements join.Fleet. It returns an error while the level (format version) of the stored configuration is too
+// new for this build. Otherwise it returns nil.
 func (f *Fleet) Above() error { return f.member.Above() }
 
 // Admit implements join.Fleet. It blocks until a stream is admitted. Errors are gRPC statuses. Unavailable: this
@@ -283,9 +291,9 @@ func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// Ready returns an error with the reason why this replica should receive no new streams; nil: it is ready. The reason
-// is that the replica leaves, has not planned the views of expected proxies yet, or does not read the level of the
-// stored configuration.
+// Ready returns nil if this replica can receive new streams, and otherwise an error with the reason. There are three
+// reasons: the replica is being stopped, it still plans the configuration of expected proxies, or the stored
+// configuration is too new for this build (Above).
 func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():
@@ -296,7 +304,8 @@ func (f *Fleet) Ready() error {
 	return f.member.Above()
 }
 
-// drain closes streams of stock agents, a few per second, while this replica has much more than its share.
+// drain closes a few streams per second while this replica has far more streams than its share. It closes only streams
+// whose agents have not subscribed to their owner.
 func (f *Fleet) drain(ctx context.Context) error {
 	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2, Off: f.cfg.Off.Drain})
 	timer := time.NewTimer(time.Second)
@@ -315,10 +324,10 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput returns the input of place.Drain. It inspects single streams only if this replica has more than its share.
-// While etcd does not answer, neither the leader nor the streams of other replicas are known. The share is then
-// outdated, and closed streams would come back. The leader's age therefore counts from the end of the outage. During
-// the outage it is 0, so that no stream is closed.
+// drainInput returns the input of place.Drain. It asks the server about the streams only if this replica has more
+// streams than its share. While etcd does not answer, neither the leader nor the streams of other replicas are known.
+// The share is then outdated, and closed streams would come back. LeaderAge therefore counts from the end of the
+// outage. During the outage LeaderAge is 0, so that no stream is closed.
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	if f.cfg.Away != nil && f.cfg.Away() {
@@ -337,11 +346,11 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	return in
 }
 
-// Depart performs the orderly stop, and returns at the end of the stop or when ctx ends. The other replicas take over
-// the shards, and the streams are sent to these replicas over the grace period. The caller ends the remaining streams.
-// If there is no other ready replica, or no stream, Depart returns as soon as the ring no longer names this replica.
-// This usually takes milliseconds, and at most the Notice of place.Leaving. Without a leader it does not wait for the
-// ring.
+// Depart performs the orderly stop of this replica, and returns when the stop or ctx ends. The other replicas take over
+// the shards. Depart closes the streams bit by bit over the time Config.Grace, and their agents connect to the other
+// replicas. The caller must end the streams that remain. If there is no other ready replica, or no stream, Depart waits
+// only until the ring no longer names this replica. The wait usually takes milliseconds, and at most
+// place.Leaving.Notice. If no leader is known, Depart does not wait for the ring.
 func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()
@@ -367,7 +376,7 @@ func (f *Fleet) Depart(ctx context.Context) {
 			return
 		}
 		var changed <-chan struct{}
-		if !handedOver { // the next placement may hand over
+		if !handedOver { // the next placement may be one without this replica
 			changed = placement.Superseded()
 		}
 		select {

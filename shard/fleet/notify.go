@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// notify notifies agents of new placements. Agents of proxies that stay are notified at once. Agents of proxies that
-// move are notified at the pace of place.Moves, because each makes a new connection to the owner.
+// notify notifies agents of new placements. A placement maps each proxy to its owner, the replica that should serve it.
+// Agents of proxies that stay at this replica are notified at once. Agents of proxies that must move are notified at
+// the pace of place.Moves, because each of them makes a new connection to the owner.
 func (f *Fleet) notify(ctx context.Context) error {
 	pace := place.NewMoves(place.MovesConfig{Off: f.cfg.Off.Moves})
 	var waits obs.RunQueue
@@ -45,8 +46,8 @@ func (f *Fleet) notify(ctx context.Context) error {
 	}
 }
 
-// pass notifies agents of a placement, among them the agents of at most n proxies that have to move. left counts the
-// moving proxies whose agents remain to be notified.
+// pass notifies agents of the placement p. At most n of the notified agents have proxies that must move. left is the
+// number of moving proxies whose agents are not notified yet.
 func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.Proxy, listens bool) bool {
@@ -59,11 +60,12 @@ func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 // round is the state of one pass.
 type round struct {
 	placement *place.Placement
-	n, left   int // moves that are still permitted; moves that remain for later
+	n, left   int // n: moves that are still permitted; left: moves that are postponed
 }
 
-// turn records the placement for a stream, unless its move has to wait. It reports whether the agent must be sent the
-// new owner, because the agent has subscribed and the owner differs.
+// turn records the placement for the stream s, unless the move of its proxy is postponed. listens states whether the
+// agent has subscribed to its owner. turn reports whether the owner must be sent to the agent: the placement was
+// recorded, the owner differs, and the agent has subscribed.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
@@ -77,15 +79,16 @@ func (r *round) turn(s *seat, listens bool) bool {
 	return is && listens
 }
 
-// notifiedOf returns the recorded placement. Without one it records present.
+// notifiedOf returns the placement that is recorded for the stream. If there is no recorded placement, it records and
+// returns present.
 func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 	s.notified.CompareAndSwap(nil, present)
 	return s.notified.Load()
 }
 
-// update compares a placement with the recorded one. is reports whether the owner differs. goes reports whether the
-// owner differs and the proxy must move to another replica. A seat without a recorded placement records p, and both
-// results are false.
+// update compares the placement p with the recorded one. The first result reports whether the owner differs. The second
+// result reports whether the owner differs and the proxy must move to another replica. If there is no recorded
+// placement, update records p, and both results are false.
 func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {

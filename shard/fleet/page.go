@@ -15,7 +15,7 @@ type page struct {
 	Split   []string     `json:"split_namespaces,omitempty"`
 	Members []memberLine `json:"members"`
 	Streams int          `json:"streams"`
-	Share   float64      `json:"share"` // target number of streams of this replica: its weighted part of all
+	Share   float64      `json:"share"` // target number of streams of this replica: a part of all streams, by its weight
 	Ready   int          `json:"ready"` // number of ready replicas
 	// Owners has for each shard the index of its owner in Members (-1: no owner). It is set only with ?owners=1.
 	Owners []int16 `json:"owners,omitempty"`
@@ -29,10 +29,11 @@ type memberLine struct {
 	Owns    string `json:"owns"` // ranges of shards, at most maxRanges
 }
 
-// maxRanges bounds the listed ranges of one replica; ?owners=1 lists all shards.
+// maxRanges is the maximum number of listed ranges of one replica. The query ?owners=1 shows the owner of every shard.
 const maxRanges = 12
 
-// ranges formats an ascending list of shards: "0-31, 40, 52-60". Beyond maxRanges it counts the remaining shards.
+// ranges formats an ascending list of shards: "0-31, 40, 52-60". After maxRanges ranges it writes only the number of
+// the remaining shards.
 func ranges(shards []int) string {
 	var parts []string
 	for i := 0; i < len(shards); {
@@ -62,7 +63,8 @@ func (f *Fleet) Page(owners bool) any {
 	return p
 }
 
-// assign adds the members of a ring with their shards. If owners is true, it also adds the owner of each shard.
+// assign adds the members of the ring r to the page, with their shards. If owners is true, it also adds the owner of
+// each shard.
 func (p *page) assign(r *ring.Ring, owners bool) {
 	at := map[string]int{}
 	for i, m := range r.Members() {

@@ -11,18 +11,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Bounds of warming. A replica becomes ready after these times even if it could not plan everything.
+// Bounds of warming. In warming, a new replica plans (computes) the configuration of expected proxies before it is
+// ready. It becomes ready after these times even if it could not plan everything.
 const (
 	warmPoll   = 20 * time.Millisecond
-	warmFleet  = 3 * time.Second  // to receive the fleet
-	warmWithin = 20 * time.Second // to plan
+	warmFleet  = 3 * time.Second  // to receive the records of all replicas
+	warmWithin = 20 * time.Second // to plan the prewarmed proxies
 	warmScopes = 512              // maximum number of prewarmed proxies
-	warmKept   = time.Minute      // after the ramp, until the real proxies hold the plans
+	warmKept   = time.Minute      // time after the ramp (Config.Ramp) until the prewarmed proxies leave
 )
 
-// warm plans the future scopes of this replica, and then declares the replica ready. It joins prewarmed proxies, which
-// exist only in this process. There is one without labels for each namespace, and one for each Sidecar with a workload
-// selector. The prewarmed proxies hold the shared plans until the real proxies do.
+// warm plans configuration for expected proxies, and then declares the replica ready. It joins prewarmed proxies to the
+// planner. A prewarmed proxy exists only in this process. There is one without labels for each namespace, and one for
+// each Sidecar with a workload selector. They keep the planned configuration in memory until real proxies share it.
 func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
@@ -50,8 +51,9 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	return ctx.Err()
 }
 
-// ready declares the replica ready. If heard is set (the fleet is known), it first waits until the stored level was
-// compared with that of this build. It waits for warmFleet at most.
+// ready declares the replica ready, first in its member record, and at the end in Fleet.Ready. heard states that the
+// records of all replicas are known. If heard is true, ready waits until the level (format version) of the stored
+// configuration is compared with the levels that this build reads. The wait takes at most warmFleet.
 func (f *Fleet) ready(ctx context.Context, heard bool) {
 	f.member.Ready()
 	if heard {
@@ -62,7 +64,7 @@ func (f *Fleet) ready(ctx context.Context, heard bool) {
 	f.warmed.Store(true)
 }
 
-// prewarm joins the prewarmed proxies, as many as are planned within warmWithin.
+// prewarm joins prewarmed proxies to the planner, and returns those that were planned within warmWithin.
 func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
@@ -76,11 +78,13 @@ func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes returns the nodes of prewarmed proxies, at most warmScopes. The nodes belong to the config cluster, and
-// have this version's capabilities and the mesh's DNS suffix. First comes a node without labels for each namespace, in
-// the order given. Then come nodes with the labels that each Sidecar selects.
+// prewarmNodes returns the nodes of prewarmed proxies, at most warmScopes. The nodes belong to the config cluster. They
+// have this version's capabilities and the DNS suffix domain. The first nodes have no labels, one for each namespace in
+// the given order. The following nodes have the labels that a Sidecar selects, one for each Sidecar with a workload
+// selector.
 func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes []view.Node) {
-	// Injection passes the mesh's metadata to proxies. With DNS capture their scope has automatic addresses.
+	// Injection copies this metadata from the mesh configuration to proxies. With DNS capture, a proxy's configuration
+	// includes automatically allocated addresses.
 	metadata := map[string]string{"DNS_CAPTURE": s.Mesh().Spec.GetDefaultConfig().GetProxyMetadata()["ISTIO_META_DNS_CAPTURE"]}
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels, Metadata: metadata,
@@ -99,7 +103,7 @@ func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes
 	return nodes[:min(len(nodes), warmScopes)]
 }
 
-// until polls until done returns true. If ctx ends before, it returns the error of ctx.
+// until calls done repeatedly until done returns true. If ctx ends first, until returns the error of ctx.
 func until(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(warmPoll)
 	defer tick.Stop()

@@ -1,19 +1,22 @@
-// Package level decides the level of stored configuration (model.Level), which is the number of its format. It is the
-// highest level that every replica reads. Kinds and fields of a newer build take effect when the last replica runs that
-// build. They are withdrawn before a replica of an older build serves again.
+// Package level decides the level of stored configuration (model.Level), which is the number of its format. The stored
+// level is the highest level that every replica can read. Kinds of objects and fields that only a newer build knows
+// take effect when the last replica runs that build. They are removed from the store before a replica of an older build
+// serves again.
 //
-// Owns: level/current, which only the leader writes.
-// Reads: shard/member.
-// Never: raises the level above the level of a replica that joins meanwhile (the transaction fails if any record
-// changed); lowers the level before the newer content is removed from the store.
+// Owns: the key level/current in etcd, which only the leader writes.
+// Reads: the records of the replicas (shard/member).
+// Never: raises the level above the newest level that a joining replica reads (the transaction fails if a record
+// changed meanwhile); lowers the level before the newer content is removed from the store.
 //
 // Configuration that only a newer build can read is stored once every replica can read it. Replicas state in their
 // member records the newest level that they read. The leader writes the lowest of these levels to level/current, in a
-// transaction that fails if the record of a replica changed meanwhile. A replica compares the level in the transaction
-// by which it becomes ready. If the stored level is newer, the replica is not ready and admits no stream. The leader
-// then removes the content that needs the stored level, and lowers the level. After a change of the level the ingester
-// compares the whole store with the sources. Records of closing kinds (store/model) belong to no level, and are stored
-// at once. Replicas that do not know such a kind admit no proxy that the record covers.
+// transaction that fails if the record of a replica changed meanwhile. A replica becomes ready by a transaction that
+// compares the stored level with the newest level that the replica reads. If the stored level is newer, the replica is
+// not ready and admits no stream. The leader then removes the content that this replica cannot read, and lowers the
+// level. After each change of the level, the ingester (which writes configuration to the store) compares the whole
+// store with the sources of configuration. Records of closing kinds (model.Closing) may forbid traffic. They are stored
+// at once, at any level. A replica that does not know such a kind admits no new streams of the proxies to which the
+// record applies.
 package level
 
 import (
@@ -34,8 +37,8 @@ type Current struct {
 	Revision int64  // etcd's revision of the value; 0: no level is stored
 }
 
-// Read reads the level from the store. The result is zero if no level is stored. Errors: the store cannot be read, or
-// the value is invalid. With an error the result must not be used.
+// Read reads the level from the store. The result is the zero Current if no level is stored. Errors: the store cannot
+// be read, or the value is invalid. With an error the result must not be used.
 func Read(ctx context.Context, store *kv.Store) (Current, error) {
 	blobs, _, err := store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -52,8 +55,8 @@ func Read(ctx context.Context, store *kv.Store) (Current, error) {
 
 var folder = member.LevelPath[:strings.IndexByte(member.LevelPath, '/')+1]
 
-// Lowest returns the newest level that the leader and all replicas of a fleet read. leader is the newest level that the
-// leader itself reads. An empty fleet gives this level.
+// Lowest returns the highest level that the leader and all replicas can read. The parameter leader is the newest level
+// that the leader itself reads. It is the result if fleet is empty.
 func Lowest(leader uint32, fleet []member.Record) uint32 {
 	least := leader
 	for _, r := range fleet {
@@ -67,33 +70,34 @@ func Lowest(leader uint32, fleet []member.Record) uint32 {
 type Config struct {
 	Store   *kv.Store
 	Reads   uint32  // the newest level that the leader's build reads
-	Current Current // result of Read at the beginning of the term
-	// Use starts to rewrite the stored content for a level. It is called for each change, but not for the level of
-	// Current.First, with which the term begins.
+	Current Current // result of Read when this leader begins to lead
+	// Use must start to rewrite the stored content for a level. Lead calls it for each change of the level. Lead does
+	// not call it for the result of Current.First, the first level of this leader.
 	Use  func(Use)
 	Used func() uint32 // level of the stored content; 0: the content is being written
 	Log  *slog.Logger
 }
 
-// Use is the level in which stored content is written.
+// Use is the level for which stored content is written.
 type Use struct {
 	Level uint32
 	Below bool // the stored level is above Level, because the leader's build does not read the stored level
 }
 
-// First returns the level at the start of the term of a leader whose build reads levels up to reads. A store without a
-// level counts as level 1, because a build without levels wrote it.
+// First returns the level for which a new leader writes stored content at first. The parameter reads is the newest
+// level that the leader's build reads. A store without a level counts as level 1, because a build without levels wrote
+// it.
 func (c Current) First(reads uint32) Use {
 	return Use{min(max(c.Level, 1), reads), c.Level > reads}
 }
 
-// every is the pause between two checks whether the stored content has reached a lower level.
+// every is the time between two checks of Config.Used while the level is to be lowered.
 const every = 100 * time.Millisecond
 
-// Lead maintains the level for one epoch. It returns an error that wraps kv.ErrDeposed if a write of the level finds
-// that another process leads. It returns ctx's error when ctx ends, and an error if the replicas cannot be followed.
-// Other failed reads and writes of the level are logged and repeated. Lowering waits until Used returns the lower
-// level.
+// Lead maintains the level while this process leads with the given epoch. It returns an error that wraps kv.ErrDeposed
+// if a write of the level fails because another process leads. It returns the error of ctx when ctx ends, and an error
+// if the records of the replicas cannot be followed. Other failed reads and writes of the level are logged and
+// repeated. Before Lead lowers the stored level, it waits until Config.Used returns the lower level.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,11 +135,11 @@ type leader struct {
 	epoch    kv.Epoch
 	fleet    member.Fleet
 	notified Use
-	stale    bool // Current may differ from the stored level
+	stale    bool // the level in Current may differ from the stored one
 }
 
-// step moves the level towards its target. pending reports whether another step is needed even if the fleet does not
-// change.
+// step changes the stored level to the highest that all replicas can read, if this is possible now. pending reports
+// whether another step is needed even if no record of a replica changes.
 func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -177,7 +181,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	return false, nil
 }
 
-// notify calls Use, except with the argument of the last call.
+// notify calls Config.Use, unless the argument equals that of the last call.
 func (l *leader) notify(level uint32) {
 	if use := (Use{level, l.Current.Level > l.Reads}); use != l.notified {
 		l.notified = use

@@ -15,10 +15,11 @@ type Fleet struct {
 	Revision int64    // etcd's revision of the list, or of its last change
 }
 
-// Follow returns a channel of fleets, which receives the present fleet and one after each change. While etcd does not
+// Follow returns a channel that receives the present fleet, and a new fleet after each change. While etcd does not
 // answer, no fleet arrives. A slow reader receives only the newest fleet. The channel is closed when ctx ends. If a
 // record does not decode or names another replica, the error is logged and the replica's last good record stays in use.
-// A replica without a good record is left out. An error of Follow is a mistake of this build (kv.Store.Follow).
+// A replica without a good record is left out. Follow returns an error only if the store refuses to follow the folder
+// of the records. This would be a mistake in the code.
 func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Fleet, error) {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
@@ -32,7 +33,7 @@ func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Flee
 			var fleet Fleet
 			fleet, known = read(folder, known, log)
 			select {
-			case <-fleets: // replace an unread fleet: this goroutine is the only writer, so there is room afterwards
+			case <-fleets: // remove an unread fleet; no other goroutine sends, so the channel then has room
 			default:
 			}
 			fleets <- fleet
@@ -41,14 +42,15 @@ func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Flee
 	return fleets, nil
 }
 
-// reading is the last read of one path, with the last good record.
+// reading is the result of reading one record's path: the last good record, and the revision of the last value.
 type reading struct {
 	record   Record
 	revision int64
 	good     bool
 }
 
-// read decodes the changed records of a folder, and returns the fleet and the new value of known.
+// read decodes the changed records of a folder, and returns the fleet and the new value of known. known has the earlier
+// readings by path.
 func read(folder kv.Folder, known map[string]reading, log *slog.Logger) (Fleet, map[string]reading) {
 	fleet, now := Fleet{Revision: folder.Revision}, make(map[string]reading, len(folder.Blobs))
 	for _, blob := range folder.Blobs {

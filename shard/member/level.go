@@ -2,13 +2,13 @@ package member
 
 import "fmt"
 
-// LevelPath is the store path of the blob with the level of stored configuration (model.Level). The leader writes this
-// blob (shard/level). Each write of a Ready record compares the stored level with the newest level that the replica
-// reads.
+// LevelPath is the path of the blob (stored value) with the level of stored configuration. The level is the number of
+// the format (model.Level). The leader writes the blob (shard/level). When a replica writes its record with the state
+// Ready, it compares the stored level with the newest level that it reads.
 const LevelPath = "level/current"
 
-// LevelValue encodes a level as ten decimal digits, with leading zeros. Encoded levels sort like the numbers, so that
-// etcd can compare them.
+// LevelValue encodes a level as ten decimal digits, with leading zeros. Encoded levels sort like the numbers, so etcd
+// can compare them.
 func LevelValue(level uint32) []byte { return fmt.Appendf(nil, "%010d", level) }
 
 // ParseLevel is the inverse of LevelValue. It returns 0 and an error if raw is not ten digits, or if the number exceeds

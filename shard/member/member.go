@@ -21,31 +21,32 @@ type Config struct {
 	Address string // host:port that agents dial; empty: unknown
 	Zone    string // may be empty
 	Version string // of the build; may be empty
-	Level   uint32 // newest level of stored configuration that this build reads; 0: 1
+	Level   uint32 // newest level (format) of stored configuration that this build reads; 0 means 1
 	Weight  uint32 // full weight of this replica, at most ring.FullWeight; 0: ring.FullWeight
 	// Lease is the time after which the record of a crashed replica disappears and its shards are reassigned. It is a
 	// whole number of seconds; 0: 10 s.
 	Lease   time.Duration
-	Ramp    time.Duration // time over which the weight grows (Weight); 0: 60 s, negative: full weight at once
+	Ramp    time.Duration // time in which the weight grows (func Weight); 0: 60 s, negative: full weight at once
 	Streams *Streams      // counts the streams of this replica
 	// Revision returns the revision of the snapshot that this replica serves. The newest revision of the store is not
-	// suitable, since every write raises it, even a write of this record. Ring returns the present ring; nil: there is
-	// no ring. Both functions are called often, by any goroutine.
+	// suitable, because each write of this record would raise it. Ring returns the present ring; nil: there is no ring.
+	// Both functions are called often, by any goroutine.
 	Revision func() int64
 	Ring     func() *ring.Ring
-	// Sums returns Record.Sums; nil: the record has no sums. The result should change at most once in ten seconds.
+	// Sums returns Record.Sums. If the function is nil, the record has no sums. The result should change at most once
+	// in ten seconds.
 	Sums func() []byte
 	Log  *slog.Logger // nil: slog's default
 }
 
-// Member maintains this replica's record in etcd. Safe for concurrent use.
+// Member maintains this replica's record in etcd. It is safe for concurrent use.
 type Member struct {
 	cfg  Config
 	wake chan struct{}
 
 	mu              sync.Mutex // a leaf lock: guards the fields below
 	state           State
-	ready           time.Time // when the replica became ready; zero: it never did
+	ready           time.Time // when the replica became ready; zero: not yet ready
 	above           bool      // the stored level is above the newest level that this build reads
 	compared        bool      // the stored level was compared with the newest level that this build reads
 	self            Record    // only the fields that never change
@@ -89,12 +90,12 @@ func New(cfg Config) (*Member, error) {
 	}}, nil
 }
 
-// Ready declares that the replica is warm and may own shards. It does not wait for the write. After Leave it has no
-// effect.
+// Ready declares that the replica can serve and may own shards. It does not wait until the state is written to etcd.
+// After Leave it has no effect.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave declares that the replica leaves, so that its shards are reassigned. It does not wait for the write
-// (LeavingRecorded).
+// Leave declares that the replica leaves, so that its shards are reassigned. It does not wait until the state is
+// written to etcd (LeavingRecorded).
 func (m *Member) Leave() { m.set(Leaving) }
 
 // LeavingRecorded returns a channel that is closed once Run has written the state Leaving to etcd.
@@ -115,8 +116,8 @@ func (m *Member) set(s State) {
 	}
 }
 
-// Record returns the content that the record should have at the time now. The stored record may be older. It may also
-// be Warming while the result is Ready (Above).
+// Record returns the content that the record should have at the time now. The stored record may be older. While Above
+// returns an error, the stored state is Warming although the result has the state Ready.
 func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()
@@ -136,9 +137,9 @@ func (m *Member) Record(now time.Time) Record {
 	return r
 }
 
-// Run maintains the record until ctx ends. Then it removes the record with its lease, and returns the error of ctx. If
-// etcd does not confirm the removal within a second, the lease expires by itself. After an error of etcd or a lost
-// lease, Run logs the error and tries again.
+// Run maintains the record until ctx ends. At the end it removes the record with its lease, and returns the error of
+// ctx. If etcd does not confirm the removal within a second, the lease expires by itself. After an error of etcd or a
+// lost lease, Run logs the error and tries again.
 func (m *Member) Run(ctx context.Context) error {
 	for pause := 250 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
@@ -160,7 +161,8 @@ func (m *Member) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lease maintains the record under one lease. It returns the reason for its end, which is never nil.
+// lease maintains the record under one lease of etcd, until ctx or the lease ends or a request fails. It returns the
+// reason as an error, which is never nil.
 func (m *Member) lease(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, m.cfg.Lease)
 	lease, err := m.cfg.Store.Lease(asking, m.cfg.Lease)
@@ -202,9 +204,9 @@ func (m *Member) lease(ctx context.Context) error {
 	}
 }
 
-// write writes a record, and returns the written content. It writes a Ready record only if the stored level is at most
-// the newest level that this build reads. The same transaction compares the levels. If the stored level is higher,
-// write writes the record as Warming instead.
+// write writes the record r, and returns the written content. If r is Ready, the transaction also compares the stored
+// level with the newest level that this build reads. If the stored level is higher, write changes the state to Warming
+// and writes the record again.
 func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, error) {
 	var bound kv.Bound
 	if r.State == Ready {
@@ -224,16 +226,18 @@ func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, 
 	return r, err
 }
 
-// Compared reports whether a write of a Ready record has compared the levels (Above).
+// Compared reports whether a write of a Ready record has compared the stored level with the newest level that this
+// build reads (Above).
 func (m *Member) Compared() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.compared
 }
 
-// Above returns an error while the stored level is above the newest level that this build reads. Then this replica must
-// not serve. Writes of a Ready record compare the levels, and the last comparison determines the result. Before the
-// first comparison the result is nil. A write that fails before the comparison changes nothing.
+// Above returns an error while the stored level is above the newest level that this build reads. While there is an
+// error, this replica must not serve. Each write of a Ready record compares the two levels, and the last comparison
+// determines the result. Before the first comparison the result is nil. A write that fails before the comparison does
+// not change the result.
 func (m *Member) Above() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

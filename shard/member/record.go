@@ -1,9 +1,9 @@
-// Package member maintains this replica's record in etcd, and follows the records of all replicas, the fleet. A record
+// Package member maintains this replica's record in etcd, and follows the records of all replicas (the fleet). A record
 // has the address, state and load of its replica.
 //
 // Owns: members/<name>, under a lease.
 // Reads: members/, level/current, the ring (shard/ring).
-// Never: decides about owners; delays the serving of proxies while etcd is away.
+// Never: decides which replica owns a shard; delays the serving of proxies while etcd does not answer.
 package member
 
 import (
@@ -20,12 +20,12 @@ import (
 // Folder is the folder of the records, below the prefix of the mesh in etcd.
 const Folder = "members/"
 
-// State is a replica's phase. The zero State is invalid.
+// State is the phase of a replica's life. The zero State is invalid.
 type State uint8
 
 // The states in their order. A replica is Warming until Member.Ready is called, and a Ready replica may own shards.
-// After Member.Leave the replica is Leaving. A replica that is Ready is stored as Warming while the stored level is
-// above the newest level that its build reads.
+// After Member.Leave the replica is Leaving. While the level (format) of stored configuration is too new for a Ready
+// replica, its record says Warming.
 const (
 	Warming State = iota + 1
 	Ready
@@ -56,9 +56,9 @@ type Record struct {
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight; grows while a new replica ramps up
 	Revision    int64     // etcd's revision of the snapshot that the replica serves
-	Level       uint32    // newest level that its build reads (model.Level); at least 1
+	Level       uint32    // newest level of stored configuration (model.Level) that its build reads; at least 1
 	Load        ring.Load // served streams, and streams that wait for admission
-	Sums        []byte    // encoded counts of its proxies, for tools; at most MaxSums bytes; empty: unknown
+	Sums        []byte    // encoded counts of the replica's proxies, for tools; at most MaxSums bytes; empty: unknown
 }
 
 // Member returns the name, address and weight of the replica as a member of the ring.
@@ -76,9 +76,9 @@ func (r Record) Member() ring.Member {
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
 	schema     = 1
-	maxBytes   = 256 << 10 // of a decoded record; written records stay below 64 KiB (Streams.Load)
-	maxEntries = 1 << 14   // namespaces and workloads in one record
-	maxStreams = 1 << 24   // of one entry
+	maxBytes   = 256 << 10 // maximum length of a decoded record; written records stay below 64 KiB (Streams.Load)
+	maxEntries = 1 << 14   // maximum number of namespaces and workloads in one record
+	maxStreams = 1 << 24   // maximum number of streams of one namespace or workload
 	maxLevel   = 1 << 16
 	// MaxSums bounds Record.Sums, in bytes. Encode leaves out longer Sums. Decode refuses a record with longer Sums.
 	MaxSums = 4 << 10

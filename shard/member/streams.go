@@ -17,7 +17,7 @@ type Streams struct {
 	total   int // sum of counts
 }
 
-// proxyKind is the pair by which a ring distinguishes proxies.
+// proxyKind has the two properties of a proxy that determine its owner in the ring.
 type proxyKind struct{ namespace, workload string }
 
 // Join counts a served stream until leave is called. Repeated calls of leave have no effect.
@@ -64,8 +64,8 @@ func (s *Streams) Total() int {
 	return s.total
 }
 
-// Misplaced returns the number of served streams that a ring assigns to a replica other than self. Streams without an
-// owner do not count, so the result for a nil ring is 0.
+// Misplaced returns the number of served streams that a ring assigns to a replica other than self. Streams whose shard
+// has no owner do not count. For a nil ring the result is 0.
 func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,21 +78,22 @@ func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	return n
 }
 
-// Bounds of a record's load, which keep the record below 64 KiB. The load names the largest namespaces. It names the
-// largest workloads only of namespaces that are split or may become split. The streams of all other namespaces are
-// added up in Rest.
+// Bounds of a record's load, which keep the record below 64 KiB. The load names the largest namespaces. It names
+// workloads only of namespaces that are split (assigned to shards by workload) or may become split. Rest counts the
+// streams of all other namespaces.
 const (
 	maxNamespaces = 512
 	maxWorkloads  = 1024
 	maxNames      = 40 << 10 // bytes of names
 	// The leader may split a namespace that has more than an eighth of a replica's fair share (ring.Assign). Load names
-	// the workloads of a namespace from half of that limit on, so that they are known before the split.
+	// the workloads of a namespace from half of that limit on. So the leader knows the workloads before it splits the
+	// namespace.
 	splitPart = 16
 )
 
-// Load returns the served and waiting streams within the bounds of a record. Streams of namespaces beyond the bounds,
-// and of namespaces with more than ring.MaxName bytes, count in Rest. r is the present ring, which tells the split
-// namespaces and the number of replicas; nil: there is no ring. The result belongs to the caller.
+// Load returns the served and waiting streams within the bounds of a record. Rest counts the streams of namespaces
+// beyond the bounds, and of namespaces whose names have more than ring.MaxName bytes. r is the present ring, with the
+// split namespaces and the number of replicas. It is nil if there is no ring. The caller owns the result.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string
@@ -141,8 +142,8 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 	return load
 }
 
-// largest returns the workloads with the most streams, as far as they fit: at most number workloads, and at most the
-// given bytes for all their names.
+// largest returns the workloads with the most streams. The result has at most number workloads, and their names have at
+// most the given number of bytes in total.
 func largest(all map[string]int, number, bytes int) map[string]int {
 	names := make([]string, 0, len(all))
 	for name := range all {

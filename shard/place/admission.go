@@ -12,31 +12,33 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// AdmissionConfig configures the admission of new streams. A zero field means its default.
+// AdmissionConfig configures the admission of new streams. A zero field means the default. A join is the start of one
+// stream.
 type AdmissionConfig struct {
 	Pace PaceConfig
-	// Longest is the longest wait of a join in the queue; 0: 2 minutes. Waiting costs less than a refusal, because a
-	// refused client comes back.
+	// Longest is the longest wait of a join in the queue; 0: 2 minutes. A join that waits costs less than a refused
+	// one, because a refused client comes back.
 	Longest time.Duration
-	Queue   int                        // joins that may wait; 0: 20,000
+	Queue   int                        // maximum number of joins that wait; 0: 20,000
 	Every   time.Duration              // time between two calls of Meter.Measure; 0: 1 s
 	Meter   Meter                      // measures the process; nil: a meter of this process
 	Waited  func(time.Duration, error) // receives the duration and result of each Wait, in its goroutine; nil: not called
-	Off     bool                       // every join is admitted at once, to measure the effect of the loop
+	Off     bool                       // every join is admitted at once, to measure the effect of the admission
 }
 
 // Meter measures this process. Only the goroutine of Admission.Run calls its methods.
 type Meter interface {
-	Measure() Measure // all fields except Cost (0), for the time since the last call
-	Memory() float64  // the present Measure.Memory alone
+	Measure() Measure // sets all fields except Cost, for the time since the last call
+	Memory() float64  // only the present value of Measure.Memory
 }
 
-// memoryEvery is the interval of memory measurements. Many joins at once fill a small container within a second.
+// memoryEvery is the interval of memory measurements. Many joins at once can fill the memory of a small container
+// within a second.
 const memoryEvery = 50 * time.Millisecond
 
 // Admission admits new streams at a pace that follows the measured headroom. The processors stay busy but not
 // overloaded, and fewer joins are admitted while memory is short. A join is the start of one stream. Joins normally
-// wait instead of being refused (Wait). Any goroutine may call Wait and State. Run must be running.
+// wait instead of being refused (Wait). Any goroutine may call Wait and State. One goroutine must execute Run.
 type Admission struct {
 	cfg  AdmissionConfig
 	pace *Pace // owned by Run
@@ -44,16 +46,16 @@ type Admission struct {
 
 	mu    sync.Mutex // a leaf lock: guards the fields below
 	gate  gate
-	cost  float64 // of joins admitted or refused since the last measurement
+	cost  float64 // total cost of the joins admitted or refused since the last measurement
 	state AdmissionState
 }
 
 // AdmissionState is the state of an Admission, for metrics and pages.
 type AdmissionState struct {
-	Rate     float64       // cost of joins that may be admitted per second; a full join costs CostFull
+	Rate     float64       // total cost of the joins that may be admitted per second; a full join costs CostFull
 	JoinCost time.Duration // measured CPU time of a full join (Pace.Cost); 0 until Run has measured
 	Waiting  int           // joins that wait
-	Delay    time.Duration // expected wait of a join that comes now; Longest while Rate is 0
+	Delay    time.Duration // expected wait of a join that comes now; AdmissionConfig.Longest while Rate is 0
 	Admitted uint64        // joins admitted so far
 	Refused  uint64        // joins refused so far
 }
@@ -77,9 +79,9 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 // Wait blocks until a join is admitted. cost is the cost of the join (CostFull, CostHolds); a negative cost counts as
 // 0. With AdmissionConfig.Off the join is admitted at once. Errors are gRPC statuses:
 //
-//   - ResourceExhausted, with a RetryInfo of 1 to 30 s: the wait exceeds Longest or is expected to, the queue is full,
-//     or memory is full and 32 joins wait.
-//   - Canceled, DeadlineExceeded: ctx ended. A join that needs no wait may still be admitted.
+//   - ResourceExhausted, with a RetryInfo of 1 to 30 s. The wait exceeds Longest, or is expected to exceed it. Or the
+//     queue is full. Or memory is full and 32 joins wait.
+//   - Canceled or DeadlineExceeded. ctx ended. Even with an ended ctx, a join that need not wait may be admitted.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {
 		a.mu.Lock()
@@ -117,8 +119,8 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	case err == nil:
 		a.cost += t.cost
 		a.state.Admitted++
-	// Refusals have a cost of their own. Otherwise they would raise the measured cost of admitted joins, and fewer and
-	// fewer joins would be admitted.
+	// A refusal counts with its own cost. Without this cost, refusals would raise the measured cost of admitted joins.
+	// Fewer and fewer joins would be admitted.
 	case t.refused:
 		a.cost += CostRefused
 		a.state.Refused++
@@ -185,7 +187,7 @@ func (a *Admission) measure() {
 	a.apply()
 }
 
-// apply sets the gate to the present pace.
+// apply copies the present rate and the state of the memory from the pace to the gate.
 func (a *Admission) apply() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

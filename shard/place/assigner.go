@@ -10,53 +10,54 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Pace of the ring. The shards of a replica that is gone are reassigned with the next ring. Other changes must last
-// before they count.
+// Pace of new rings. A ring assigns shards to replicas. If a replica is gone, the next ring reassigns its shards. Other
+// changes must last for some time before they count.
 const (
 	writeEvery   = 2 * time.Second  // between two rings
-	joinAfter    = 3 * time.Second  // from becoming ready to joining the ring; doubled for each crash of the replica
+	joinAfter    = 3 * time.Second  // from becoming ready to joining the ring; each crash of the replica doubles it
 	joinAtMost   = 5 * time.Minute  // upper bound of the doubled joinAfter
-	forgiveAfter = 10 * time.Minute // crashes of a replica that is ready this long are forgotten
+	forgiveAfter = 10 * time.Minute // a replica's crashes are forgotten after it was ready this long
 	forgetAfter  = time.Hour        // replicas that are away this long are forgotten
-	massHold     = 15 * time.Second // pause if more than half seem gone at once, since etcd is then the likelier cause
-	unevenFor    = time.Minute      // duration of uneven load before shards move because of it
-	departedFor  = time.Minute      // the load before a departure counts this long, since the proxies need time to come back
+	massHold     = 15 * time.Second // pause if over half of the members seem gone; the cause may be etcd
+	unevenFor    = time.Minute      // duration of uneven load before it makes shards move
+	departedFor  = time.Minute      // the load before a departure counts this long, until the proxies are back
 )
 
-// assigner decides the next ring. It has no clock and no etcd; one goroutine calls its methods.
+// assigner decides the next ring. It reads no clock, and does not access etcd. One goroutine calls its methods.
 type assigner struct {
 	replicas      map[string]*replica
-	wrote         time.Time // time of the last write
-	uneven        time.Time // since when the load is uneven; zero: it is even
-	massive       time.Time // since when more than half of the members are away; zero: fewer are away
+	wrote         time.Time // time at which the last ring was written
+	uneven        time.Time // start of the present uneven load; zero: the load is even
+	massive       time.Time // start of the time with over half of the members away; zero: fewer are away
 	total         ring.Load // of all replicas at the last step
-	departed      ring.Load // total load before a replica left ...
-	departedUntil time.Time // ... and until when that load counts
+	departed      ring.Load // total load before the last departures of replicas
+	departedUntil time.Time // end of the time in which departed counts
 	damper        damper
-	alone         bool // until the first write: members of the ring without a record have ended (LeaderConfig.Alone)
+	alone         bool // ring members without a record have certainly ended (LeaderConfig.Alone); false after the first write
 }
 
 // replica is the assigner's memory of one replica.
 type replica struct {
 	record  member.Record
 	present bool
-	ready   time.Time // since when the replica is ready; zero: it is not
+	ready   time.Time // when the replica became ready; zero: it is not ready
 	was     time.Time // value of ready before the replica left
 	left    time.Time
-	lost    int       // number of crashes while it was in the ring
-	out     bool      // not in the ring
-	joined  time.Time // when this leader saw it join the ring; zero: never
+	lost    int       // number of crashes while the replica was in the ring; decreases when they are forgotten
+	out     bool      // the replica is not in the ring
+	joined  time.Time // when the replica joined the ring; zero: before this leader's time, or never
 	flapped bool      // the damper has counted the present departure
-	level   int       // damper.level when it became ready
+	level   int       // result of damper.level when the replica became ready
 }
 
-// hold returns how long a replica must be ready before it joins.
+// hold returns the time for which a replica must be ready before it joins the ring.
 func (r *replica) hold() time.Duration {
 	return min(joinAfter<<min(r.lost, 10), joinAtMost)
 }
 
-// step compares the fleet with the present ring (nil: there is no ring). It returns the ring to write, or current if no
-// ring is due. The next step must follow at wake or earlier.
+// step compares the records of all replicas with current, the present ring. current is nil if there is no ring. step
+// returns the ring to write, or current if no ring is due. The next call of step must follow at the time wake or
+// earlier.
 func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring) (next *ring.Ring, wake time.Time) {
 	a.observe(now, fleet, current)
 	wake = now.Add(unevenFor / 4)
@@ -68,7 +69,7 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 		if a.vacated(current) {
 			return ring.Vacate(current), wake
 		}
-		return current, wake // without members the ring stays as it is
+		return current, wake // if there are no members, the present ring stays
 	}
 	load := a.load(now)
 	if !slices.Equal(members, current.Members()) {
@@ -91,8 +92,8 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	return ring.Assign(current, members, load), wake
 }
 
-// vacated reports whether all members of a ring have left in order. If the ring still named these members, the next
-// leader would assume that all crashed at once.
+// vacated reports whether a ring has members, and all of them were stopped in an orderly way. If the ring still named
+// these members, the next leader would assume that all of them crashed at once.
 func (a *assigner) vacated(current *ring.Ring) bool {
 	for _, m := range current.Members() {
 		if r := a.replicas[m.Name]; r == nil || r.record.State != member.Leaving {
@@ -102,10 +103,10 @@ func (a *assigner) vacated(current *ring.Ring) bool {
 	return len(current.Members()) > 0
 }
 
-// written records a write of the ring.
+// written notes the time at which a ring was written.
 func (a *assigner) written(now time.Time) { a.wrote, a.uneven, a.alone = now, time.Time{}, false }
 
-// observe records which replicas came and left.
+// observe updates the assigner's memory of all replicas from their records.
 func (a *assigner) observe(now time.Time, fleet []member.Record, current *ring.Ring) {
 	if a.replicas == nil {
 		a.replicas = map[string]*replica{}
@@ -146,8 +147,8 @@ func (a *assigner) observe(now time.Time, fleet []member.Record, current *ring.R
 	}
 }
 
-// observeRecord records a replica's present record. in reports whether the replica is a member of the ring. went is
-// true if a member of the ring leaves or has restarted.
+// observeRecord updates the memory of one replica from its present record. The parameter in states whether the replica
+// is a member of the ring. The result is true if a member of the ring leaves or has restarted.
 func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record, in bool) (went bool) {
 	r.places(now, in)
 	if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
@@ -172,7 +173,8 @@ func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record
 	return went
 }
 
-// depart records a replica's departure. It returns its argument.
+// depart notes that a replica has departed. If the replica was Ready and in the ring, this counts as a crash. depart
+// returns inRing.
 func (r *replica) depart(inRing bool) bool {
 	r.ready, r.was = time.Time{}, r.ready
 	if inRing && r.record.State == member.Ready {
@@ -181,7 +183,7 @@ func (r *replica) depart(inRing bool) bool {
 	return inRing
 }
 
-// members returns the members of the next ring, sorted by name. soon is the next time at which the result may change;
+// members returns the members of the next ring, sorted by name. soon is the next time at which the members may change;
 // zero: unknown.
 func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Member, soon time.Time) {
 	var away []ring.Member
@@ -225,7 +227,7 @@ func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Me
 	return members, soon
 }
 
-// bootstrap returns all waiting replicas, for a ring without other members.
+// bootstrap returns all replicas that wait to join, as members. It is used if the ring would have no other members.
 func (a *assigner) bootstrap(waiting map[string]time.Time) (members []ring.Member) {
 	for name := range waiting {
 		members = append(members, a.replicas[name].record.Member())
@@ -250,7 +252,7 @@ func (a *assigner) load(now time.Time) ring.Load {
 	return greater(a.total, a.departed)
 }
 
-// greater returns the maximum of two loads for each namespace and workload, and for the rest.
+// greater returns a load with the maximum of two loads for each namespace, for each workload, and for Rest.
 func greater(x, y ring.Load) ring.Load {
 	both := ring.Load{Namespaces: maps.Clone(x.Namespaces), Rest: max(x.Rest, y.Rest)}
 	if both.Namespaces == nil {

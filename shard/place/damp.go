@@ -7,24 +7,24 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Damping of repeated scaling. If a replica leaves soon after it joined, moving its share to it was in vain. After two
-// such departures, newcomers of any name start with half of their share. Each further departure halves the start again,
-// down to a few light shards. A newcomer's share doubles each minute that it stays. So replicas that come and go
-// without end move at most eight shares in total, and then a few shards each time. The first newcomers, and newcomers
-// after a quiet time, start with their full share. A new leader starts without this memory.
+// Damping of repeated scaling. A replica that leaves soon after it joined has moved shards (groups of proxies) in vain.
+// So the leader counts departures of replicas that joined less than forgiveAfter ago. After two of these departures,
+// each newcomer (replica that becomes ready) starts with half of its share of the shards. Each further departure halves
+// the starting share again, up to six times. The share doubles each minute that the newcomer stays. Without such a
+// departure for forgiveAfter, newcomers start with their full share again. A new leader counts from zero.
 const (
-	flapsAtOnce = 30 * time.Second // departures within this time are one event, such as an autoscaler's step
-	growEvery   = time.Minute      // a newcomer's share doubles after each such time
-	mostDamped  = 6                // largest number of halvings: a weight of 100 becomes 1
+	flapsAtOnce = 30 * time.Second // departures within this time count once, for example one step of an autoscaler
+	growEvery   = time.Minute      // interval at which a newcomer's share doubles
+	mostDamped  = 6                // largest number of halvings; six halvings turn a weight of 100 into 1
 )
 
-// damper counts replicas that left soon after joining.
+// damper counts departures of replicas that joined recently.
 type damper struct {
-	flaps int       // events so far
-	last  time.Time // of the last event
+	flaps int       // counted departures so far
+	last  time.Time // time of the last counted departure
 }
 
-// went counts a departure, and reports whether the departure was a new event.
+// went counts a departure. It returns false if the departure counts as part of the previous one (flapsAtOnce).
 func (d *damper) went(now time.Time) bool {
 	if now.Sub(d.last) > forgiveAfter {
 		d.flaps = 0
@@ -36,7 +36,7 @@ func (d *damper) went(now time.Time) bool {
 	return true
 }
 
-// level returns the number of halvings for a newcomer.
+// level returns how often the starting share of a newcomer is halved.
 func (d *damper) level(now time.Time) int {
 	if now.Sub(d.last) > forgiveAfter {
 		return 0
@@ -44,7 +44,7 @@ func (d *damper) level(now time.Time) int {
 	return min(max(d.flaps-1, 0), mostDamped)
 }
 
-// places records whether a replica is in the ring.
+// places records whether a replica is in the ring, and when it joined.
 func (r *replica) places(now time.Time, in bool) {
 	if in && r.out {
 		r.joined, r.flapped = now, false
@@ -52,14 +52,15 @@ func (r *replica) places(now time.Time, in bool) {
 	r.out = !in
 }
 
-// flap counts a replica's departure once, if the replica joined the ring recently.
+// flap counts the departure of a replica, if the replica is in the ring and joined recently. Each departure counts
+// once.
 func (a *assigner) flap(now time.Time, r *replica, in bool) {
 	if in && !r.flapped && !r.joined.IsZero() && now.Sub(r.joined) < forgiveAfter {
 		r.flapped = a.damper.went(now)
 	}
 }
 
-// unflap undoes flap: the replica was away only briefly.
+// unflap undoes flap for a replica that came back after a brief absence.
 func (a *assigner) unflap(r *replica) {
 	if r.flapped {
 		r.flapped, a.damper.flaps = false, max(a.damper.flaps-1, 0)
@@ -71,8 +72,9 @@ func (r *replica) damped(now time.Time) int {
 	return max(r.level-int(now.Sub(r.ready)/growEvery), 0)
 }
 
-// damp lowers the weights of newcomers. All members together keep at least half of their weight, so that the other
-// members receive at most twice their share. A newcomer keeps the weight that the present ring gives it.
+// damp lowers the weights of newcomers in members. All members together keep at least half of their weight. So the
+// other members receive at most twice their share. A newcomer's weight is not lowered below its weight in the present
+// ring, current.
 func (a *assigner) damp(now time.Time, members []ring.Member, current *ring.Ring) {
 	full := uint32(0)
 	for _, m := range members {

@@ -6,37 +6,40 @@ import (
 	"time"
 )
 
-// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents (those of Istio) cannot
-// move a stream. So the stream is closed, and the client reconnects to another replica. A zero field means its default.
+// DrainConfig configures when and how fast a replica closes streams of stock agents. Stock agents (the agents of Istio)
+// cannot move a stream. When their stream is closed, they reconnect, usually to another replica. A zero field means its
+// default.
 type DrainConfig struct {
-	Above float64       // this replica is uneven above this multiple of its share, if Slack is exceeded too; 0: 1.25
-	Until float64       // multiple of the share down to which closing continues; 0: 1.1
-	Slack int           // streams above the share that do not make this replica uneven; 0: 8
-	After time.Duration // time for which this replica is uneven before a stream is closed; 0: 60 s
-	Rate  float64       // closed streams per second, at most; 0: 10
-	Part  float64       // closed fraction of this replica's streams per second, at most; 0: 0.02
-	Calm  time.Duration // streams are closed only if LeaderAge is at least this long; 0: 30 s
-	Off   bool          // no stream is closed, to measure the effect of the loop
+	// Above is a multiple of the replica's share of the streams. The replica is uneven (has too many streams) if it
+	// exceeds both Above and Slack. The default is 1.25.
+	Above float64
+	Until float64       // multiple of the share down to which closing continues; default 1.1
+	Slack int           // number of streams above the share that do not make the replica uneven; default 8
+	After time.Duration // time for which the replica must be uneven before it closes streams; default 60 s
+	Rate  float64       // largest number of streams to close per second; default 10
+	Part  float64       // largest fraction of the replica's streams to close per second; default 0.02
+	Calm  time.Duration // streams are closed only if DrainInput.LeaderAge is at least this long; default 30 s
+	Off   bool          // no stream is closed, to measure the effect of Drain
 }
 
 // DrainInput is the input of one step.
 type DrainInput struct {
 	Now       time.Time
-	Streams   int           // of this replica
-	Share     float64       // target number of streams of this replica (Numbers.Share); 0: unknown, so no stream is closed
+	Streams   int           // streams of this replica
+	Share     float64       // target number of streams of this replica (Numbers.Share); 0: unknown, nothing is closed
 	Peers     int           // other ready replicas (Placement.Peers)
-	Movable   int           // streams of stock agents at this replica, which do not follow the ring by themselves
-	Storm     bool          // many streams wait for a push, or joins wait for admission: no stream is closed
-	Mixed     bool          // Numbers.Mixed: no stream is closed, since it may come back to the old version
-	LeaderAge time.Duration // Replica.LeaderAge, or the time since an outage of etcd if that is shorter; 0: no leader
-	Random    float64       // 0 to 1, for the jitter
+	Movable   int           // streams of stock agents at this replica; only these can be closed
+	Storm     bool          // many streams wait for a push, or for admission: no stream is closed
+	Mixed     bool          // Numbers.Mixed: no stream is closed, since its client may reach an older replica
+	LeaderAge time.Duration // the shorter of Replica.LeaderAge and the time since an outage of etcd; 0: no leader
+	Random    float64       // random number from 0 to 1, for the time between two closings
 }
 
-// Drain decides when to close a stream, so that all replicas have even shares of the streams. It has no clock. One
-// goroutine calls it.
+// Drain decides when to close a stream, so that all replicas have even shares of the streams. It reads no clock
+// (DrainInput.Now). Only one goroutine may call it.
 type Drain struct {
 	cfg    DrainConfig
-	uneven time.Time // since when the replica is uneven; zero: it is even
+	uneven time.Time // when the replica became uneven; zero: it is even
 	active bool      // the replica was uneven for DrainConfig.After: closing continues down to Until
 	next   time.Time // earliest time of the next closing
 }
@@ -56,8 +59,8 @@ func NewDrain(cfg DrainConfig) *Drain {
 // drainEvery is the longest interval between two steps.
 const drainEvery = time.Second
 
-// Step decides whether to close one stream now. again is the time until the next call of Step, at most one second. A
-// closing that is permitted but not needed is not saved for later.
+// Step decides whether to close one stream now (closing). The result again is the time until the next call of Step, at
+// most one second. Closings that were permitted but not used are not made up for later.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
 	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {

@@ -5,37 +5,38 @@ import (
 	"time"
 )
 
-// gate is the queue of joins. It admits joins in the order of their arrival, by two token buckets: one for the cost of
-// joins, one for their number. It has no clock. The lock of Admission guards it. The buckets differ from
-// golang.org/x/time/rate. A join takes tokens from both buckets or from neither. An expensive join may take more tokens
-// than there are, and later joins wait for the missing tokens. The wait of a join is computed without taking a token.
+// gate is the queue of joins (new streams that wait for admission). It admits joins in the order of their arrival. Two
+// token buckets limit them: one for the cost of joins, one for their number. The gate reads no clock, and the mutex of
+// Admission guards it. The buckets differ from golang.org/x/time/rate in three points. A join takes tokens from both
+// buckets or from neither. An expensive join may take more tokens than there are, and later joins wait for the missing
+// tokens. The expected wait of a join is computed without taking a token.
 type gate struct {
-	rate    float64 // cost per second; 0: no joins now
-	most    float64 // joins per second; 0: no limit
-	longest time.Duration
-	size    int
-	full    bool // memory is full: few joins may wait, since each holds its first request
+	rate    float64       // cost of the joins to admit per second; 0: no join is admitted now
+	most    float64       // largest number of joins per second; 0: no limit
+	longest time.Duration // longest wait of a join
+	size    int           // largest number of waiting joins
+	full    bool          // memory is full, so at most fewWait joins may wait
 
-	tokens      float64 // of cost; may be below 0 after an expensive join
-	numbers     float64 // of joins
-	filled      time.Time
-	waiting     list.List // of *ticket
-	waitingCost float64   // of the waiting joins
+	tokens      float64   // bucket for the cost; may be below 0 after an expensive join
+	numbers     float64   // bucket for the number of joins
+	filled      time.Time // time of the last fill
+	waiting     list.List // waiting joins; each element is a *ticket
+	waitingCost float64   // total cost of the waiting joins
 }
 
-// ticket is one join.
+// ticket is one join in the gate.
 type ticket struct {
 	cost    float64
-	came    time.Time
+	came    time.Time     // time of arrival
 	open    chan struct{} // closed when the join is admitted or refused
 	refused bool
 	element *list.Element // in gate.waiting; nil: the join does not wait
 }
 
-// burst is the idle time whose tokens are saved for joins that come together.
+// burst is the idle time for which tokens accumulate, so that joins may come together.
 const burst = 200 * time.Millisecond
 
-// fewWait bounds the waiting joins while memory is full.
+// fewWait bounds the number of waiting joins while memory is full, since each join holds its first request.
 const fewWait = 32
 
 // fill adds the tokens of the elapsed time.
@@ -49,7 +50,7 @@ func (g *gate) fill(now time.Time) {
 	g.numbers = min(g.numbers+g.most*elapsed, max(g.most*burst.Seconds(), 1))
 }
 
-// take removes the tokens for one join. It returns false, and removes no tokens, if there are not enough.
+// take removes the tokens for one join. If the rate is 0 or a bucket is empty, it removes no tokens and returns false.
 func (g *gate) take(cost float64) bool {
 	if g.rate <= 0 || g.tokens <= 0 || g.most > 0 && g.numbers < 1 {
 		return false
@@ -59,7 +60,7 @@ func (g *gate) take(cost float64) bool {
 	return true
 }
 
-// expected returns the wait of a join that comes now, at the present rate; at rate 0 it is longest.
+// expected returns the expected wait of a join that comes now. If the rate is 0, the result is the longest wait.
 func (g *gate) expected() time.Duration {
 	if g.rate <= 0 {
 		return g.longest
@@ -72,7 +73,7 @@ func (g *gate) expected() time.Duration {
 }
 
 // arrive admits, queues or refuses a join. It refuses if the queue is full, if memory is full and fewWait joins wait,
-// or if the wait would be too long.
+// or if the expected wait is longer than the longest.
 func (g *gate) arrive(now time.Time, t *ticket) {
 	g.fill(now)
 	t.came, t.open = now, make(chan struct{})
@@ -100,8 +101,8 @@ func (g *gate) leave(t *ticket) {
 	}
 }
 
-// advance admits due joins, and refuses joins after a wait of longest. It returns the time of its next call; zero: no
-// join waits.
+// advance admits waiting joins while there are tokens, and refuses joins that have waited too long. The result is the
+// time at which to call advance again. It is zero if no join waits.
 func (g *gate) advance(now time.Time) (next time.Time) {
 	g.fill(now)
 	for e := g.waiting.Front(); e != nil; e = g.waiting.Front() {
@@ -119,7 +120,7 @@ func (g *gate) advance(now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// soon returns the time until a join may be admitted; 1 s if the rate is 0.
+// soon returns the time until the next join may be admitted. If the rate is 0, it returns 1 s.
 func (g *gate) soon() time.Duration {
 	if g.rate <= 0 {
 		return time.Second

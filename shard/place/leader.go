@@ -13,31 +13,32 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ringFolder has one blob, the present ring.
+// ringFolder is a folder of the store. Its only blob is the present ring, at ringPath.
 const (
 	ringFolder = "ring/"
 	ringPath   = ringFolder + "current"
 )
 
-// LeaderConfig configures Lead. Store is required.
+// LeaderConfig configures Lead. Store is required. The ring assigns shards (groups of proxies) to replicas.
 type LeaderConfig struct {
 	Store *kv.Store
-	Wrote func(next *ring.Ring, moved int) // called after each write of a ring; moved counts shards; nil: not called
-	// Alone is the name of the only replica that can exist when Lead begins. Its process has just started the embedded
-	// etcd in a locked directory. The records of all other replicas are then removed at once, and their shards are
-	// reassigned without waiting for the end of their leases. Replicas that come later are not affected. Empty: other
-	// replicas may exist.
+	// Wrote is called after each write of a ring, with the number of moved shards. It may be nil.
+	Wrote func(next *ring.Ring, moved int)
+	// Alone is the name of the only replica that can run when Lead begins: its process has just started the embedded
+	// etcd. Lead then removes the records of all other replicas, and reassigns their shards without waiting for the end
+	// of their leases. Replicas that come later are not affected. If Alone is empty, other replicas may run.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Lead writes the ring for one epoch, under the epoch's fence. It starts from the stored ring, and follows the fleet. A
-// failed write of the ring is logged and repeated. Lead returns an error in these cases:
+// Lead writes the ring during one epoch (the term of one leader). The store rejects its writes after the epoch. Lead
+// starts from the stored ring, and adapts the ring to the replicas and their loads. A failed write of the ring is
+// logged and repeated. Lead returns an error in these cases:
 //
 //   - ctx ends: the error of ctx.
 //   - A write shows that another process leads: an error that wraps kv.ErrDeposed.
-//   - With Alone, the removal of records fails.
-//   - A folder cannot be followed, which is a mistake of this build (kv.Store.Follow).
+//   - With LeaderConfig.Alone, the removal of records fails.
+//   - A folder of the store cannot be followed, because of a programming error (kv.Store.Follow).
 func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -90,12 +91,13 @@ type leader struct {
 	assigner assigner
 	fleet    []member.Record
 	current  *ring.Ring
-	revision int64 // of the stored ring; 0: no ring is stored
+	revision int64 // revision of the stored ring; 0: no ring is stored
 	counted  bool  // the fleet was read
 	known    bool  // the ring was read
 }
 
-// clear removes the records of ended replicas when Lead begins (Alone), and returns the other records.
+// clear removes the records of all replicas except LeaderConfig.Alone when Lead begins. It returns the records that
+// remain. If Alone is empty, it removes nothing.
 func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []member.Record, err error) {
 	if l.cfg.Alone == "" || l.counted {
 		return fleet, nil
@@ -128,7 +130,7 @@ func (l *leader) read(folder kv.Folder) {
 		}
 	}
 	if l.known && found.Revision == l.revision || found.Revision != 0 && found.Revision < l.revision {
-		return // this leader has written or read the ring, or the ring is older
+		return // the stored ring is already known, or older than the known ring
 	}
 	l.known, l.revision, l.current = true, found.Revision, nil
 	if found.Revision == 0 {
@@ -142,7 +144,8 @@ func (l *leader) read(folder kv.Folder) {
 	l.current = r
 }
 
-// act computes and writes the next ring. Its only error wraps kv.ErrDeposed and ends the term.
+// act computes the next ring, and writes it if it differs from the present one. The result wake is the time of the next
+// call. An error wraps kv.ErrDeposed, and the epoch has ended.
 func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err error) {
 	next, wake := l.assigner.step(now, l.fleet, l.current)
 	if next == l.current {
@@ -156,7 +159,7 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	switch {
 	case errors.Is(err, kv.ErrDeposed):
 		return wake, fmt.Errorf("write ring %d: %w", next.Version(), err)
-	case ctx.Err() != nil: // the term ends: the outcome does not matter
+	case ctx.Err() != nil: // Lead ends, so the outcome does not matter
 		return wake, nil
 	case err != nil:
 		// After a conflict, or when etcd is back, the watch delivers the stored ring.
@@ -166,7 +169,7 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	moved := ring.Moved(l.current, next)
 	level := slog.LevelInfo
 	if moved == 0 && slices.EqualFunc(l.current.Members(), next.Members(), func(a, b ring.Member) bool { return a.Name == b.Name }) {
-		level = slog.LevelDebug // no shard moved: for example a replica ramps up
+		level = slog.LevelDebug // no shard moved, for example when the weight of a replica grows
 	}
 	l.cfg.Log.Log(ctx, level, "ring", slog.Uint64("version", next.Version()), slog.Int("replicas", len(next.Members())),
 		slog.Int("moved", moved), slog.Int("split", len(next.SplitNamespaces())), slog.Int64("epoch", l.epoch.Revision))

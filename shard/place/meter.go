@@ -23,9 +23,9 @@ const (
 	memoryReleased = "/memory/classes/heap/released:bytes"
 )
 
-// newProcessMeter returns a Meter of this process. The Meter measures CPU time by getrusage(2), and the time that
-// goroutines wait for a processor. It measures memory relative to Go's memory limit (GOMEMLIMIT). One goroutine may use
-// the Meter.
+// newProcessMeter returns a Meter of this process. The Meter measures CPU time (getrusage(2)), and the time that
+// goroutines wait for a processor. It measures memory relative to Go's memory limit (GOMEMLIMIT). Only one goroutine
+// may use the Meter.
 func newProcessMeter() Meter {
 	m := &processMeter{samples: []metrics.Sample{{Name: memoryTotal}, {Name: memoryReleased}}}
 	m.Measure()
@@ -41,7 +41,7 @@ func (m *processMeter) Measure() Measure {
 	return out
 }
 
-// Memory implements Meter. It returns the memory in use as a fraction of the limit; 0: there is no limit.
+// Memory implements Meter. It returns the memory in use as a fraction of the limit, or 0 if there is no limit.
 func (m *processMeter) Memory() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 {

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// MovesConfig bounds the pace of notifying agents that their proxies have another owner. Each notified proxy makes a
-// new connection to its owner. A zero field means its default.
+// MovesConfig bounds how fast a replica notifies agents that another replica owns their proxies. After the
+// notification, an agent moves the proxy's stream: it makes a new connection to the owner. A zero field means its
+// default.
 type MovesConfig struct {
-	Most  float64 // largest rate of moves per second to one replica, from all others together; 0: 100
-	Least float64 // smallest rate of notifications per second, even above Most; 0: 10
-	Part  float64 // smallest fraction of the streams to notify per second, even above Most; 0: 0.01
-	Off   bool    // all agents are notified at once, to measure the effect of the loop
+	Most  float64 // largest number of moves per second to one replica, from all others together; default 100
+	Least float64 // smallest number of notifications per second, even if it exceeds Most; default 10
+	Part  float64 // smallest fraction of the streams to notify per second, even if it exceeds Most; default 0.01
+	Off   bool    // all agents are notified at once, to measure the effect of Moves
 }
 
 // MovesInput is the input of one step.
 type MovesInput struct {
 	Now     time.Time
 	Left    int           // streams whose agents are not notified yet
-	Streams int           // of this replica
-	Peers   int           // other ready replicas; they share Most, since all may send proxies to one replica
-	Wait    time.Duration // the 90th percentile of goroutines' recent wait for a processor (obs.RunQueue)
-	By      time.Time     // deadline for all notifications while this replica leaves; zero: no deadline
+	Streams int           // streams of this replica
+	Peers   int           // other ready replicas; Most is divided by them, since all may send proxies to one replica
+	Wait    time.Duration // 90th percentile of the recent time that goroutines waited for a processor (obs.RunQueue)
+	By      time.Time     // deadline for all notifications, set while this replica leaves; zero: no deadline
 }
 
-// Moves decides how many agents to notify now. A replica that joins or leaves may change the owner of a quarter of a
-// fleet at once, and the moves delay the pushes to other streams. So the pace starts slowly, rises while goroutines do
-// not wait for processors, and falls while they wait. Load by other processes counts, too. Unlike
-// golang.org/x/time/rate, Moves accumulates no unused moves, and returns a number instead of admitting single moves. It
-// has no clock. One goroutine calls it.
+// Moves decides how many agents to notify now. When a replica joins or leaves, a quarter of all proxies may change
+// owner at once. Their moves delay the pushes to other streams. So the pace starts slowly. It rises while goroutines do
+// not wait for processors, and falls while they wait. Load by other processes has the same effect. In contrast to
+// golang.org/x/time/rate, unused notifications are not saved, and Step returns a number. Moves reads no clock
+// (MovesInput.Now). Only one goroutine may call it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
@@ -36,7 +37,7 @@ type Moves struct {
 	tokens float64
 }
 
-// Waits for a processor above which the pace falls, and below which it rises.
+// The pace falls if MovesInput.Wait is above movesLong, and rises if it is below movesShort.
 const (
 	movesLong  = 2 * time.Millisecond
 	movesShort = time.Millisecond
@@ -56,8 +57,9 @@ func NewMoves(cfg MovesConfig) *Moves {
 // StepEvery returns the interval of Step while agents are to be notified: 100 ms.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step returns the number of agents to notify now, at most Left. Call it once per StepEvery while agents remain to be
-// notified. After a pause of more than a second the pace starts again. With MovesConfig.Off it returns Left.
+// Step returns the number of agents to notify now, at most MovesInput.Left. Call it once per StepEvery while agents are
+// to be notified. If the last call was more than a second ago, the pace starts slowly again. With MovesConfig.Off, Step
+// returns MovesInput.Left.
 func (m *Moves) Step(in MovesInput) int {
 	if m.cfg.Off {
 		return in.Left

@@ -5,68 +5,69 @@ import (
 	"time"
 )
 
-// Costs of a join, relative to a full join, in which the proxy states no held resources. A full join needs 2 ms of CPU
-// and 1.8 MB in plain text, 5 ms with mTLS (measured per process). With mTLS on new connections and 2,000 clusters, a
-// refusal needs 450 KB, and a join at CostHolds 540 KB, client included. The refusal then needs 0.7 of the CPU time of
-// that join.
+// Costs of a join (the start of a new stream), relative to a full join. In a full join, the proxy states no versions of
+// resources. A full join needs 2 ms of CPU time and 1.8 MB without TLS, and 5 ms with mTLS. With mTLS on new
+// connections and 2,000 clusters, a refusal needs 450 KB. A join at CostHolds needs 540 KB. Both sizes include the
+// client. The refusal needs 0.7 of the CPU time of the join at CostHolds. All numbers were measured.
 const (
-	CostFull    = 1.0  // join of a proxy that states no held resources
-	CostHolds   = 0.25 // join of a proxy that states initial versions: handshake, reading and comparison; measured with mTLS
-	CostRefused = 0.2  // refusal: handshake and reading the request, without a comparison
+	CostFull    = 1.0  // join of a proxy that states no initial versions
+	CostHolds   = 0.25 // join of a proxy that states initial versions: handshake, reading and comparison
+	CostRefused = 0.2  // refused join: handshake and reading, without a comparison
 )
 
-// PaceConfig bounds the pace of joins. A zero field means its default.
+// PaceConfig bounds the pace of joins. A zero field means its default, if it has one.
 type PaceConfig struct {
-	Cores     float64 // of this process; 0: 1
-	Busy      float64 // fraction of the cores that joins may fill together with other work; 0: 0.85
-	Least     float64 // smallest rate on a busy machine, in full joins per second, if memory permits; 0: 5 times Cores
+	Cores     float64 // processors for this process; default 1
+	Busy      float64 // fraction of Cores that joins and other work together may use; default 0.85
+	Least     float64 // smallest rate on a busy machine with enough memory, in full joins per second; default 5*Cores
 	Most      float64 // largest number of joins per second, applied by Admission; 0: no limit
-	FirstCost float64 // CPU seconds of a full join before any measurement; 0: 0.005
-	Contained bool    // the memory limit derives from a container's: from 1.03 of the limit on, no joins are admitted
+	FirstCost float64 // CPU seconds of a full join, until this cost is measured; default 0.005
+	Contained bool    // the memory limit comes from a container limit; no join is admitted from 1.03 of the limit on
 }
 
-// Measure is the measurement of a period.
+// Measure holds the values measured in one period.
 type Measure struct {
 	Period time.Duration
-	CPU    time.Duration // used by this process
-	Cost   float64       // sum over admitted and refused joins (CostFull, CostHolds, CostRefused)
+	CPU    time.Duration // CPU time used by this process
+	Cost   float64       // total cost of the admitted and refused joins (CostFull, CostHolds, CostRefused)
 	Memory float64       // memory in use as a fraction of the limit; 0: there is no limit
 	// Latency is the 99th percentile of the time that a runnable goroutine waited for a processor. A long wait means a
-	// full machine, even if another process loads it.
+	// full machine, whichever process causes it.
 	Latency time.Duration
 }
 
-// Pace turns measurements into a rate of joins. It has no clock. One goroutine calls it. NewAdmission creates it.
+// Pace turns measurements into a rate of joins. It reads no clock. Only one goroutine may call it. NewAdmission creates
+// it.
 type Pace struct {
 	cfg     PaceConfig
 	cost    float64 // CPU seconds of a full join
 	other   float64 // CPU seconds per second of other work
-	squeeze float64 // factor of the rate: 1, less while the machine is full
-	memory  float64
+	squeeze float64 // factor of the rate: 1, or less while the machine is full
+	memory  float64 // last Measure.Memory
 }
 
-// Thresholds of Measure.Memory. Above tight, joins slow down. From tooTight on, only a trickle of joins is admitted.
-// The trickle continues, because the memory may be garbage or used by other work, and a proxy that is never admitted is
-// worse off than one that waits. From overfull on the memory is live, since the collector keeps garbage below the
-// limit. Then a container admits no joins, because the kernel would kill the process. Served streams are not closed: a
-// stream holds a sixth of the 450 KB that its reconnection costs, refused or not.
+// Thresholds of Measure.Memory. Above tight, joins slow down. From tooTight on, only a trickle (a small constant rate)
+// of joins is admitted. Without the trickle, proxies might never be admitted, because the memory may be garbage or used
+// by other work. From overfull on, the memory is in use, since the collector keeps garbage below the limit. In a
+// container, no join is then admitted, because the kernel would kill the process. Served streams are not closed: each
+// holds less memory than its reconnection would need.
 const (
 	tight    = 0.80
 	tooTight = 0.92
 	overfull = 1.03
 )
 
-// fullMachine is the highest Measure.Latency of a machine with free processors. Above it, the rate by headroom is
-// halved (leastSqueeze). The measured CPU time limits that rate further.
+// fullMachine is the highest Measure.Latency of a machine with free processors. Above fullMachine, the rate that free
+// CPU time permits is halved (leastSqueeze).
 const (
 	fullMachine  = 50 * time.Millisecond
 	leastSqueeze = 1. / 2
 )
 
-// fewJoins is the smallest Measure.Cost for estimating the cost of a join.
+// fewJoins is the smallest Measure.Cost from which the CPU time of a join is estimated.
 const fewJoins = 2 * CostFull
 
-// leastPart is the smallest fraction of the processors for joins on a busy machine, since clients wait for the joins.
+// leastPart is the fraction of the processors that joins may use even on a busy machine, since clients wait for them.
 const leastPart = .1
 
 // newPace returns a Pace without measurements.
@@ -85,8 +86,8 @@ func (p *Pace) Measured(m Measure) {
 	}
 	used, joins := m.CPU.Seconds()/m.Period.Seconds(), m.Cost/m.Period.Seconds()
 	// The CPU time of a period is spent on joins and on other work. If enough joins came, at more than half of the
-	// rate, the period measures the cost of a join. Pushes at that time raise the measured cost, which is the safe
-	// direction. Otherwise the period measures the other work.
+	// rate, the period measures the cost of a join. Pushes in the same period raise the measured cost, which only
+	// lowers the rate. With fewer joins, the period measures the other work.
 	if m.Cost >= fewJoins && joins > p.Rate()/2 {
 		sample := max(used-p.other, 0) / joins
 		p.cost += .3 * (min(max(sample, p.cfg.FirstCost/50), p.cfg.FirstCost*20) - p.cost)
@@ -101,11 +102,11 @@ func (p *Pace) Measured(m Measure) {
 	}
 }
 
-// Remember sets the memory in use, a fraction as in Measure.Memory.
+// Remember sets the memory in use, as a fraction of the limit (Measure.Memory).
 func (p *Pace) Remember(memory float64) { p.memory = memory }
 
-// Rate returns the cost of joins to admit per second; a full join costs CostFull. It is 0 only while Overfull is true.
-// Rate does not apply PaceConfig.Most.
+// Rate returns the total cost of the joins to admit per second; a full join costs CostFull. The rate is 0 only while
+// Overfull is true. PaceConfig.Most does not limit it.
 func (p *Pace) Rate() float64 {
 	if p.Overfull() {
 		return 0

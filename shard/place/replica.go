@@ -15,14 +15,15 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ReplicaConfig configures a replica's view of the ring. Store and Self are required.
+// ReplicaConfig configures a Replica. Store and Self are required.
 type ReplicaConfig struct {
 	Store *kv.Store
 	Self  string       // name of this replica, as in its member record
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods. Run is called once.
+// Replica follows three things in the store: the ring (which assigns proxies to replicas), the fleet (the records of
+// all replicas) and the leader. Any goroutine may call its methods. Run may be called only once.
 type Replica struct {
 	cfg       ReplicaConfig
 	placement atomic.Pointer[Placement]
@@ -49,7 +50,7 @@ func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 // Placement returns the present placement; never nil.
 func (r *Replica) Placement() *Placement { return r.placement.Load() }
 
-// Ring returns the present ring; nil: there is no ring, or it has not been read.
+// Ring returns the present ring. It is nil if there is no ring, or if Run has not read it yet.
 func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
 
 // Numbers returns the fleet's totals from the replicas' records, which are some seconds old. It returns zero Numbers
@@ -59,7 +60,7 @@ func (r *Replica) Numbers() Numbers { return *r.numbers.Load() }
 // Counted reports whether Run has read the fleet.
 func (r *Replica) Counted() bool { return r.fleet.Load() != nil }
 
-// LeaderAge returns the time at now for which this replica has seen the present leader; 0: no leader is known.
+// LeaderAge returns how long this replica has known the present leader, at the time now. It is 0 if no leader is known.
 func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	since := r.elected.Load()
 	if since == 0 {
@@ -68,11 +69,10 @@ func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	return max(now.Sub(time.Unix(0, since)), 0)
 }
 
-// Expected forecasts the namespaces of which this replica will own a part after it has joined. The namespaces are
-// ordered by descending number of streams, then by name. Expected returns nil until Run has read the fleet, and if
-// there are no such namespaces. The caller plans these namespaces before the replica becomes ready. The forecast
-// assumes the present loads and the full weight of this replica. It omits namespaces and workloads that no record
-// names. Correctness does not depend on it.
+// Expected forecasts the namespaces in which this replica will own proxies after it has joined the ring. The namespaces
+// are sorted by descending number of streams, then by name. Expected returns nil until Run has read the fleet, and if
+// there are no such namespaces. The forecast assumes the present loads, and the full weight for this replica. It omits
+// namespaces and workloads that no replica's record names. The forecast may be wrong.
 func (r *Replica) Expected() []string {
 	records := r.fleet.Load()
 	if records == nil {
@@ -109,7 +109,7 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 }
 
 // Run follows the ring, the fleet and the leader until ctx ends, and returns the error of ctx. While etcd does not
-// answer, the last known state stays in use. Any other error comes at the start, and is a mistake of this build
+// answer, the last known state stays in use. Any other error is returned at the start, because of a programming error
 // (kv.Store.Follow).
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
@@ -150,7 +150,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	}
 }
 
-// oldestOf returns the revision of the oldest candidate, which is the leader's; 0: there is no candidate.
+// oldestOf returns the revision of the oldest candidate, which is the leader. It returns 0 if there is no candidate.
 func oldestOf(folder kv.Folder) (oldest int64) {
 	for _, candidate := range folder.Blobs {
 		if oldest == 0 || candidate.Revision < oldest {
@@ -160,7 +160,7 @@ func oldestOf(folder kv.Folder) (oldest int64) {
 	return oldest
 }
 
-// read decodes the ring of a folder. Without a ring that decodes, it returns the present ring.
+// read decodes the ring in a folder. If the folder contains no valid ring, read returns the present ring.
 func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	for _, blob := range folder.Blobs {
 		if blob.Path != ringPath {
@@ -175,7 +175,7 @@ func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	return r.Ring()
 }
 
-// publish replaces the placement if the answers may differ. Then it closes the channel Superseded of the old
+// publish replaces the placement if the ring or the fleet has changed. It then closes the channel Superseded of the old
 // placement.
 func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
 	old := r.Placement()
@@ -217,9 +217,9 @@ func (r *Replica) count(fleet []member.Record) {
 
 // Numbers are the totals of the fleet.
 type Numbers struct {
-	Ready   int     // ready replicas, including this one if it is ready; 0 also if the fleet has not been read
+	Ready   int     // ready replicas, including this one if it is ready; 0 until Run has read the fleet
 	Streams int     // streams of all replicas, ready or not, including streams that wait for admission
-	Share   float64 // this replica's part of Streams by its weight among the ready replicas; 0 while it is not ready
+	Share   float64 // part of Streams by this replica's weight among the ready replicas; 0 while it is not ready
 	Mixed   bool    // the ready replicas run different versions
 }
 
@@ -261,15 +261,16 @@ func sameSeats(a, b map[string]seat) bool {
 	return true
 }
 
-// Owner returns the address (host:port) of the replica that owns a proxy. self reports whether this replica is the
-// owner. The address is empty if the record of the owner names no address. An empty address with self false means that
-// the proxy stays where it is. Other reasons for this result are:
+// Owner returns the address (host:port) of the replica that owns a proxy. The result self reports whether this replica
+// is the owner. The address may be empty even if self is true. If the address is empty and self is false, the proxy
+// should stay at its replica. There are four reasons for this result:
 //
 //   - The ring has no owner for the proxy.
-//   - The owner is absent or not ready. For example, it leaves, or it crashed and the leader has not reassigned its
-//     shards yet.
-//   - The owner runs another version than this replica, and this replica is ready. So during an upgrade a proxy moves
-//     to the new version once, and not back with each change of the ring.
+//   - The record of the owner contains no address.
+//   - The owner is absent or not ready. For example, it is leaving. Or it crashed, and the leader has not changed the
+//     ring yet.
+//   - This replica is ready, and the owner runs another version. So during an upgrade, a change of the ring does not
+//     move a proxy back to the old version.
 func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
 	m, ok := ring.Owner(p.ring, namespace, workload)
 	if !ok {
@@ -288,7 +289,7 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 	return s.address, false
 }
 
-// Ring returns the ring of the placement; nil: there is no ring.
+// Ring returns the ring of the placement. It is nil if there is no ring.
 func (p *Placement) Ring() *ring.Ring { return p.ring }
 
 // InRing reports whether this replica is a member of the ring. It is false if there is no ring.
@@ -297,7 +298,7 @@ func (p *Placement) InRing() bool {
 	return in
 }
 
-// Peers returns the number of ready replicas without this one.
+// Peers returns the number of other ready replicas.
 func (p *Placement) Peers() int {
 	n := 0
 	for name, s := range p.fleet {

@@ -5,53 +5,54 @@ import (
 	"time"
 )
 
-// Leaving plans the orderly stop of a replica. The replica leaves the ring, sends its streams away over the grace
-// period, and then ends the remaining streams. Leaving has no clock. One goroutine calls Step.
+// Leaving plans the orderly stop of a replica. The replica leaves the ring, sends its streams away during the grace
+// period, and then ends the remaining streams. Leaving reads no clock (LeavingInput.Now). Only one goroutine may call
+// Step.
 type Leaving struct {
 	Began time.Time     // when the stop was requested
 	Grace time.Duration // duration of the whole stop, from Began (--shutdown-duration)
-	// Notice is the longest time for other replicas to learn that this replica leaves, so that clients of closed
-	// streams find another owner. LeavingInput.HandedOver ends it earlier. 0: 3 s, but at most a fifth of Grace.
+	// Notice is the longest wait before the first stream is closed. In this time, the other replicas learn that this
+	// replica leaves. LeavingInput.HandedOver ends the wait earlier. 0 means 3 s, but at most a fifth of Grace.
 	Notice time.Duration
-	// Margin is the time at the end of Grace for GOAWAY and last writes. 0: 2 s, but at most a fifth of Grace.
+	// Margin is the time at the end of Grace for GOAWAY and last writes. 0 means 2 s, but at most a fifth of Grace.
 	Margin time.Duration
 
-	since  time.Time // first step that sends streams away; zero: not yet
-	closed float64   // fraction of a stream that remains from earlier steps (portion)
-	moved  float64   // such a fraction for streams counted in LeavingInput.Follow
+	since  time.Time // time of the first step that sends streams away; zero: there was no such step
+	closed float64   // fraction of a stream that earlier steps have left to close (portion)
+	moved  float64   // the same fraction, for the streams counted in LeavingInput.Follow
 }
 
 // LeavingInput is the input of one step.
 type LeavingInput struct {
 	Now     time.Time
 	Streams int  // streams that this replica still serves
-	Follow  int  // part of Streams, with agents that move the streams once notified
+	Follow  int  // those of Streams whose agents move them after a notification
 	Peers   int  // other ready replicas (Placement.Peers)
 	Led     bool // there is a leader, which will write a ring without this replica
-	// HandedOver means that Member.LeavingRecorded is closed and Placement.InRing is false. From then on the ring names
-	// other owners, and agents can be notified of them.
+	// HandedOver means that the departure is recorded (Member.LeavingRecorded is closed), and that the ring no longer
+	// contains this replica (Placement.InRing is false). The ring now names other owners (replicas) for all proxies,
+	// and agents can be notified of them.
 	HandedOver bool
 }
 
 // LeavingStep is the result of one step.
 type LeavingStep struct {
 	Close int  // number of streams to close, which the caller selects
-	All   bool // Close includes streams counted in Follow, since their time to move is over; false: it does not
+	All   bool // Close includes the streams counted in Follow, which have had their time to move
 	// NotifyBy is the deadline for notifying all agents, so that their streams move before the end. It is zero until
 	// HandedOver or the end of Notice, and in the last step.
 	NotifyBy time.Time
 	GoAway   bool // last step: end the gRPC servers (GOAWAY) and stop; the other fields are then zero
 }
 
-// Step returns the actions due now. Call it once per StepEvery, since the number of streams to close is for one such
-// interval. Until HandedOver or the end of Notice, no stream is closed and no agent is notified. Then agents are
+// Step returns the actions due now. Call it once per StepEvery, because LeavingStep.Close is for one such interval.
+// Until HandedOver or the end of Notice, no stream is closed and no agent is notified. After that wait, agents are
 // notified in the first half of the remaining time, and move their streams. All other streams are closed evenly over
-// the whole remaining time. So each client reconnects to a replica that has had time to plan for it, and a wave of
-// joins does not delay the proxies of that replica. In the last eighth of the time, streams that no agent has moved are
-// closed as well.
+// the whole remaining time. So the other replicas do not receive all clients at once. In the last eighth of the time,
+// streams that no agent has moved are closed as well.
 //
-// GoAway is due Margin before the end of Grace. It is due at once if there are no streams or no other ready replicas,
-// except while a leader still has to hand over and Notice runs.
+// GoAway is due Margin before the end of Grace. It is due earlier if there are no streams or no other ready replicas.
+// While there is a leader, GoAway still waits for HandedOver or the end of Notice.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := cmp.Or(l.Notice, min(3*time.Second, l.Grace/5)), cmp.Or(l.Margin, min(2*time.Second, l.Grace/5))
 	elapsed := in.Now.Sub(l.Began)
@@ -77,8 +78,9 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	return step
 }
 
-// portion returns the number of streams to close in one step, so that all streams (of) are closed when the remaining
-// time (left) has passed. rest carries the fraction of a stream to the next step.
+// portion returns the number of streams to close in one step. With this number in each step, all streams are closed
+// when the remaining time has passed. The number of streams is in the parameter of, the remaining time in left. The
+// variable *rest carries the fraction of a stream to the next step.
 func portion(rest *float64, of int, left time.Duration) int {
 	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
 	n := min(int(*rest), of)
@@ -86,7 +88,7 @@ func portion(rest *float64, of int, left time.Duration) int {
 	return n
 }
 
-// stepEvery is the result of Leaving.StepEvery.
+// stepEvery is the interval between two calls of Leaving.Step.
 const stepEvery = 200 * time.Millisecond
 
 // StepEvery returns the interval between two calls of Step: 200 ms.

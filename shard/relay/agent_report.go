@@ -7,11 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// agentReport contains the newest report of the agent. A report is a request that gets no response. The relay sends it
-// on every upstream connection that carries a delta stream of Envoy.
+// agentReport contains the newest report of the agent. A report is a discovery request to which the control plane sends
+// no response. The relay sends it on every upstream connection (connection to the control plane) that carries a delta
+// stream of Envoy.
 type agentReport struct {
 	mu      sync.Mutex
-	data    []byte        // encoded; nil: no report yet
+	data    []byte        // the encoded report; nil: there is no report yet
 	changed chan struct{} // closed when data is replaced
 }
 
@@ -24,7 +25,7 @@ func (s *agentReport) next() <-chan struct{} {
 	return s.changed
 }
 
-// message returns the encoded report in a new slice; nil: no report yet.
+// message returns the encoded report in a new slice, or nil if there is no report yet.
 func (s *agentReport) message() mem.BufferSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,11 +35,12 @@ func (s *agentReport) message() mem.BufferSlice {
 	return message(s.data)
 }
 
-// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type that
-// Envoy uses. wrong is the message of the request's error detail. An empty message means healthy, and the request then
-// has no error detail. Report does not wait for the transmission. Each present and later upstream connection that
-// carries a delta stream of Envoy receives the report, after Envoy's first request. Only the newest report is sent,
-// whatever its type. Report is safe for concurrent use.
+// Report sends a report to the control plane, as a discovery request that gets no response. The parameter typeURL is
+// the type of the request. It must not be a type that Envoy uses. The parameter wrong is the message of the request's
+// error detail. If it is empty, the request has no error detail, which means healthy. Report does not wait for the
+// transmission. Each present and later connection to the control plane that carries a delta stream of Envoy receives
+// the report, after Envoy's first request. A newer report replaces an older one, even of another type. Report is safe
+// for concurrent use.
 func (r *Relay) Report(typeURL, wrong string) {
 	data := appendText(nil, requestType, typeURL)
 	if wrong != "" {
@@ -54,5 +56,5 @@ func (r *Relay) Report(typeURL, wrong string) {
 	s.changed = make(chan struct{})
 }
 
-// internal is the google.rpc.Code of an unhealthy application, as Istio's agents send it.
+// internal is the google.rpc.Code that Istio's agents send for an unhealthy application.
 const internal = 13

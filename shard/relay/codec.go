@@ -9,8 +9,8 @@ import (
 // frame is one encoded message. Its buffers are reference counted. Sending a frame releases them.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec passes the received buffers on without a copy. It has the name of gRPC's protobuf codec, because the peers
-// expect that name.
+// rawCodec passes encoded messages on, without decoding or copying them. It has the name of gRPC's protobuf codec,
+// because the peers expect that name.
 type rawCodec struct{}
 
 // Name implements encoding.CodecV2. It returns "proto".
@@ -28,8 +28,8 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return data, nil
 }
 
-// Unmarshal implements encoding.CodecV2. It stores data in v without a copy, with a reference of its own that the owner
-// of v must free. It returns an error unless v is a *frame.
+// Unmarshal implements encoding.CodecV2. It stores data in v without a copy. It adds a reference to data, which the
+// owner of v must free. It returns an error unless v is a *frame.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	f, ok := v.(*frame)
 	if !ok {

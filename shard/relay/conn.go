@@ -17,32 +17,35 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	// window is in bytes. It lets a large push arrive without pauses. With 64 KiB the sender needs 1.5 times the CPU
-	// time.
+	// window is the HTTP/2 flow-control window in bytes. It is large enough for a large push without pauses. With 64
+	// KiB, the sender needs 1.5 times the CPU time.
 	window = 1 << 20
 )
 
-// upstream is the I/O of one upstream connection. One goroutine dials and reads, another one writes.
+// upstream does the I/O of one upstream connection (connection to the control plane). One goroutine dials and reads,
+// another one writes. The loop (stream.go) is the goroutine of Envoy's stream. It receives events from the connection,
+// and sends messages.
 type upstream struct {
 	id     uint32
-	row    *stream // counts the traffic
+	row    *stream // counters of the connection
 	cancel context.CancelFunc
-	in     chan event           // events of the connection; without a buffer, so that a slow reader holds back the server
+	in     chan event           // events for the loop; unbuffered, so that a slow loop holds back the server
 	out    chan mem.BufferSlice // messages to send; closed after the last one
-	queue  []mem.BufferSlice    // messages for out that are not accepted yet; owned by the loop
-	ended  bool                 // out is to be closed when queue is empty
+	queue  []mem.BufferSlice    // messages that the writing goroutine has not received yet; owned by the loop
+	ended  bool                 // no more messages follow: out is closed when queue is empty
 	closed bool                 // out was closed
-	done   <-chan struct{}
+	done   <-chan struct{}      // closed when the connection is cancelled
 
-	// The reading goroutine sets these fields before it sends the event with which the loop reads them.
+	// The reading goroutine sets these fields. The loop reads them only after a later event from that goroutine.
 	connected time.Time
-	store     string
-	behind    bool  // the server ended the stream because its revision is behind the minimum
-	revision  int64 // the server's revision, if behind is true
+	store     string // name of the server's store; empty: unknown
+	behind    bool   // the server ended the stream because its store revision is below the agent's minimum
+	revision  int64  // the server's store revision, if behind is true
 }
 
-// open starts an upstream connection and returns at once. A goroutine waits for the pause in d, dials, and sends events
-// until the connection ends or is cancelled. Before it dials Config.Target, it also waits for the pacer.
+// open starts an upstream connection and returns at once. A goroutine waits for the pause d.after, dials d.addr, and
+// sends events until the connection ends or is cancelled. Before it dials Config.Target, it also waits for the pacer
+// (pace.go). The number of Envoy's stream is in the parameter of.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -66,7 +69,7 @@ func (u *upstream) notify(ctx context.Context, e event) bool {
 	}
 }
 
-// run serves an upstream connection. Then it reports the end of the connection, unless ctx has ended.
+// run serves an upstream connection. When the connection ends, run sends a connEnded event, unless ctx has ended.
 func (r *Relay) run(ctx context.Context, u *upstream, d dial) {
 	err := r.serveConn(ctx, u, d)
 	if ctx.Err() != nil {
@@ -107,8 +110,8 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	return err
 }
 
-// recordOutcome tells the pacer whether an ended upstream was healthy. A healthy upstream has sent a response to Envoy,
-// or has lasted for healthyAfter.
+// recordOutcome tells the pacer, which spaces dials, whether an ended upstream connection was healthy. A healthy
+// connection carried a response to Envoy, or lasted for healthyAfter.
 func (r *Relay) recordOutcome(row *stream, connected time.Time) {
 	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
 		r.pace.worked()
@@ -136,7 +139,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 	}
 }
 
-// write sends the loop's messages. If sending fails, the reading goroutine receives the status.
+// write sends the loop's messages. If sending fails, read receives the status of the stream.
 func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	for {
 		select {
@@ -155,8 +158,8 @@ func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	}
 }
 
-// connect opens a separate connection for one stream, as Istio's agents do. So each dial may select another replica
-// behind the control plane's name. The returned function closes the connection. Errors are those of Config.Credentials,
+// connect opens a separate connection for one stream, as Istio's agents do. So each dial of the control plane's name
+// may reach another replica. The returned function closes the connection. Errors are those of Config.Credentials,
 // Config.Metadata and gRPC.
 func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
 	creds, err := r.cfg.Credentials()
@@ -174,7 +177,8 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	r.minRevision.get().Encode(md)
 	target, dial := addr, st.dial
 	if addr != r.cfg.Target {
-		// An owner is dialled by its address but must prove the name of the target, so gRPC receives that name.
+		// Another address belongs to an owner (the replica that should serve this proxy). The owner must prove the name
+		// of Config.Target, so gRPC receives this name.
 		target = "passthrough:///" + r.authority
 		dial = func(ctx context.Context, _ string) (net.Conn, error) { return st.dial(ctx, addr) }
 	}
@@ -216,7 +220,7 @@ func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &countedConn{Conn: c, s: s}, nil
 }
 
-// countedConn counts the bytes of a connection, with the framing of TLS and HTTP/2.
+// countedConn counts the bytes of a connection, including the framing of TLS and HTTP/2.
 type countedConn struct {
 	net.Conn
 	s *stream

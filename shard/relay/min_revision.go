@@ -11,22 +11,23 @@ import (
 // control plane's name again, so one replica may refuse several times.
 const lowerTries = 8
 
-// minRevision is the highest store revision of any response so far. Content hashes have no order, so only the minimum
-// revision prevents a lagging replica from sending older configuration. It may be that no replica has that revision,
-// because all are cut off from the store and the newest of them is gone. Then the minimum is lowered to the newest
-// revision found, since stale configuration is better than no configuration.
+// minRevision holds the highest store revision of any response so far. A replica that stays below it refuses the
+// agent's stream. So a lagging replica does not send older configuration. Versions of resources cannot prevent this,
+// because they are content hashes without an order. If all replicas are cut off from the store, perhaps no replica has
+// the minimum revision. The minimum is then lowered, since stale configuration is better than no configuration.
 type minRevision struct {
 	mu   sync.Mutex
 	seen agentapi.MinRevision
 
-	tries int       // consecutive refusals by replicas that were behind
-	since time.Time // time of the first refusal
-	best  int64     // highest revision of the replicas that refused
+	tries int       // consecutive refusals by replicas with too low a revision
+	since time.Time // time of the first of these refusals
+	best  int64     // highest revision of the replicas that made these refusals
 }
 
-// observe records the system_version_info of a response. An empty version means that only the response headers came.
-// store is the server's store. An empty (unknown) store counts as the same store. With another store the minimum
-// revision starts again from that store's revisions.
+// observe records a response of a server. The parameter version is the response's system_version_info. It is empty if
+// only the response headers came. The parameter store is the name of the server's store. If it is empty (unknown), it
+// counts as the same store as before. For another store, the minimum revision starts again with the revisions of that
+// store.
 func (f *minRevision) observe(store, version string) {
 	n, place, _ := agentapi.DecodeVersion(version)
 	f.mu.Lock()
@@ -44,9 +45,10 @@ func (f *minRevision) observe(store, version string) {
 	}
 }
 
-// behind records that a replica at a revision refused the proxy because of the minimum revision. After lowerTries
-// consecutive refusals over at least the duration atLeast, it lowers the minimum to the highest revision among them,
-// without a place. Then it returns true, else false. The minimum never rises here.
+// behind records that a replica refused the stream, because the replica's revision is below the minimum. After
+// lowerTries consecutive refusals during at least the time atLeast, behind lowers the minimum and returns true. Before
+// that it returns false. The new minimum is the highest revision of the refusing replicas, and has no place
+// (agentapi.MinRevision). A call of behind never raises the minimum.
 func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

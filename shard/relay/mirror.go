@@ -9,12 +9,13 @@ import (
 // wildcard subscribes to all resources of a type.
 const wildcard = "*"
 
-// inDoubt is the claimed version of a resource whose state in Envoy is unknown. It equals no version, so the next
-// upstream sends the resource, or its removal, again.
+// inDoubt is the version that the relay states for a resource whose state in Envoy is unknown. It equals no real
+// version. So the next upstream (connection to the control plane) sends the resource, or its removal, again.
 const inDoubt = "navarch-in-doubt"
 
-// mirror is Envoy's own state of one stream: its subscriptions and recorded versions. Envoy would state them on a new
-// stream (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; also measured).
+// mirror is a copy of Envoy's state of one delta stream: its subscriptions, and the versions of its resources. Envoy
+// would state both on a new stream. The mirror follows Envoy's
+// source/extensions/config_subscription/grpc/delta_subscription_state.cc.
 type mirror struct {
 	types []*typeState // in the order of first use, which Envoy keeps when it reconnects
 }
@@ -23,23 +24,23 @@ type mirror struct {
 type typeState struct {
 	url      string
 	all      bool                // Envoy subscribes to the wildcard
-	legacy   bool                // an empty first request subscribed to the wildcard; no request has named resources since
-	names    map[string]bool     // names that Envoy subscribes to; true: not answered yet
-	unsaid   int                 // number of unanswered names
-	answered bool                // false: an empty first request without versions awaits its first response
-	lastAsk  time.Time           // of the newest subscription
-	held     map[string]string   // name -> version, as Envoy recorded them
-	doubt    map[string]struct{} // names of refused responses, which Envoy may have applied in part
-	flying   []sent              // responses in flight, oldest first
+	legacy   bool                // an empty first request subscribed to the wildcard; later requests named no resources
+	names    map[string]bool     // names that Envoy subscribes to; true: the subscription is not answered yet
+	unsaid   int                 // number of names without an answer
+	answered bool                // false: Envoy's first request was empty, without versions, and has no response yet
+	lastAsk  time.Time           // time of the newest subscription
+	held     map[string]string   // versions of the resources that Envoy has, by name
+	doubt    map[string]struct{} // names in refused responses, whose resources Envoy may have applied in part
+	flying   []sent              // responses that Envoy has not answered, oldest first
 }
 
 // sent is a response that Envoy has not answered.
 type sent struct {
-	nonce    string // Envoy's nonce
-	upstream string // the upstream's nonce
-	conn     uint32
-	set      []named
-	removed  []string
+	nonce    string   // the nonce that Envoy received
+	upstream string   // the nonce that the upstream sent
+	conn     uint32   // number of the upstream connection
+	set      []named  // resources of the response
+	removed  []string // names of removed resources
 }
 
 func (m *mirror) find(url string) *typeState {
@@ -51,8 +52,8 @@ func (m *mirror) find(url string) *typeState {
 	return nil
 }
 
-// request applies one of Envoy's requests. It returns the response in flight that the request acknowledges or refuses;
-// nil: there is no such response.
+// request applies one of Envoy's requests. It returns the response in flight that the request acknowledges or refuses.
+// If there is no such response, it returns nil.
 func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k := m.find(h.typeURL)
 	if k == nil {
@@ -135,8 +136,8 @@ func (m *mirror) response(h response, nonce string, conn uint32) {
 	}
 }
 
-// answer removes the response with a nonce from those in flight, applies Envoy's ACK or NACK (failed), and returns the
-// response; nil: no such response is in flight.
+// answer applies Envoy's ACK or NACK (failed) of the response with a nonce. It removes the response from flying, and
+// returns it. The result is nil if flying has no response with this nonce.
 func (k *typeState) answer(nonce string, failed bool) *sent {
 	i := slices.IndexFunc(k.flying, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
@@ -158,7 +159,7 @@ func (k *typeState) answer(nonce string, failed bool) *sent {
 	return &s
 }
 
-// suspect adds the names of a response to doubt.
+// suspect adds the names of the resources in a response to the set doubt.
 func (s *sent) suspect(doubt map[string]struct{}) {
 	for _, r := range s.set {
 		doubt[r.name] = struct{}{}
@@ -168,8 +169,8 @@ func (s *sent) suspect(doubt map[string]struct{}) {
 	}
 }
 
-// quiet reports whether nothing is in flight: every response and every subscription is answered. Subscriptions older
-// than patience are ignored.
+// quiet reports whether Envoy has answered every response, and the control plane every subscription. Subscriptions
+// older than the duration patience are ignored.
 func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 	for _, k := range m.types {
 		if len(k.flying) > 0 {
@@ -186,9 +187,9 @@ func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 func (k *typeState) wanted() bool { return k.all || len(k.names) > 0 }
 
 // restate returns the first request of a type on a new upstream: the subscribed names and the stated versions, both
-// sorted. Without names the request is for the wildcard. The stated version is inDoubt for refused resources, and for
-// resources of responses that Envoy has not answered. It is also inDoubt for held resources that Envoy subscribed to
-// again without an answer.
+// sorted. If subscribe is empty, the request is for the wildcard. The stated version is inDoubt for refused resources,
+// and for resources of responses that Envoy has not answered. It is also inDoubt for a resource that Envoy has and has
+// subscribed to again, until the new subscription is answered.
 func (k *typeState) restate() (subscribe []string, initial []named) {
 	if !k.legacy {
 		subscribe = slices.Sorted(maps.Keys(k.names))

@@ -15,17 +15,18 @@ var (
 	errBusy      = errors.New("the owner did not admit the stream, or responses were in flight, for too long")
 )
 
-// wants reports whether the stream should move. Only an owner that the live connection has named counts, because the
-// answer of an earlier connection may be outdated.
+// wants reports whether the stream should move to the owner (the replica that should serve this proxy). Only an owner
+// that the live connection has named counts, because the answer of an earlier connection may be outdated.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
-// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. On the new
-// connection it requests the name of the owner (upstreamReady). With that request the stream waits for admission while
-// the live connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the
-// live one and receives Envoy's state. The old connection is dropped, with any unread responses.
+// advance performs the steps of a move that are due. When no response to Envoy is in flight, it dials the owner. On the
+// new connection, upstreamReady requests the name of the owner. The new stream then waits for admission by the owner,
+// while the live connection still serves Envoy. When the new stream is admitted and no response is in flight, the new
+// connection becomes the live one. It receives Envoy's subscriptions and versions. The old connection is dropped, with
+// any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -35,7 +36,7 @@ func (s *session) advance(now time.Time) {
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
 	case !s.wants() || s.live.owner.Address != s.next.addr:
-		s.do(drop{s.next.id}) // the live connection has named another owner meanwhile, or the stream should no longer move
+		s.do(drop{s.next.id}) // the live connection has named another owner, or the stream should no longer move
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
 		s.move(now)
@@ -44,7 +45,8 @@ func (s *session) advance(now time.Time) {
 	}
 }
 
-// wake returns the next time to call advance without an event; zero: advance waits for an event.
+// wake returns the time at which to call advance even without an event. It returns zero if advance need not be called
+// before the next event.
 func (s *session) wake(now time.Time) time.Time {
 	look := now.Add(s.t.look)
 	switch {
@@ -60,7 +62,8 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letIn records that the target of a move has admitted the stream: the response headers or a response arrived.
+// letIn records that the owner has admitted the stream on the next connection. It is called when response headers or a
+// response arrive on any connection.
 func (s *session) letIn(now time.Time, id uint32) {
 	if s.is(s.next, id) && s.next.ready && !s.next.in {
 		s.next.in = true
@@ -88,7 +91,7 @@ func (s *session) giveUp(now time.Time, err error) {
 	s.pace.space(now)
 }
 
-// ownerAnswered handles a response with the owner.
+// ownerAnswered handles a response of type agentapi.OwnerURL.
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
@@ -96,7 +99,7 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	if err != nil || !is {
 		return // invalid, or removed (the replica does not know the owner): the last answer stays in effect
 	}
-	if s.is(s.next, e.conn) { // used once this connection is the live one
+	if s.is(s.next, e.conn) { // used when this connection becomes the live one
 		s.next.owner, s.next.answered = o, true
 		return
 	}
@@ -107,14 +110,14 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	s.owned()
 }
 
-// owned publishes the owner named on the live connection.
+// owned reports the owner that the live connection has named.
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.Address
 	s.do(notice{what: owned, addr: o.Address, self: o.Self})
 }
 
-// parseOwner decodes the owner in a response. It returns false if the response does not contain an owner.
+// parseOwner decodes the owner in a response. The boolean result is false if the response contains no owner.
 func parseOwner(raw []byte) (o agentapi.Owner, is bool, err error) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(raw, &response); err != nil {

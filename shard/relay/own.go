@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// taker runs one Subscription. Its state outlives streams and upstreams.
+// taker passes the resources of one Subscription to the subscription's function Take. Its state outlives Envoy's
+// streams and the connections to the control plane.
 type taker struct {
 	sub   Subscription
 	count func(error) // called after each Take, with its result
@@ -22,15 +23,15 @@ type taker struct {
 	mu      sync.Mutex
 	running bool
 	waiting map[string]*discoveryv3.Resource // newest version of each waiting resource, by name
-	answer  []func(error)                    // callbacks of the responses whose resources wait
-	held    map[string]string                // name -> version that Take accepted
+	answer  []func(error)                    // functions to call after Take, one for each response that waits
+	held    map[string]string                // last accepted version of each resource, by name
 }
 
 func newTaker(sub Subscription, count func(error)) *taker {
 	return &taker{sub: sub, count: count, held: map[string]string{}}
 }
 
-// ask returns the first request for an upstream, with the versions that Take accepted.
+// ask returns the first request of the subscription on a new connection, with the versions that Take accepted.
 func (t *taker) ask() mem.BufferSlice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,8 +42,9 @@ func (t *taker) ask() mem.BufferSlice {
 	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
 }
 
-// submit queues a response and frees data. done is called once, possibly before submit returns. Its argument is nil
-// when Take has accepted all waiting resources, otherwise the joined errors of Take or the error of decoding.
+// submit queues a response and frees data. The function done is called once, possibly before submit returns. Its
+// argument is nil if Take has accepted all waiting resources, those of other responses included. If not, the argument
+// joins the errors of Take. If the response does not decode, the argument is the error of decoding.
 func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	err := proto.Unmarshal(data.Materialize(), &response)
@@ -94,7 +96,8 @@ func (t *taker) run() {
 	}
 }
 
-// take calls Take for a resource, unless Take has accepted its version already.
+// take calls Take for a resource, unless Take has last accepted the same version of it. An empty version never counts
+// as the same.
 func (t *taker) take(r *discoveryv3.Resource) error {
 	name, version := r.GetName(), r.GetVersion()
 	t.mu.Lock()
@@ -114,8 +117,8 @@ func (t *taker) take(r *discoveryv3.Resource) error {
 	return nil
 }
 
-// checkOwn validates Config.Own, and returns the first error. Each subscription needs a Take, and a type that is not
-// repeated and not agentapi.OwnerURL.
+// checkOwn validates Config.Own, and returns the first error. Each subscription needs a function Take and a type. The
+// type must be unique, and must not be agentapi.OwnerURL.
 func checkOwn(own []Subscription) error {
 	seen := map[string]bool{agentapi.OwnerURL: true}
 	for _, s := range own {

@@ -10,8 +10,8 @@ const (
 	// paceMax is the longest pause before a dial. It is long enough to spare an unreachable control plane, and short
 	// enough to find the control plane soon after its return.
 	paceMax = 2 * time.Second
-	// healthyAfter is the smallest age of a healthy stream without responses. A reconnect without changes has no
-	// response, so silence alone does not count as a failure.
+	// healthyAfter is the age from which a stream without responses counts as healthy. If nothing has changed since the
+	// last stream, the control plane sends no response. So silence alone does not count as a failure.
 	healthyAfter = 3 * time.Second
 )
 
@@ -26,7 +26,7 @@ type pacer struct {
 
 func newPacer(random func() float64) *pacer { return &pacer{random: random} }
 
-// wait returns the pause at the time now before the next dial; 0: no pause.
+// wait returns the time from now until the next dial may begin. It is 0 if the dial may begin at once.
 func (p *pacer) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +53,9 @@ func (p *pacer) worked() {
 // moveForget is the time without moves and failures after which the pause has its initial length again.
 const moveForget = 5 * time.Minute
 
-// movePace spaces one stream's moves, failed ones included. Replicas learn of a new ring one after the other, so they
-// may send a proxy back and forth. The growing pauses make such moves rarer.
+// movePace spaces the moves of one stream between replicas, including failed moves. Replicas do not all learn at the
+// same time which replica owns a proxy. So two replicas may send a proxy back and forth. The growing pauses make these
+// moves rarer.
 type movePace struct {
 	random    func() float64
 	base, max time.Duration
@@ -66,7 +67,7 @@ type movePace struct {
 // open reports whether a move may begin.
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space sets the pause after a move or a failure. The pause doubles each time, up to max. Its upper half is random.
+// space sets the pause after a move or a failed move. The pause doubles each time, up to max. Its upper half is random.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base
@@ -81,7 +82,7 @@ func (p *movePace) spread(now time.Time, d time.Duration) {
 	p.later(now.Add(time.Duration(p.random() * float64(d))))
 }
 
-// later postpones the next move to a time, unless it is later already.
+// later postpones the next move to the time at. It has no effect if the next move is already later.
 func (p *movePace) later(at time.Time) {
 	if at.After(p.next) {
 		p.next = at

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the stored part of a refusal.
+// Bounds of a stored refusal: number of names, and length of the error message.
 const (
 	refusedNames = 10
 	refusedText  = 1 << 10 // bytes
@@ -28,12 +28,14 @@ type Refused struct {
 	Error string   `json:"error"` // Envoy's newest error message for the type, at most its first KiB; may be empty
 }
 
-// refusal is the state of a type's refusals after an answer of Envoy; Total 0: Envoy has accepted all resources.
+// refusal has the refused resources of one type after an answer (ACK or NACK) of Envoy. If Total is 0, Envoy no longer
+// refuses resources of the type.
 type refusal struct{ Refused }
 
-// refusals returns the refused resources of a type after an answer of Envoy. before is their number before the answer.
-// The result is nil if no resource is refused before and after the answer. failure is Envoy's error message; empty:
-// Envoy has accepted, or has sent no message.
+// refusals returns the refused resources of a type after an answer of Envoy. The parameter before is the number of
+// refused resources before the answer. The result is nil if no resource was refused before the answer and no resource
+// is refused after it. The parameter failure is Envoy's error message. It is empty if Envoy has accepted the response,
+// or has sent no message.
 func (k *typeState) refusals(before int, failure string) effect {
 	if len(k.doubt) == 0 && before == 0 {
 		return nil
@@ -42,7 +44,8 @@ func (k *typeState) refusals(before int, failure string) effect {
 	return refusal{Refused{Type: k.url, Names: names[:min(len(names), refusedNames)], Total: len(names), Error: failure}}
 }
 
-// record applies a request to the mirror, and returns the answered response; nil: no such response is in flight.
+// record applies a request of Envoy to the mirror (the copy of Envoy's state), and reports changed refusals. It returns
+// the response that the request answers, or nil if the request answers no response in flight.
 func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	if e.err != nil {
 		return nil
@@ -71,8 +74,8 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy stores the refusals of a type, and reports whether they changed. of is the number of Envoy's stream.
-// Refusals on a stream that is not Envoy's newest are ignored.
+// refusedBy stores the refusals of a type, and reports whether they changed. The number of Envoy's stream is in the
+// parameter of. Refusals on a stream that is not Envoy's newest are ignored.
 func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,17 +21,17 @@ import (
 
 // Config configures Envoy's socket and the control plane.
 type Config struct {
-	// Socket is the path of the Unix socket. Processes of this process's user may connect, for example Envoy. Access
-	// permits further processes. Every client acts as this proxy towards the control plane.
+	// Socket is the path of the Unix socket. Processes with the same user as this process may connect, for example
+	// Envoy. Access permits further processes. Every client acts as this proxy towards the control plane.
 	Socket string
 	Access socket.Access
 	// Target is the address of the control plane: "host:port", or a gRPC target that resolves to TCP addresses.
-	// State-of-the-world streams always use Target. With Follow, delta streams dial the known owner of the proxy
-	// instead, except during a pause between moves.
+	// State-of-the-world streams always use Target. With Follow, delta streams dial the owner of the proxy instead, if
+	// it is known and no pause between moves is under way.
 	Target string
 	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial.
-	// An owner is dialled by its address, but must prove the same name as Target: the name in the credentials, or else
-	// the host of Target.
+	// An owner (see Follow) is dialled by its address, but must prove the same name as Target. This is the name in the
+	// credentials. If they have no name, it is the host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
 	// Metadata is called for each dial and returns the headers to send upstream. A nil function or a nil result means
 	// no headers. The result is copied. An error fails the dial. The relay adds navarch-place, navarch-revision and
@@ -55,11 +55,12 @@ type Subscription struct {
 	// (wildcard).
 	Names []string
 	// Take receives each resource whose version is empty or differs from the last accepted version of that name. Take
-	// owns the resource. The result nil accepts the resource. An error refuses, with its text, all responses that were
-	// waiting, and Take receives the version again when the control plane sends it again. Take is not called for
-	// removed or missing resources, and not for a response that does not decode, which is refused. Calls for one
-	// subscription do not overlap, and hold no locks. If several responses wait, Take receives only the newest version
-	// of each resource, and no resource that was removed since.
+	// owns the resource. If Take returns nil, the resource is accepted. An error refuses all responses that waited for
+	// this call, with the text of the error. Take receives a refused version again when the control plane sends it
+	// again. Take is not called for removed or missing resources. A response that does not decode is refused without a
+	// call. Calls for one subscription do not overlap. The relay holds no locks during a call. If several responses
+	// wait, Take receives only the newest version of each resource. It receives no resource that a later response has
+	// removed.
 	Take func(*discoveryv3.Resource) error
 }
 
@@ -67,7 +68,7 @@ type Subscription struct {
 // once.
 type Relay struct {
 	cfg         Config
-	authority   string // host:port of the target: the name that an owner must prove if the credentials name no host
+	authority   string // host:port of Target: the name that an owner must prove if the credentials name no host
 	pace        *pacer
 	minRevision minRevision
 	takers      []*taker
@@ -76,8 +77,9 @@ type Relay struct {
 	timing      timing
 }
 
-// New validates cfg and returns a Relay. It opens nothing. The error joins all of these errors: Socket, Target or
-// Credentials is missing, the socket path is longer than socket.MaxPath, and the first invalid subscription of Own.
+// New validates cfg and returns a Relay. It opens nothing. The error reports all problems of these kinds: Socket,
+// Target or Credentials is missing, the socket path is longer than socket.MaxPath, or a subscription in Own is invalid
+// (only the first one is reported).
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
@@ -109,8 +111,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run serves the socket until ctx ends. Then it ends all streams, removes the socket and returns nil. It returns an
-// error if it cannot listen on the socket, or if accepting connections fails.
+// Run serves the socket until ctx ends. When ctx ends, Run ends all streams, removes the socket and returns nil. It
+// returns an error if it cannot listen on the socket, or if accepting connections fails.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {

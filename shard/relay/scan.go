@@ -20,18 +20,18 @@ const (
 // named is the name and version of a resource.
 type named struct{ name, version string }
 
-// request is the head of a DeltaDiscoveryRequest.
+// request has the parts of a DeltaDiscoveryRequest that the relay reads.
 type request struct {
 	typeURL, nonce         string
-	node                   []byte // the encoded field with its tag; nil: none
+	node                   []byte // the encoded field with its tag; nil: the request has no node
 	subscribe, unsubscribe []string
 	initial                []named
 	failed                 bool   // the request has an error_detail
 	failure                string // the message of the error_detail
-	strange                bool   // the request has fields that the mirror does not follow: resource locators
+	strange                bool   // the request has resource locators, which the mirror of Envoy does not follow
 }
 
-// response is the head of a DeltaDiscoveryResponse.
+// response has the parts of a DeltaDiscoveryResponse that the relay reads: all but the bodies of the resources.
 type response struct {
 	typeURL, nonce, revision string
 	set                      []named
@@ -39,7 +39,8 @@ type response struct {
 	strange                  bool // the response has a resource with a TTL, which the mirror does not follow
 }
 
-// scanRequest parses a request without joining its buffers. The result does not alias them. The error is errWire.
+// scanRequest parses a request without joining its buffers. The result does not refer to the buffers. The error is
+// errWire.
 func scanRequest(data mem.BufferSlice) (request, error) {
 	var h request
 	c := cursor{bufs: data}
@@ -109,16 +110,17 @@ func scanResponse(data mem.BufferSlice) (response, error) {
 
 var errWire = errors.New("not protobuf")
 
-// cursor reads an encoded message across several buffers without joining them. fields validates lengths, which prevents
-// reads past the end.
+// cursor reads an encoded message across several buffers without joining them. Its method fields validates lengths, so
+// no method reads past the end.
 type cursor struct {
-	bufs mem.BufferSlice // from the buffer of the next byte
+	bufs mem.BufferSlice // remaining buffers; the first contains the next byte
 	off  int             // offset of the next byte in bufs[0]
 	at   int             // offset of the next byte in the message
 }
 
-// fields calls visit for every length-delimited field up to end, with the length n of its value. The cursor is then at
-// the value, and visit may read any part of the value. Other fields are skipped. Errors are errWire and those of visit.
+// fields calls visit for every length-delimited field before the offset end, with the length n of the field's value.
+// During the call, the cursor is at the value, and visit may read any part of the value. Other fields are skipped.
+// Errors are errWire and those of visit.
 func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
 	for c.at < end {
 		field, kind, err := c.tag(end)
@@ -227,7 +229,7 @@ func (c *cursor) varint(end int) (v uint64, err error) {
 	return 0, errWire
 }
 
-// next returns the rest of the buffer of the next byte.
+// next returns the unread part of the buffer that contains the next byte.
 func (c *cursor) next() []byte {
 	for {
 		if b := c.bufs[0].ReadOnlyData(); c.off < len(b) {

@@ -11,14 +11,14 @@ import (
 
 // timing holds the durations of a session. Tests shorten them.
 type timing struct {
-	admission time.Duration // longest wait of a move for admission; above place.AdmissionConfig.Longest
-	patience  time.Duration // longest wait of a move for responses in flight; older unanswered subscriptions are ignored
-	spread    time.Duration // random delay of moves: a changed ring moves thousands of agents at once
+	admission time.Duration // longest wait of a move for admission; longer than place.AdmissionConfig.Longest
+	patience  time.Duration // longest wait of a move for responses in flight, and for answers to new subscriptions
+	spread    time.Duration // random delay of moves, since a change of owners moves thousands of agents at once
 	resume    time.Duration // random delay of the replacement of an ended upstream
 	look      time.Duration // interval of checks whether a waiting move can continue
 	between   time.Duration // first pause between two moves or attempts; it doubles
 	longest   time.Duration // longest such pause
-	lower     time.Duration // time for which all found replicas must be behind before the minimum revision is lowered
+	lower     time.Duration // time of refusals by replicas that are behind, before the minimum revision is lowered
 }
 
 var defaultTiming = timing{
@@ -26,12 +26,13 @@ var defaultTiming = timing{
 	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute, lower: time.Minute,
 }
 
-// session is one delta stream of Envoy: its upstream, its messages in flight, and its moves. It is pure: step handles
-// an event and returns effects in order. The loop (stream.go) has the clocks, sockets and goroutines.
+// session is the state of one delta stream of Envoy: its upstream connections (connections to the control plane), its
+// messages in flight, and its moves to other replicas. It has no clocks, sockets or goroutines: step handles an event,
+// and returns the effects (actions) in order. The loop (stream.go) performs the effects.
 //
-// Envoy uses the live upstream connection. Until the first connection is ready, Envoy's requests are not read. While
-// the live connection is replaced, requests only change the mirror, which then provides the first requests on the new
-// connection. During a move there is a second connection, next (move.go).
+// Envoy uses the live connection. Until the first connection is ready, Envoy's requests are not read. While the live
+// connection is replaced, requests change only the mirror, the copy of Envoy's state. The first requests on the new
+// connection are made from the mirror. During a move there is a second connection, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -44,12 +45,12 @@ type session struct {
 	trusted bool   // the mirror has the whole state of Envoy
 	begun   bool   // Envoy's first request was sent upstream
 	closing bool   // Envoy sends no more requests
-	once    bool   // an upstream connection has been ready
+	once    bool   // an upstream connection has been ready at least once
 
 	conns uint32 // number of connections so far
 	live  *connState
-	next  *connState // of a move under way
-	until time.Time  // deadline of the present stage of the move
+	next  *connState // connection to the new replica; nil: no move is under way
+	until time.Time  // deadline of the present step of the move
 	known string     // address of the last known owner, initially from other streams of the relay
 	out   []effect
 }
@@ -65,7 +66,7 @@ type connState struct {
 	open     map[string]bool // types with a request on this connection
 	asked    bool            // the owner was requested
 	answered bool            // the owner was received
-	owner    agentapi.Owner  // the last one received
+	owner    agentapi.Owner  // the last received owner
 }
 
 // Events.
@@ -81,14 +82,14 @@ type (
 	fromEnvoy struct {
 		data mem.BufferSlice
 		head request
-		err  error // of the scan
+		err  error // error of parsing data
 	}
 	envoyEnds struct{}
 	fromConn  struct {
 		conn uint32
 		data mem.BufferSlice
 		head response
-		err  error // of the scan
+		err  error // error of parsing data
 	}
 	taken struct { // result of Subscription.Take for a response
 		conn       uint32
@@ -110,7 +111,7 @@ type (
 		data mem.BufferSlice
 	}
 	endUp    struct{ conn uint32 } // no more requests follow
-	ask      struct{ conn uint32 } // send the first requests of Config.Own, and the report
+	ask      struct{ conn uint32 } // send the first requests of Config.Own, and the agent's report
 	sendDown struct {
 		conn uint32
 		data mem.BufferSlice
@@ -124,7 +125,7 @@ type (
 	notice struct { // for statistics and log
 		what what
 		addr string
-		self bool // for owned
+		self bool // the live connection's replica is the owner; only for owned
 		err  error
 	}
 )
@@ -176,15 +177,15 @@ func (s *session) step(now time.Time, e event) []effect {
 	return s.out
 }
 
-// reads reports whether Envoy's next request may be read. The first requests wait for an upstream, so that they pass
-// unchanged.
+// reads reports whether Envoy's next request may be read. Envoy's first requests wait for an upstream connection, so
+// that they pass unchanged.
 func (s *session) reads() bool { return s.once }
 
 func (s *session) do(e effect) { s.out = append(s.out, e) }
 
 func (s *session) is(l *connState, id uint32) bool { return l != nil && l.id == id }
 
-// dial replaces the live connection by a new connection to an address, which is dialled after a pause.
+// dial replaces the live connection. The new connection is dialled after a pause.
 func (s *session) dial(addr string, after time.Duration) {
 	s.live = s.conn(addr)
 	s.do(dial{s.live.id, addr, after})
@@ -253,7 +254,7 @@ func (s *session) agentTypes(l *connState) {
 	s.do(ask{l.id})
 }
 
-// askOwner requests the owner without stating a version: Owner.Self differs between replicas.
+// askOwner requests the owner without stating a version, because the answer differs between replicas (Owner.Self).
 func (s *session) askOwner(l *connState, node []byte) {
 	if s.follow && !l.asked {
 		l.asked = true
@@ -278,7 +279,7 @@ func (s *session) upstreamEnded(now time.Time, id uint32, err error) {
 		s.dial(s.target, 0)
 		return
 	case !s.once, s.closing, !s.trusted, !s.begun:
-		// Envoy's stream ends with its upstream: only Envoy can state its versions on a new one.
+		// Envoy's stream ends with its upstream connection: only Envoy can state its versions on a new stream.
 		s.do(finish{err})
 		return
 	}
@@ -335,14 +336,14 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 	}
 }
 
-// translate converts a request for the live connection; nil: nothing remains to send.
+// translate adapts a request of Envoy to the live connection. The result is nil if there is nothing to send.
 func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
 	h := e.head
 	if s.live.prefix == "" || e.err != nil {
 		return e.data
 	}
 	if known && !s.live.open[h.typeURL] && len(h.subscribe) == 0 {
-		e.data.Free() // as the first request of its type on the connection, it would mean a wildcard
+		e.data.Free() // a first request of a type without names would subscribe to the wildcard
 		return nil
 	}
 	switch {
@@ -351,7 +352,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 	case answered != nil && answered.conn == s.live.id:
 		return amend(e.data, requestNonce, answered.upstream)
 	case len(h.subscribe)+len(h.unsubscribe)+len(h.initial) == 0:
-		e.data.Free() // an answer to a previous upstream connection
+		e.data.Free() // it only answers a response of a previous connection
 		return nil
 	}
 	return withoutNonce(e.data)

@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sotw carries a state-of-the-world stream unchanged. The stream ends when its upstream ends. The relay could not
-// restate Envoy's versions to another upstream, because the requests of such a stream do not state them per resource.
+// sotw carries a state-of-the-world stream unchanged. The stream ends when its upstream (its connection to the control
+// plane) ends. The relay could not continue it on another upstream, because its requests do not state the version of
+// each resource. The number of Envoy's stream is in the parameter of.
 func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
 	st := r.stats.open(of, methodSotW, r.cfg.Target)
 	err := r.carrySotW(down, st)
@@ -41,7 +42,7 @@ func (r *Relay) carrySotW(down grpc.ServerStream, st *stream) error {
 	go pumpUp(down, up, st, cancel)
 	err = pumpDown(up, down, st)
 	if ctx.Err() != nil && down.Context().Err() != nil {
-		return status.FromContextError(down.Context().Err()).Err() // Envoy left, which says nothing about the control plane
+		return status.FromContextError(down.Context().Err()).Err() // Envoy left; the control plane is not the cause
 	}
 	r.recordOutcome(st, connected)
 	r.lost(r.cfg.Target, err)

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// keptStreams bounds the list of upstreams. If the list is longer when an upstream opens, the oldest ended ones are
-// dropped.
+// keptStreams bounds the list of upstreams (connections to the control plane). If the list is longer when an upstream
+// opens, the oldest ended upstreams are dropped.
 const keptStreams = 16
 
-// Stats is the part of the agent's status about its streams to the control plane. The agent sends requests and receives
-// responses. An upstream is one connection to the control plane. Message bytes are gRPC payloads; socket bytes include
-// TLS and HTTP/2 framing.
+// Stats is the part of the agent's status that describes its streams to the control plane. The agent sends requests and
+// receives responses. An upstream is one connection to the control plane. Message bytes are gRPC payloads; socket bytes
+// include TLS and HTTP/2 framing.
 type Stats struct {
 	Address   string `json:"address"`            // Config.Target
 	Connected bool   `json:"connected"`          // at least one upstream is connected now
-	Upstream  string `json:"upstream,omitempty"` // dialled address of the newest connected upstream
+	Upstream  string `json:"upstream,omitempty"` // address of the newest connected upstream, as it was dialled
 	Peer      string `json:"peer,omitempty"`     // remote IP and port of that upstream
-	Owner     string `json:"owner,omitempty"`    // last received address of the owner of this proxy; empty: unknown, or no owner
+	Owner     string `json:"owner,omitempty"`    // last known address of the proxy's owner; empty: unknown, or no owner
 	AtOwner   bool   `json:"atOwner"`            // the replica that named the owner is the owner
 
 	Moves       uint64 `json:"moves"`           // completed moves to an owner, unnoticed by Envoy
-	MovesFailed uint64 `json:"movesFailed"`     // moves whose connection failed or that took too long; abandoned moves do not count
+	MovesFailed uint64 `json:"movesFailed"`     // moves that failed or took too long; abandoned moves do not count
 	Resumes     uint64 `json:"resumes"`         // replacements of ended upstreams, unnoticed by Envoy
 	Taken       uint64 `json:"taken"`           // accepted resources of the agent's own subscriptions
 	Refused     uint64 `json:"refused"`         // refused resources of the agent's own subscriptions
-	Revision    int64  `json:"revision"`        // the minimum revision that replicas must have (agentapi.MinRevision); 0: none yet
-	Store       string `json:"store,omitempty"` // name of the store of Revision; empty: unknown
+	Revision    int64  `json:"revision"`        // revision that replicas must have (agentapi.MinRevision); 0: unknown
+	Store       string `json:"store,omitempty"` // name of the store that Revision belongs to; empty: unknown
 
 	// StreamsOpened counts the streams that Envoy has opened, and StreamsActive the streams that are still open.
 	// Connects counts the upstreams that became connected. A delta stream may have several upstreams.
@@ -35,22 +35,27 @@ type Stats struct {
 	StreamsActive int        `json:"streamsActive"`
 	Connects      uint64     `json:"connects"`
 	Failures      uint64     `json:"failures"`              // failed dials and ended upstreams, except those of moves
-	LastConnect   *time.Time `json:"lastConnect,omitempty"` // nil: never connected
-	LastError     string     `json:"lastError,omitempty"`   // of the newest failure; empty after the next connect
+	LastConnect   *time.Time `json:"lastConnect,omitempty"` // time of the newest connect; nil: never connected
+	LastError     string     `json:"lastError,omitempty"`   // text of the newest failure; empty after the next connect
 	RetryInMS     int64      `json:"retryInMs"`             // milliseconds until Address may be dialled; 0: at once
-	Total         Traffic    `json:"total"`                 // of all upstreams since the start
-	Rejected      []Refused  `json:"rejected,omitempty"`    // on Envoy's newest stream, sorted by type; delta streams only
-	Streams       []Stream   `json:"streams"`               // open upstreams and the last ended ones, in the order of opening; never nil
+	Total         Traffic    `json:"total"`                 // traffic of all upstreams since the start
+	// Rejected lists the resources that Envoy refused on its newest stream, sorted by type. State-of-the-world streams
+	// have no list.
+	Rejected []Refused `json:"rejected,omitempty"`
+	// Streams lists the open upstreams and the last ended ones, in the order of opening. It is never nil.
+	Streams []Stream `json:"streams"`
 }
 
 // Traffic counts messages and bytes per direction. Requests include those of the agent itself. Responses include only
 // those that were sent to Envoy.
 type Traffic struct {
-	Requests        uint64 `json:"requests"`
-	RequestBytes    uint64 `json:"requestBytes"`
-	Responses       uint64 `json:"responses"`
-	ResponseBytes   uint64 `json:"responseBytes"`
-	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions, the owner's included; not in Responses
+	Requests      uint64 `json:"requests"`
+	RequestBytes  uint64 `json:"requestBytes"`
+	Responses     uint64 `json:"responses"`
+	ResponseBytes uint64 `json:"responseBytes"`
+	// OwnResponses counts responses to the agent's own requests, including those for the owner. Responses does not
+	// include them.
+	OwnResponses    uint64 `json:"ownResponses"`
 	OwnBytes        uint64 `json:"ownResponseBytes"`
 	SocketSentBytes uint64 `json:"socketSentBytes"`
 	SocketReadBytes uint64 `json:"socketReadBytes"`
@@ -59,15 +64,16 @@ type Traffic struct {
 // Stream is one upstream of a stream of Envoy. A delta stream may have several in sequence, and two at a time during a
 // move.
 type Stream struct {
-	ID           uint64     `json:"id"`                     // number of the upstream, from 1
-	Of           uint64     `json:"of"`                     // number of Envoy's stream, from 1
-	Address      string     `json:"address"`                // Config.Target, or the address of an owner
-	Peer         string     `json:"peer,omitempty"`         // remote IP and port; empty before the dial succeeds
-	Method       string     `json:"method"`                 // full name of the gRPC method
-	Opened       time.Time  `json:"opened"`                 // before the dial
-	Connected    *time.Time `json:"connected,omitempty"`    // nil: never
-	Ended        *time.Time `json:"ended,omitempty"`        // nil: still open
-	Error        string     `json:"error,omitempty"`        // empty: still open, or the agent closed the upstream
+	ID        uint64     `json:"id"`                  // number of the upstream, from 1
+	Of        uint64     `json:"of"`                  // number of Envoy's stream, from 1
+	Address   string     `json:"address"`             // Config.Target, or the address of an owner
+	Peer      string     `json:"peer,omitempty"`      // remote IP and port; empty before the dial succeeds
+	Method    string     `json:"method"`              // full name of the gRPC method
+	Opened    time.Time  `json:"opened"`              // time before the dial
+	Connected *time.Time `json:"connected,omitempty"` // nil: never connected
+	Ended     *time.Time `json:"ended,omitempty"`     // nil: still open
+	// Error describes why the upstream ended. It is empty if the upstream is still open, or if the agent closed it.
+	Error        string     `json:"error,omitempty"`
 	LastRequest  *time.Time `json:"lastRequest,omitempty"`  // nil: no request was sent
 	LastResponse *time.Time `json:"lastResponse,omitempty"` // nil: Envoy has received no response from this upstream
 	Traffic
@@ -172,11 +178,12 @@ type counters struct {
 	failures    uint64
 	lastConnect *time.Time
 	lastError   string
-	away        bool               // the last event was a failure
+	away        bool               // no upstream has connected since the last failure
 	refusals    map[string]Refused // by type, of Envoy's newest stream
 }
 
-// begin counts a stream of Envoy, drops the refusals of the previous one, and returns its number; finish ends it.
+// begin counts a new stream of Envoy, and returns its number. It drops the refusals of the previous stream. When the
+// new stream ends, finish is called.
 func (c *counters) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +220,8 @@ func (c *counters) tookOne(err error) {
 	c.taken.Add(1)
 }
 
-// open adds an upstream of Envoy's stream to the list, and drops ended upstreams above keptStreams.
+// open adds an upstream to the list, and drops ended upstreams above keptStreams. The number of Envoy's stream is in
+// the parameter of.
 func (c *counters) open(of uint64, method, address string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()

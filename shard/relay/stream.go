@@ -22,7 +22,7 @@ const (
 	methodSotW  = service + "StreamAggregatedResources"
 )
 
-// carry serves one stream of Envoy.
+// carry serves one ADS stream of Envoy, until the stream ends.
 func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(down)
 	if method != methodDelta && method != methodSotW {
@@ -36,8 +36,9 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	return r.delta(down, id)
 }
 
-// loop owns a session, and passes messages between the goroutines that read and write. At most one message per
-// direction is under way, so a slow receiver holds back only its sender.
+// loop serves one delta stream of Envoy. It owns the stream's session (a state machine of events and effects). It
+// passes messages between the goroutines that read and write. A slow receiver holds back only its sender, because a new
+// message is read after the previous one was passed on.
 type loop struct {
 	r     *Relay
 	id    uint64
@@ -48,7 +49,7 @@ type loop struct {
 
 	fromEnvoy     chan event
 	toEnvoy       chan outgoing
-	outgoing      *outgoing // the message that toEnvoy has not accepted yet; nil: none
+	outgoing      *outgoing // the message that toEnvoy has not accepted yet; nil without such a message
 	answers       chan event
 	reportChanged <-chan struct{} // closed when the agent's report changes
 	finished      bool
@@ -109,7 +110,7 @@ func (l *loop) sleep() time.Duration {
 	return time.Hour
 }
 
-// wait handles the next event. The channel of a source that must not be read now is nil.
+// wait waits for the next event and handles it. If a channel must not be used now, its variable in the select is nil.
 func (l *loop) wait(timer <-chan time.Time) {
 	live, next := l.conn(l.s.live), l.conn(l.s.next)
 	var envoy, liveIn, nextIn chan event
@@ -137,7 +138,7 @@ func (l *loop) wait(timer <-chan time.Time) {
 		l.step(e)
 	case <-l.reportChanged:
 		l.reportChanged = l.r.report.next()
-		if l.s.live.ready && l.s.live.said { // else the report is sent after the first request there
+		if l.s.live.ready && l.s.live.said { // otherwise the first request is followed by the report
 			l.sendReport(l.s.live.id)
 		}
 	case toEnvoy <- message:
@@ -149,12 +150,12 @@ func (l *loop) wait(timer <-chan time.Time) {
 	case <-timer:
 		l.step(tick{})
 	case <-l.ctx.Done():
-		l.end(status.FromContextError(l.ctx.Err()).Err()) // Envoy left, which says nothing about the control plane
+		l.end(status.FromContextError(l.ctx.Err()).Err()) // Envoy ended the stream; the control plane did not fail
 	}
 	live.endIfDrained()
 }
 
-// none replaces a missing upstream connection: its channels are nil, so select ignores them.
+// none stands for a missing upstream connection. Its channels are nil, so select ignores them.
 var none = &upstream{}
 
 func (l *loop) conn(of *connState) *upstream {
@@ -166,7 +167,8 @@ func (l *loop) conn(of *connState) *upstream {
 	return none
 }
 
-// head returns the first message of the queue and the channel for it; nil: the queue is empty.
+// head returns the first message of the queue, and the channel to which it is to be sent. Both are nil if the queue is
+// empty or the connection is closed for sending.
 func (u *upstream) head() (chan<- mem.BufferSlice, mem.BufferSlice) {
 	if len(u.queue) == 0 || u.closed {
 		return nil, nil
@@ -181,7 +183,7 @@ func (u *upstream) endIfDrained() {
 	}
 }
 
-// heard counts an event of an upstream connection, and passes it to the session.
+// heard updates the statistics for an event of an upstream connection, and passes the event to the session.
 func (l *loop) heard(u *upstream, e event) {
 	switch e := e.(type) {
 	case fromConn:
@@ -241,7 +243,8 @@ func (l *loop) do(e effect) {
 	}
 }
 
-// take passes a response to the taker of its type. It does not wait for Take, since a taker serves all streams.
+// take passes a response to the taker (a subscription of the agent) for the response's type. It does not wait for the
+// taker's answer, because a taker serves all streams.
 func (l *loop) take(e take) {
 	i := slices.IndexFunc(l.r.takers, func(t *taker) bool { return t.sub.Type == e.url })
 	l.r.takers[i].submit(e.data, func(err error) {
@@ -254,7 +257,7 @@ func (l *loop) take(e take) {
 	})
 }
 
-// sendReport sends the newest report of Relay.Report, if there is one.
+// sendReport sends the newest agent report (Relay.Report) on a connection, if there is a report.
 func (l *loop) sendReport(conn uint32) {
 	if data := l.r.report.message(); data != nil {
 		l.queue(conn, data)
@@ -288,7 +291,7 @@ func (l *loop) read() {
 		if err := l.down.RecvMsg(&f); errors.Is(err, io.EOF) {
 			e = envoyEnds{}
 		} else if err != nil {
-			return // Envoy has left: the context has ended or will end
+			return // Envoy has ended the stream, so the context has ended or will end
 		} else {
 			head, err := scanRequest(f.data)
 			e = fromEnvoy{f.data, head, err}
@@ -304,7 +307,7 @@ func (l *loop) read() {
 	}
 }
 
-// write sends responses to Envoy. A failure means that Envoy is gone.
+// write sends responses to Envoy. If sending fails, it cancels the stream.
 func (l *loop) write(cancel context.CancelFunc) {
 	for {
 		select {
@@ -321,7 +324,7 @@ func (l *loop) write(cancel context.CancelFunc) {
 	}
 }
 
-// ending returns the status for Envoy's stream after its upstream ended.
+// ending returns the gRPC status for Envoy's stream after the upstream connection ended with err.
 func ending(err error) error {
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Unavailable, "the control plane ended the stream")
@@ -336,7 +339,8 @@ func (r *Relay) unavailable(err error) error {
 	return status.Errorf(codes.Unavailable, "control plane %s: %v", r.cfg.Target, err)
 }
 
-// lost counts and logs a failure. Only the first one after a success is a warning, since dials are repeated.
+// lost counts and logs the failure of an upstream connection. Only the first failure after a success is a warning,
+// because the agent dials again and again.
 func (r *Relay) lost(addr string, err error) {
 	if r.stats.failed(err) {
 		r.cfg.Log.Warn("lost the control plane, Envoy keeps its configuration", "address", addr, "error", err)
@@ -345,14 +349,15 @@ func (r *Relay) lost(addr string, err error) {
 	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
 }
 
-// turnedAway records a refusal by a replica behind the minimum revision, and logs when that lowers the minimum.
+// turnedAway records that a replica refused the stream, because its revision is behind the minimum revision. If the
+// refusal lowers the minimum revision, turnedAway logs a warning.
 func (r *Relay) turnedAway(revision int64) {
 	if r.minRevision.behind(time.Now(), revision, r.timing.lower) {
 		r.cfg.Log.Warn("no replica has Envoy's newest revision, an older one is accepted now", "revision", r.minRevision.get().Revision)
 	}
 }
 
-// notice counts and logs an action of a session.
+// notice counts an action of a session, and logs moves.
 func (r *Relay) notice(n notice) {
 	switch n.what {
 	case moved:
@@ -368,7 +373,7 @@ func (r *Relay) notice(n notice) {
 	}
 }
 
-// hold waits for d. If ctx ends first, it returns the status of ctx.
+// hold waits for the duration d. If ctx ends first, it returns the gRPC status for the context's error.
 func hold(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Messages that the relay makes or changes. A changed field is appended, since the last occurrence of a field counts
+// This file makes and changes messages. A changed field is appended, because the last occurrence of a field counts
 // (https://protobuf.dev/programming-guides/encoding/#last-one-wins). Other fields pass unchanged.
 
 func appendText(b []byte, field protowire.Number, s string) []byte {
@@ -15,13 +15,13 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 
 func message(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
 
-// amend appends a field to a message, without a copy of the message.
+// amend appends a text field to a message, without a copy of the message.
 func amend(data mem.BufferSlice, field protowire.Number, s string) mem.BufferSlice {
 	return append(data[:len(data):len(data)], mem.SliceBuffer(appendText(nil, field, s)))
 }
 
-// withoutNonce returns a request without its nonce and error, so that it answers no response but keeps its
-// subscriptions. It frees data.
+// withoutNonce removes the nonce and the error from a request. The result answers no response, but has the request's
+// subscriptions. withoutNonce frees data.
 func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	raw := data.Materialize()
 	data.Free()
@@ -39,7 +39,9 @@ func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	return message(kept)
 }
 
-// encodeFirst encodes the first request of a type on an upstream. node is an encoded field; nil: no node.
+// encodeFirst encodes the first request for a type on an upstream connection. The parameter node is the encoded node
+// field, or nil for a request without a node. The parameter initial has the names and versions of the resources that
+// Envoy has.
 func encodeFirst(node []byte, typeURL string, names []string, initial []named) mem.BufferSlice {
 	b := append([]byte(nil), node...)
 	b = appendText(b, requestType, typeURL)
@@ -54,7 +56,7 @@ func encodeFirst(node []byte, typeURL string, names []string, initial []named) m
 	return message(b)
 }
 
-// encodeAnswer encodes an ACK, or with an error a NACK with the error's text.
+// encodeAnswer encodes an ACK if err is nil, and otherwise a NACK with the error's text.
 func encodeAnswer(typeURL, nonce string, err error) mem.BufferSlice {
 	b := appendText(appendText(nil, requestType, typeURL), requestNonce, nonce)
 	if err != nil {

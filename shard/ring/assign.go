@@ -8,28 +8,30 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Bounds of a member's load, as multiples of its weighted share of the whole load. After Assign with equal weights, a
-// member has at most Bound times its share of the streams, or its share plus the largest shard if that is more. With
-// unequal weights, a member may have more if a shard is large beside the shares of small members. Every shard has a
-// small weight besides its streams (emptyShard), so full, the limit of weights, is lower than Bound.
+// Bounds of a member's load, as multiples of the member's weighted share of the whole load. After Assign with equal
+// weights, a member has at most Bound times its share of the streams, or its share plus the largest shard if that is
+// more. With unequal weights, a member may have more if a shard is large beside the shares of small members. Bound
+// limits streams, while full limits loads. A load also includes a small weight for every shard (emptyShard), so full is
+// lower than Bound.
 const (
 	Bound = 1.25
 
 	room           = 1.05 // a member has room for a shard if its load stays within this
-	full           = 1.20 // a member above this gives shards away ...
+	full           = 1.20 // a member whose load is above this gives shards away ...
 	relaxed        = 1.10 // ... until its load is within this; the gap prevents moves at each small change
-	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new member
+	belowThreshold = 0.60 // a member whose load is below this receives shards up to its share, like a new member
 )
 
-// Assign makes the next ring from the previous one (nil: none), with the next version. A shard moves only if its owner
-// is gone or has too much load, or if a member is new, has a greater weight or has too little load. A shard that must
-// leave its owner goes to the member with room that ranks first by weighted rendezvous. If no member has room, it goes
-// to the member that it fills the least. Assign also decides by load which namespaces are split.
+// Assign makes the next ring from the previous ring, which may be nil. The version increases by one. A shard moves only
+// if its owner is gone or has too much load, or if a member is new, has a greater weight or has too little load. A
+// shard that must leave its owner goes to the member with room that ranks first by weighted rendezvous. If no member
+// has room, the shard goes to the member whose load with the shard is the least multiple of its share. Assign also
+// decides by load which namespaces are split.
 //
-// Assign ignores members with an invalid name, address or weight (Member). Of members with one name it ignores all but
-// one. It also ignores members beyond MaxMembers or half of MaxBytes, and splits beyond MaxSplit or MaxBytes. The
-// result is deterministic: it does not depend on the order of members or maps. If nothing changes, or no valid member
-// is left, Assign returns previous. The arguments are not changed.
+// Assign ignores members with an invalid name, address or weight (Member). If several members have the same name,
+// Assign uses one of them. It also ignores members beyond MaxMembers or half of MaxBytes, and splits beyond MaxSplit or
+// MaxBytes. The result is deterministic: it does not depend on the order of members or maps. If nothing changes, or no
+// valid member is left, Assign returns previous. The arguments are not changed.
 func Assign(previous *Ring, members []Member, load Load) *Ring {
 	members = normal(members)
 	if len(members) == 0 {
@@ -64,8 +66,8 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 // owners or split namespaces. previous must not be nil.
 func Vacate(previous *Ring) *Ring { return &Ring{version: previous.version + 1} }
 
-// normal returns the valid members, sorted by name, without repeated names, at most MaxMembers and half of MaxBytes.
-// The argument is unchanged.
+// normal returns the valid members, sorted by name and without repeated names. The result has at most MaxMembers
+// members and needs at most half of MaxBytes. The argument is unchanged.
 func normal(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.valid() })
 	slices.SortFunc(members, func(a, b Member) int {
@@ -93,17 +95,17 @@ func (r *Ring) index(name string) int {
 	return i
 }
 
-// assignment is a ring under construction: the owners so far, and the load of each member.
+// assignment is a ring under construction. It has the present owner of each shard, and the load of each member.
 type assignment struct {
 	members []Member
-	scores  [][Shards]float64 // rendezvous score by member
+	scores  [][Shards]float64 // rendezvous scores, by member and shard
 	weight  [Shards]float64   // load of each shard
-	// misplaced counts, for each shard, the streams that a split or join of a namespace moves from another member to
-	// the shard's previous owner.
+	// misplaced has a number of streams for each shard. A split or join of a namespace moves these streams from another
+	// member to the shard's previous owner.
 	misplaced [Shards]float64
-	share     []float64   // of each member in the sum of all shards
+	share     []float64   // fair share of each member in the weight of all shards
 	load      []float64   // of each member
-	owner     [Shards]int // -1: none
+	owner     [Shards]int // member index of each shard's owner; -1 without an owner
 }
 
 func newAssignment(members []Member, weight [Shards]float64) *assignment {
@@ -128,8 +130,8 @@ func newAssignment(members []Member, weight [Shards]float64) *assignment {
 }
 
 // score returns the weighted rendezvous score of a member for a shard: -weight/ln(u), with u uniform in (0, 1)
-// (Schindelhauer and Schomaker, 2005). The member with the greatest score ranks first. name is the hash of the member's
-// name. Readers of a ring need no scores, because the ring contains the owner of each shard.
+// (Schindelhauer and Schomaker, 2005). The member with the greatest score ranks first. The parameter name is the hash
+// of the member's name. Readers of a ring need no scores, because the ring contains the owner of each shard.
 func score(name uint64, weight uint32, shard int) float64 {
 	h := name + uint64(shard+1)*0x9e3779b97f4a7c15 // splitmix64
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -150,12 +152,13 @@ func (t *assignment) give(shard, member int) {
 // fill returns the load of a member as a multiple of its share.
 func (t *assignment) fill(member int) float64 { return t.load[member] / t.share[member] }
 
-// with returns the load of a member with one more shard, as a multiple of its share.
+// with returns the load that a member would have with one more shard, as a multiple of the member's share.
 func (t *assignment) with(member, shard int) float64 {
 	return (t.load[member] + t.weight[shard]) / t.share[member]
 }
 
-// better reports whether member a ranks before member b for a shard; b < 0 stands for no member, which ranks last.
+// better reports whether member a ranks before member b for a shard. A negative b means that there is no second member,
+// and the result is true.
 func (t *assignment) better(a, b, shard int) bool {
 	if b < 0 || t.scores[a][shard] != t.scores[b][shard] {
 		return b < 0 || t.scores[a][shard] > t.scores[b][shard]
@@ -163,9 +166,9 @@ func (t *assignment) better(a, b, shard int) bool {
 	return t.members[a].Name < t.members[b].Name
 }
 
-// receiver returns the best-ranked member with room for a shard. If no member has room, fits is false, and receiver
-// returns the member whose load with the shard is the least multiple of its share. The present owner is excluded; -1:
-// it is the only member.
+// receiver returns the best-ranked member with room for a shard. If no member has room, the result named fits is false.
+// In this case, receiver returns the member whose load with the shard is the least multiple of its share. The shard's
+// present owner is excluded. If there is no other member, the result is -1.
 func (t *assignment) receiver(shard int) (member int, fits bool) {
 	best, least := -1, -1
 	for m := range t.members {
@@ -185,7 +188,8 @@ func (t *assignment) receiver(shard int) (member int, fits bool) {
 	return least, false
 }
 
-// place assigns shards without owner to members: heavy shards first, so that light shards fill the remaining room.
+// place assigns shards without an owner to members. Heavy shards come first, so that light shards fill the remaining
+// room.
 func (t *assignment) place(orphans []int) {
 	slices.SortStableFunc(orphans, func(a, b int) int {
 		switch {
@@ -202,8 +206,8 @@ func (t *assignment) place(orphans []int) {
 	}
 }
 
-// fillShares assigns shards to members, up to their shares: to new members, to members with a greater weight than
-// before, and to members below belowThreshold. The emptiest member is the first.
+// fillShares moves shards to members with free load, up to their shares. These are new members, members with a greater
+// weight than before, and members whose load is below belowThreshold. The emptiest of them is served first.
 func (t *assignment) fillShares(previous *Ring) {
 	var receivers []int
 	for m, member := range t.members {
@@ -228,10 +232,11 @@ func (t *assignment) fillShares(previous *Ring) {
 	}
 }
 
-// nextShard returns the next shard that a member should receive; -1: no shard of an owner above its share fits into the
-// member's share. Shards of owners above full precede. Among equals, the shard with the greatest misplaced part of its
-// load precedes. Ties are broken by the ratio of the member's score to the owner's score. An owner gives shards only
-// while it is above its share, so it ends at most one shard below its share.
+// nextShard returns the next shard that a member should receive. A shard qualifies if it fits into the member's share,
+// and if its owner is above its own share. Without such a shard, the result is -1. Shards of owners above full take
+// precedence, and next the shards with the greatest misplaced part of their load. Ties are broken by the ratio of the
+// member's score to the owner's score. An owner gives shards only while it is above its share, so it ends at most one
+// shard below its share.
 func (t *assignment) nextShard(m int) int {
 	best, bestFull, bestMisplaced, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
@@ -259,7 +264,7 @@ func (t *assignment) nextShard(m int) int {
 // shedOverload moves shards away from members above full, the fullest first.
 func (t *assignment) shedOverload() {
 	stuck := make([]bool, len(t.members)) // no move of the member's shards would help
-	for range 4 * Shards {                // each round relieves a full member; the bound is a precaution
+	for range 4 * Shards {                // each round takes shards from one member; the bound is a precaution
 		fullest := -1
 		for m := range t.members {
 			if !stuck[m] && t.fill(m) > full && (fullest < 0 || t.fill(m) > t.fill(fullest)) {
@@ -277,8 +282,9 @@ func (t *assignment) shedOverload() {
 	}
 }
 
-// shed moves one shard away from a member; false: no move would help. Shards within the member's excess are tried
-// first, from the heaviest, and then the others, from the lightest.
+// shed moves one shard away from a member, or returns false if no move would help. The excess is the member's load
+// above relaxed. Shards that weigh at most the excess are tried first, from the heaviest. The heavier shards are tried
+// next, from the lightest.
 func (t *assignment) shed(m int) bool {
 	excess := t.load[m] - relaxed*t.share[m]
 	var own []int

@@ -8,29 +8,29 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The wire format is protobuf, encoded by hand:
+// The stored form is protobuf, encoded by hand:
 //
 //	message Ring   { uint32 schema = 1; uint64 version = 2; repeated Member members = 3;
 //	                 repeated uint32 owners = 4 [packed]; repeated string split = 5; }
 //	message Member { string name = 1; string address = 2; uint32 weight = 3; }
 //
-// Members and split are sorted, so equal rings have equal bytes. Decode ignores unknown fields: a neighbouring version
-// of Navarch may have added them.
+// Members and split namespaces are sorted, so equal rings have equal bytes. Decode ignores unknown fields, because a
+// newer version of Navarch may have added them.
 const (
 	schema = 1
 
-	// MaxBytes, MaxMembers and MaxSplit bound the bytes, members and split namespaces of decoded rings. MaxName bounds
-	// a name, an address, or a namespace, in bytes.
+	// MaxBytes, MaxMembers and MaxSplit are the maximum numbers of bytes, members and split namespaces of a ring.
+	// MaxName is the maximum length of a member's name, an address or a namespace, in bytes.
 	MaxBytes   = 1 << 20
 	MaxMembers = 1024
 	MaxSplit   = 1 << 14
 	MaxName    = 512
 )
 
-// fieldMost bounds the tag and length of a text, or the tag and value of a number, in bytes.
+// fieldMost is an upper bound in bytes for the tag and length of a text, and for the tag and value of a number.
 const fieldMost = 11
 
-// encodedMost bounds the encoding of a ring without splits, in bytes.
+// encodedMost returns an upper bound in bytes for the encoding of a ring without splits.
 func encodedMost(members []Member) int {
 	n := 3*fieldMost + 2*Shards
 	for _, m := range members {
@@ -66,9 +66,9 @@ func (r *Ring) Encode() []byte {
 }
 
 // Decode parses a stored ring from untrusted bytes. An error means that the bytes are malformed, have an unknown
-// schema, or exceed the bounds. Further errors: the owners are missing, are not exactly Shards, or name an absent
-// member; a member is invalid; members or split namespaces are repeated or not sorted. The schema after this build's is
-// accepted too. The Ring does not alias b.
+// schema, or exceed the bounds. It is also an error if the number of owners is not Shards, or if an owner is not a
+// member. Members and split namespaces must be sorted and not repeated, and all members must be valid. The schema
+// number after this build's is accepted too. The Ring does not alias b.
 func Decode(b []byte) (*Ring, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)

@@ -2,8 +2,8 @@ package ring
 
 import "slices"
 
-// Load counts proxies' streams by namespace: those of one replica, or of all replicas together (Add). The zero Load is
-// empty.
+// Load counts the streams of proxies by namespace. It counts the streams of one replica, or of several replicas
+// together (Add). The zero Load is empty.
 type Load struct {
 	Namespaces map[string]NamespaceLoad
 	Rest       int // streams of namespaces that are not listed; they count as evenly spread over the shards
@@ -11,8 +11,8 @@ type Load struct {
 
 // NamespaceLoad counts the streams of one namespace.
 type NamespaceLoad struct {
-	Streams   int            // all streams of the namespace
-	Workloads map[string]int // streams of reported workloads; in a split namespace, the rest counts as evenly spread
+	Streams   int            // all streams of the namespace, those of Workloads included
+	Workloads map[string]int // streams by workload; others count as evenly spread if the namespace is split
 }
 
 // Streams returns the total number of streams.
@@ -24,8 +24,8 @@ func (l Load) Streams() int {
 	return total
 }
 
-// Add adds the report of another replica to l. It changes the maps of l, but not those of other. It is not safe for
-// concurrent use.
+// Add adds the streams of another Load to l. It changes the maps of l, but not the maps of the argument. It is not safe
+// for concurrent use.
 func (l *Load) Add(other Load) {
 	if l.Namespaces == nil {
 		l.Namespaces = map[string]NamespaceLoad{}
@@ -44,17 +44,17 @@ func (l *Load) Add(other Load) {
 	}
 }
 
-// Limits of splits. Parts refer to a fair share: the streams of all replicas, divided by the number of replicas. The
-// limit for joining is lower, so that a load near the limit for splitting changes nothing.
+// Limits of splits. A fair share is the number of streams of all replicas, divided by the number of replicas. The limit
+// for joining is lower than the limit for splitting, so that small changes of the load change nothing.
 const (
-	splitAbove = 1. / 8  // a namespace above this part is split by workload
-	joinBelow  = 1. / 16 // a split namespace within this part is joined again
+	splitAbove = 1. / 8  // a namespace above this fraction of a fair share is split by workload
+	joinBelow  = 1. / 16 // a split namespace within this fraction of a fair share is joined again
 	splitLeast = 16      // a namespace with at most this number of streams gains nothing by a split
 )
 
-// splits returns the namespaces to split, sorted, at most as many as fit into a ring of these members. If members came
-// or left, no namespace with streams is joined, because a join would move further streams. Such joins wait for the next
-// assignment (Resplit).
+// splits returns the split namespaces of the next ring, sorted. It returns at most as many as fit into a ring of these
+// members. If members came or left, no namespace with streams is joined, because a join would move further streams. The
+// join waits for a later assignment (Resplit).
 func splits(previous *Ring, members []Member, load Load) []string {
 	calm := slices.EqualFunc(previous.Members(), members, func(a, b Member) bool { return a.Name == b.Name })
 	fair := float64(load.Streams()) / float64(len(members))
@@ -83,15 +83,15 @@ func splits(previous *Ring, members []Member, load Load) []string {
 	return split
 }
 
-// emptyShard is the weight of every shard besides its streams, as a fraction of the mean number of streams per shard.
-// Shards without streams are spread too, because proxies will come to them.
+// emptyShard is the weight that every shard has in addition to its streams, as a fraction of the mean number of streams
+// per shard. Because of this weight, shards without streams are spread over the members too.
 const emptyShard = 1. / 32
 
 func empty(load Load) float64 { return max(1./Shards, float64(load.Streams())/Shards*emptyShard) }
 
-// shardLoads returns the weight of each shard under a ring's splits.
+// shardLoads returns the weight of each shard, given the split namespaces of a ring.
 func shardLoads(r *Ring, load Load) (each [Shards]float64) {
-	// Whole numbers are summed first: their sums do not depend on the order of the maps.
+	// Integers are summed first, because their sums do not depend on the order of map iteration.
 	var whole [Shards]int
 	spread := load.Rest
 	for name, n := range load.Namespaces {
@@ -113,8 +113,8 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// misplaced returns, for each shard, the number of streams that move from another member to the shard's previous
-// owner, because the next ring splits or joins their namespace. Only streams of reported workloads count.
+// misplaced returns a number of streams for each shard. These streams move from another member to the shard's previous
+// owner, because the next ring splits or joins their namespace. Only streams in NamespaceLoad.Workloads count.
 func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int
 	for name, n := range load.Namespaces {
@@ -135,8 +135,8 @@ func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// Streams returns the number of streams that each member would have, by name, if every proxy were at its owner. Evenly
-// spread streams count in fractions. Members without shards are absent. The map is never nil.
+// Streams returns the number of streams that each member would have if every proxy were at its owner. The keys are the
+// names of members. Evenly spread streams count in fractions. Members without shards are absent. The map is never nil.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
 	weights := shardLoads(r, load)
@@ -148,9 +148,9 @@ func (r *Ring) Streams(load Load) map[string]float64 {
 	return each
 }
 
-// Imbalance returns the greatest load of a member as a multiple of its weighted fair share. A load includes the small
-// weight of every shard. 1 means even load. The result is 0 without members. After Assign it exceeds Bound only if
-// single shards are large beside the share of a member.
+// Imbalance returns the greatest load of a member, as a multiple of the member's weighted fair share. A load includes
+// the small weight of every shard (emptyShard). The result is 1 for an even load, and 0 without members. After Assign
+// it exceeds Bound only if single shards are large beside the share of a member.
 func (r *Ring) Imbalance(load Load) float64 {
 	if len(r.Members()) == 0 {
 		return 0
@@ -166,8 +166,8 @@ func (r *Ring) Imbalance(load Load) float64 {
 	return worst
 }
 
-// Resplit reports whether Assign with the same members would split or join a namespace at this load. It is false for a
-// ring without members.
+// Resplit reports whether Assign with the same members would split or join a namespace at this load. The result is
+// false for a ring without members.
 func (r *Ring) Resplit(load Load) bool {
 	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, r.members, load))
 }

@@ -1,20 +1,19 @@
-// Package ring assigns proxies to replicas by 256 virtual shards, each with at most one owner.
+// Package ring assigns proxies to replicas of the control plane. Each of 256 virtual shards has at most one owner.
 //
 // Owns: nothing; a Ring is immutable and safe for concurrent use.
 // Reads: the given members, loads and encoded rings.
-// Never: uses a clock or etcd; affects correctness, because any replica can serve any proxy.
+// Never: uses a clock or etcd; decides which replica may serve a proxy, because any replica can serve any proxy.
 //
-// A proxy's key is its namespace, so that proxies of one namespace, which mostly have the same configuration, have the
-// same owner. If the leader split a large namespace (Assign), the key is namespace/workload. The hash of the key
-// selects the shard, and the ring contains the owner of each shard. All readers of one ring therefore agree.
+// A proxy's key is its namespace. Proxies of one namespace mostly have the same configuration, so they should have the
+// same owner. If Assign has split a large namespace, the key is namespace/workload. The hash of the key selects the
+// shard, and the ring contains the owner of each shard. All readers of one ring therefore agree.
 //
-// When a namespace is split over several shards, its streams get other owners although no shard moves. A replica that
-// joins therefore receives first the shards with the most such streams (misplaced in load.go). These streams move in
-// any case, so moving them to the new replica costs no further move.
+// A split or join of a namespace gives other owners to streams, although no shard moves (misplaced in load.go). A new
+// replica first receives the shards with the greatest part of such streams. These streams move in any case, so moving
+// them to the new replica costs no further move.
 //
-// A split namespace that could be joined again stays split while replicas join and leave. The leader joins it in a
-// separate assignment, once the join has been due for a minute without another ring (Resplit). The namespace's proxies
-// then move at the usual pace.
+// A split namespace that has become small stays split while replicas come and leave. The leader (the replica that
+// writes rings) joins the namespace later, in a separate assignment (Resplit).
 package ring
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Shards is the number of virtual shards. A change of the number requires a new schema of the encoding.
+// Shards is the number of virtual shards. A change of the number requires a new schema of the stored form.
 const Shards = 256
 
-// FullWeight is the weight of a replica with its full share.
+// FullWeight is the greatest weight of a replica.
 const FullWeight = 100
 
 // Member is a replica that may own shards.
@@ -42,12 +41,12 @@ type Member struct {
 // members and no owners, and its methods may be called.
 type Ring struct {
 	version uint64
-	members []Member       // ordered by name
-	owners  [Shards]uint16 // index into members plus one; 0: no owner
-	split   []string       // namespaces, ordered
+	members []Member       // sorted by name
+	owners  [Shards]uint16 // index into members plus one, or 0 without an owner
+	split   []string       // split namespaces, sorted
 }
 
-// Version returns the number of the ring, which Assign and Vacate increase by one; 0 for the nil Ring.
+// Version returns the number of the ring, which is 0 for the nil Ring. Assign and Vacate increase it by one.
 func (r *Ring) Version() uint64 {
 	if r == nil {
 		return 0
@@ -63,7 +62,7 @@ func (r *Ring) Members() []Member {
 	return r.members
 }
 
-// Member returns the member with a name; false and a zero Member mean that the ring has no such member.
+// Member returns the member with a name. It returns the zero Member and false if the ring has no such member.
 func (r *Ring) Member(name string) (Member, bool) {
 	members := r.Members()
 	i, found := slices.BinarySearchFunc(members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
@@ -73,7 +72,7 @@ func (r *Ring) Member(name string) (Member, bool) {
 	return members[i], true
 }
 
-// Split reports whether a namespace is split: its proxies are then assigned by workload.
+// Split reports whether a namespace is split. The proxies of a split namespace are assigned by workload.
 func (r *Ring) Split(namespace string) bool {
 	if r == nil {
 		return false
@@ -90,8 +89,8 @@ func (r *Ring) SplitNamespaces() []string {
 	return r.split
 }
 
-// Key returns the key of a proxy, for ShardOf. workload is WORKLOAD_NAME of the node metadata, or the node's cluster
-// if WORKLOAD_NAME is empty.
+// Key returns the key of a proxy, for ShardOf. The parameter workload is WORKLOAD_NAME of the proxy's node metadata, or
+// node.cluster if WORKLOAD_NAME is empty.
 func (r *Ring) Key(namespace, workload string) string {
 	if r.Split(namespace) {
 		return namespace + "/" + workload
@@ -102,7 +101,8 @@ func (r *Ring) Key(namespace, workload string) string {
 // ShardOf returns the shard of a key: 0 to Shards-1.
 func ShardOf(key string) int { return int(xxhash.Sum64String(key) >> 56) }
 
-// Holder returns the owner of a shard; false: the shard has no owner or does not exist.
+// Holder returns the owner of a shard. It returns the zero Member and false if the shard has no owner or does not
+// exist.
 func (r *Ring) Holder(shard int) (Member, bool) {
 	if r == nil || shard < 0 || shard >= Shards || r.owners[shard] == 0 {
 		return Member{}, false
@@ -110,7 +110,8 @@ func (r *Ring) Holder(shard int) (Member, bool) {
 	return r.members[r.owners[shard]-1], true
 }
 
-// Owner returns the replica that should serve a proxy; false: the shard of the proxy has no owner.
+// Owner returns the replica that should serve a proxy. It returns the zero Member and false if the proxy's shard has no
+// owner. The parameter workload has the meaning of Ring.Key.
 func Owner(r *Ring, namespace, workload string) (Member, bool) {
 	return r.Holder(ShardOf(r.Key(namespace, workload)))
 }

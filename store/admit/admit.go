@@ -1,10 +1,11 @@
-// Package admit serves admission webhooks. It decodes the AdmissionReviews of Kubernetes API servers, bounded in size,
-// number and time, calls the Handler of their path, and encodes the responses. Its Server is an http.Handler; the
-// caller provides TLS and limits the connections.
+// Package admit serves admission webhooks. It decodes AdmissionReviews of Kubernetes API servers, calls the Handler for
+// the path of the request, and encodes the responses. The size, number and time of reviews are bounded. Its Server is
+// an http.Handler. The caller provides TLS and limits the connections.
 //
 // Owns: the limits for the bytes and the number of reviews in progress, for each host and in total. Reads: bodies of
-// requests. Never: decodes a review before it has counted the review's JSON values; decides about the admission of
-// objects within its bounds; trusts the user that a request names, because callers of webhooks show no credential.
+// requests. Never: decodes a review before the review's JSON values are counted; decides about the admission of
+// objects, except objects that are too large; trusts the user that a request names, because callers of webhooks show no
+// credential.
 package admit
 
 import (
@@ -34,32 +35,35 @@ import (
 
 // Handler answers the reviews of one webhook. It must be safe for concurrent use. It may also implement Chooser.
 type Handler interface {
-	// Admit answers a review. path is the path of the request's URL. The context ends with the review's timeout, or
-	// when the client is gone, and Admit must then return soon. A large review has half of Config.Timeout. The handler
-	// owns the request. The Server writes the request's UID into the response, so a response must not be shared. A nil
-	// response or a panic becomes status 500, and the API server then follows the webhook's failurePolicy. Admit is not
-	// called for objects that are too large (Chooser).
+	// Admit answers a review. The parameter path is the path of the request's URL. The context ends at the review's
+	// timeout, or when the client is gone. Admit must return soon after the context ends. For a large review
+	// (weight.large), Admit has at most half of Config.Timeout. The handler owns the request. The Server writes the
+	// request's UID into the response, so a response must not be shared. A nil response or a panic becomes status 500,
+	// and the API server then follows the webhook's failurePolicy. Admit is not called for objects that are too large
+	// (weight.tooHeavy).
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
 // Config configures a Server. Zero fields have defaults.
 type Config struct {
-	// MaxBody bounds a review in bytes; 0: 8 MiB. A review has an object and its previous version. etcd stores each in
-	// at most 1.5 MiB, and the JSON form may be three times as large.
+	// MaxBody bounds a review in bytes; 0 stands for 8 MiB. A review has an object and its previous version. etcd
+	// stores each in at most 1.5 MiB, and its JSON form may be larger.
 	MaxBody int64
-	// MaxHost bounds the bytes of the reviews in progress of one host (an IPv4 address, or the /64 of an IPv6
-	// address); 0: 32 MiB. MaxAll bounds the bytes of the reviews of all hosts; 0: 64 MiB. Further reviews wait.
+	// MaxHost bounds the bytes of the reviews in progress of one host; 0 stands for 32 MiB. A host is an IPv4 address,
+	// or the /64 of an IPv6 address. MaxAll bounds the bytes of the reviews of all hosts; 0 stands for 64 MiB. Further
+	// reviews wait.
 	MaxHost, MaxAll int64
 	// Ahead reports whether reviews from an address, such as an API server's, precede waiting reviews of other
-	// addresses. It must be safe for concurrent use; nil: always false.
+	// addresses. It must be safe for concurrent use. If it is nil, no review precedes others.
 	Ahead func(netip.Addr) bool
-	// BodyTime bounds the time in which the body of a review arrives, not counting waits for room; 0: 2 s.
+	// BodyTime bounds the time in which the body of a review arrives; 0 stands for 2 s. Waits for MaxHost and MaxAll do
+	// not count.
 	BodyTime time.Duration
-	// Timeout bounds a review from its header to its response; 0: 10 s, the default timeout of API servers. A shorter
-	// timeout in the API server's URL (?timeout=) takes precedence.
+	// Timeout bounds a review from its header to its response; 0 stands for 10 s, the default timeout of API servers. A
+	// shorter timeout in the request's URL (?timeout=) takes precedence.
 	Timeout time.Duration
-	Crashes *crash.Log   // records panics of handlers; nil: a new one
-	Log     *slog.Logger // nil: slog's default
+	Crashes *crash.Log   // records panics of handlers; nil stands for a new Log
+	Log     *slog.Logger // nil stands for slog.Default()
 }
 
 // Server is an http.Handler for reviews. New creates it. All handlers must be registered before it serves. ServeHTTP is
@@ -68,13 +72,13 @@ type Server struct {
 	Config
 	mux      *http.ServeMux
 	room     *room
-	large    *turns.Line // one turn for the large reviews (weight.large) of all webhooks, so that they occupy one processor
+	large    *turns.Line // one turn, for the large reviews (weight.large) of all webhooks
 	webhooks []*webhook
 	clients  *obs.Sampled
 }
 
-// webhook is a handler with its name, and with turns to decode and answer reviews that are not large. A review that
-// waits for its turn occupies only the memory of its body.
+// webhook is a handler with its name. The field small limits the number of reviews that are decoded and answered at
+// once, except large reviews. A review that waits for its turn occupies only the memory of its body.
 type webhook struct {
 	name    string
 	handler Handler
@@ -82,7 +86,8 @@ type webhook struct {
 	small   *turns.Line
 }
 
-// lines creates the webhook's turns. A host has at most half of them, and a namespace at most half of a host's.
+// lines creates the limit for reviews that are not large. A host has at most half of the turns. A namespace has at most
+// half of the turns of a host.
 func (h *webhook) lines() {
 	perHost := max(2, runtime.GOMAXPROCS(0))
 	h.small = turns.NewOfParts(2*perHost, perHost, perHost/2)
@@ -107,9 +112,9 @@ func New(c Config) *Server {
 
 // Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. A slash
 // at the end of prefix is ignored. An empty prefix stands for all paths. Register panics if the prefix is registered
-// already, or is not a valid pattern of http.ServeMux. name is the webhook's label in metrics and logs. failed, which
-// may be nil, is called with the HTTP status when a request ends without a review to send. Calls of failed may be
-// concurrent.
+// already, or is not a valid pattern of http.ServeMux. The parameter name is the webhook's name in metrics and logs.
+// The function failed, which may be nil, is called with the HTTP status when a request ends without a review to send.
+// Calls of failed may be concurrent.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
 	hook := &webhook{name: name, handler: h, failed: failed}
 	hook.lines()
@@ -122,11 +127,12 @@ func (s *Server) Register(name, prefix string, h Handler, failed func(status int
 	s.mux.HandleFunc(prefix+"/", serve)
 }
 
-// ServeHTTP implements http.Handler. It answers a review, or responds with an HTTP error: 404 for a path without a
-// handler, 400, 405, 408, 413 or 415 for an invalid request, 503 without room or time, 500 after a fault.
+// ServeHTTP implements http.Handler. It answers a review, or responds with an HTTP error. The status is 404 for a path
+// without a handler, and 400, 405, 408, 413 or 415 for an invalid request. It is 503 if too many reviews are in
+// progress or the time has ended, and 500 after a fault of the handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// refusal is the reason for an HTTP error in place of an AdmissionReview.
+// refusal is an HTTP error that is sent in place of an AdmissionReview.
 type refusal struct {
 	status int
 	cause  string // one of a few constants, for the log
@@ -199,7 +205,7 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, noRoom
 	}
 	defer line.LeaveAs(turn)
-	if weight.large() { // the others that wait for the only turn get it in time
+	if weight.large() { // leaves time for other large reviews, which wait for this one
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout/2)
 		defer cancel()
@@ -207,22 +213,22 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return s.admit(ctx, r.URL.Path, body, weight.tooHeavy(), h.handler)
 }
 
-// noRoom is the response to a request whose time ended while it waited for room or for its turn.
+// noRoom is the response to a request whose time ended while it waited because of other reviews.
 var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in progress")}
 
-// clientOf returns the address of a request's client; the zero value if the address does not parse.
+// clientOf returns the address of a request's client, or the zero AddrPort if the address does not parse.
 func clientOf(r *http.Request) netip.AddrPort {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from
 }
 
-// admit decodes a review and calls its handler. A panic of the handler ends this review alone. heavy is the reason not
-// to pass the objects to the handler; nil: they are passed.
+// admit decodes a review and calls its handler. A panic of the handler ends only this review. If the parameter heavy is
+// not nil, the objects are too large, and heavy is the reason. In this case, Admit is not called.
 func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview,
 	no *refusal) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client gets no details
+			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // the client gets no details
 			review, no = nil, &refusal{http.StatusInternalServerError, "panic",
 				errors.New("internal error: this review was ended; the server's log says why")}
 		}
@@ -256,8 +262,8 @@ const (
 	versionV1beta1 = "admission.k8s.io/v1beta1"
 )
 
-// decode decodes an AdmissionReview into its request and its version, which the response repeats. The uid may be empty,
-// because istioctl kube-inject calls the webhook without one.
+// decode decodes an AdmissionReview. It returns the request and the apiVersion, which the response repeats. The uid may
+// be empty, because istioctl kube-inject sends no uid.
 func decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
 	var review admissionv1.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {

@@ -25,20 +25,20 @@ func Refuse(reason metav1.StatusReason, message string, warnings ...string) *adm
 		Result: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: reason, Message: message}}
 }
 
-// Limits of API servers for warnings, in runes. maxWarnings bounds all warnings of a request, including those of the
-// API server and of other webhooks. If the warnings exceed maxWarnings, each is cut to maxWarning
-// (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
+// Limits of API servers for warnings, in runes. The limit maxWarnings applies to all warnings of a request, including
+// those of the API server and of other webhooks. If the warnings of a request exceed maxWarnings, the API server cuts
+// each to maxWarning (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
 const (
 	maxWarning  = 256
 	maxWarnings = 4096
 )
 
-// Warnings returns texts shortened to the limits of API servers: 256 characters each, and 4,096 in total. If texts are
-// left out, the last element states the number of remaining texts, repeated and empty ones included. Equal texts are
-// merged, and empty texts removed. Each run of white space becomes one space, and invalid UTF-8 is removed. The result
-// is nil if no text remains. The argument is not changed.
+// Warnings returns texts shortened to the limits of API servers: 256 characters each, and 4,096 in total. If texts do
+// not fit, the last element states the number of texts that are left out. That number includes repeated and empty
+// texts. Equal texts are merged, and empty texts are removed. Each run of white space becomes one space, and invalid
+// UTF-8 is removed. The result is nil if no text remains. The argument is not changed.
 func Warnings(texts []string) []string {
-	const moreOf = 64 // room for the text that counts the others
+	const moreOf = 64 // characters that are reserved for the text about omitted warnings
 	var out []string
 	seen, total := map[string]bool{}, 0
 	for i, text := range texts {

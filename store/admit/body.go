@@ -14,19 +14,20 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// firstBytes is the number of bytes that a review occupies in the room before its body arrives; most reviews need no
-// more. The rest of the announced length is acquired once these bytes have arrived.
+// firstBytes is the number of bytes that the room (the limit for reviews in progress) counts for a review before its
+// body arrives. Most reviews are not longer. Once firstBytes have arrived, the rest of the announced length is counted
+// too.
 const firstBytes = 32 << 10
 
-// endless bounds the commas of a body while it is read. A body with more is refused, even if the handler ignores such
-// objects (Chooser).
+// endless is the maximum number of commas in a body. A body with more commas is refused while it is read, even if the
+// handler ignores its object (Chooser).
 const endless = 2 * maxValues
 
-// free contains unused buffers for pieces of bodies, so that refused bodies leave no garbage.
+// free contains unused buffers for pieces of bodies, which are reused.
 var free = sync.Pool{New: func() any { return new([firstBytes]byte) }}
 
-// read reads the body of a request in pieces, so that a body uses only the memory of the bytes that have arrived. It
-// returns either the body or a refusal.
+// read reads the body of a request in pieces, so that memory is only used for bytes that have arrived. It returns
+// either the body or a refusal.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request, held *claim) ([]byte, *refusal) {
 	announced := r.ContentLength
 	if announced > s.MaxBody {

@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// room counts the bytes of reviews in progress. A host that has no bytes gets those of its first request if enough
-// bytes are unused. With further requests a host gets at most half of the bytes that other hosts leave, and at most
-// perHost. Half of the room is reserved for the first request of each review, and for claims that are ahead. The limit
-// of half the bytes does not apply to claims that are ahead.
+// room limits the memory of admission reviews in progress, in bytes. Each review has a claim, which requests bytes once
+// or several times. If the host of a claim has no bytes, its first request only needs enough unused bytes. With further
+// requests, the host may have at most perHost bytes, and at most half of the bytes that other hosts leave. Half of the
+// room is reserved for the first requests of claims. A claim that is ahead may use the reserved half, and may exceed
+// half of the bytes that other hosts leave.
 type room struct {
 	perHost, half int64
 
@@ -23,7 +24,7 @@ type room struct {
 // claim is the part of the room that one review occupies.
 type claim struct {
 	host  netip.Prefix
-	ahead bool // precedes waiting claims that are not ahead; only perHost and the unused bytes limit it
+	ahead bool // precedes waiting claims that are not ahead, and has fewer limits (room)
 	bytes int64
 }
 
@@ -37,8 +38,8 @@ func newRoom(perHost, all int64) *room {
 	return &room{perHost: perHost, half: all / 2, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
-// take waits until a claim can get n more bytes, and adds them. The error is the context's. The caller must call
-// leave in every case, because the claim may have the bytes even after an error.
+// take waits until a claim can get n more bytes, and adds them. It fails only if the context ends, and returns the
+// context's error. The caller must always call leave, because the claim may have the bytes even after an error.
 func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	if r.fits(c, n) {

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of every review. A JSON value decodes to about 300 bytes, even a short one. The limit of etcd for an object is
-// 1.5 MiB.
+// Bounds of every AdmissionReview. A decoded JSON value occupies about 300 bytes, even if it is short. etcd limits an
+// object to 1.5 MiB.
 const (
 	maxValues = 200_000 // JSON values in total
 	maxObject = 3 << 20 // bytes of object, and of oldObject
@@ -72,7 +72,7 @@ func (w *weight) request(s *scan.Scanner) error {
 			if err := w.beside(s); err != nil {
 				return err
 			}
-			_ = json.Unmarshal(s.Skipped(), &w.namespace) // an invalid namespace is an error of decode
+			_ = json.Unmarshal(s.Skipped(), &w.namespace) // an invalid namespace is reported later, by decode
 			return nil
 		}
 		return w.beside(s)
@@ -93,7 +93,8 @@ func (w *weight) beside(s *scan.Scanner) error {
 // large reports whether a review exceeds largeValues or largeBytes.
 func (w weight) large() bool { return w.values > largeValues || w.bytes > largeBytes }
 
-// tooHeavy returns the bound that the objects of a review exceed; nil if they may be decoded.
+// tooHeavy returns an error with the bound that the objects of a review exceed. It returns nil if the objects may be
+// decoded.
 func (w weight) tooHeavy() error {
 	switch {
 	case w.values > maxValues:
@@ -113,8 +114,8 @@ type Chooser interface {
 	Concerns(r *admissionv1.AdmissionRequest) bool
 }
 
-// unread answers a review with objects that are too heavy to decode. The review is refused with code 413, unless the
-// handler is not concerned.
+// unread answers a review with objects that are too heavy to decode. If the handler is a Chooser that is not concerned,
+// the review is admitted. Otherwise it is refused with code 413.
 func unread(h Handler, r *admissionv1.AdmissionRequest, why error) *admissionv1.AdmissionResponse {
 	if c, is := h.(Chooser); is && !c.Concerns(r) {
 		return Allow()

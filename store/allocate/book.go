@@ -11,12 +11,14 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Bounds on the addresses of the ranges that one namespace can occupy.
+// Bounds on the number of automatic addresses that one namespace can occupy.
 const (
-	// mostOfEntry bounds the hosts of one ServiceEntry that get automatic addresses. It is the CRD's limit of hosts.
+	// mostOfEntry is the maximum number of hosts of one ServiceEntry that get automatic addresses. The CRD has the same
+	// limit for the hosts of a ServiceEntry.
 	mostOfEntry = 256
-	// MostOfNamespace bounds the hosts of one namespace that get automatic addresses. It also bounds the number of
-	// addresses that are not assigned because specs of one namespace state them.
+	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. Addresses that
+	// specs state are not assigned to hosts. This applies to at most the same number of stated addresses of one
+	// namespace.
 	MostOfNamespace = 1 << 14
 )
 
@@ -26,16 +28,16 @@ type Name struct{ Namespace, Name string }
 // String returns "namespace/name".
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
-// compare orders names by namespace, then by name, as cmp.Compare does.
+// compare orders names by namespace, then by name. The result is that of cmp.Compare.
 func (n Name) compare(o Name) int {
 	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
 }
 
-// ServiceEntry contains the fields of a ServiceEntry by which automatic addresses are assigned. EntryAddresses has its
-// hosts that need addresses, and the addresses in its spec and status.
+// ServiceEntry contains the fields of a ServiceEntry that determine its automatic addresses. EntryAddresses has the
+// hosts that need addresses, and the addresses in the spec and the status.
 type ServiceEntry struct {
 	Name
-	Created time.Time // creation time; of two claims to one address, that of the older ServiceEntry is accepted
+	Created time.Time // creation time; if two ServiceEntries claim one address, the older one gets it
 	normal.EntryAddresses
 }
 
@@ -58,11 +60,12 @@ const (
 //  2. one address of each family in the host's status, if it is in the ranges and no other host has it;
 //  3. a new address.
 //
-// While another party assigns addresses, the status has priority over the stored addresses. A host whose status
-// contains an address then gets this address, even if it was assigned to a host whose own status does not contain it.
+// While another party assigns addresses, the status has priority over the stored addresses. If the status of a host
+// contains an address, the host gets this address. The address may have been assigned to another host before, if that
+// host's own status does not contain it.
 //
-// An address of the ranges that a spec states is not assigned. If it was assigned to a present host before, the host
-// keeps it, and store/normal omits the address from the spec.
+// If a spec states an address of the ranges, this address is not assigned. If it is already assigned to a present host,
+// the host keeps it, and store/normal ignores the address in the spec.
 //
 // book reads no clock, and is not safe for concurrent use.
 type book struct {
@@ -71,7 +74,7 @@ type book struct {
 	entries  map[Name]*entry
 	owners   map[netip.Addr]slot // host of each assigned address
 	stated   map[netip.Addr]int  // number of specs that state the address, for addresses of the ranges
-	used     []int               // number of assignable addresses in owners, stated or both, by index of ranges
+	used     []int               // number of used addresses (in owners or stated) of each range, by index of ranges
 	of       map[string]int      // number of hosts with addresses, by namespace
 	statedIn map[string]int      // number of stated addresses of the ranges, by namespace
 	leaving  map[slot]time.Time  // removed hosts whose addresses are not released yet, with the time of removal
@@ -90,10 +93,10 @@ type slot struct {
 // entry is one ServiceEntry with the assignments of its hosts.
 type entry struct {
 	ServiceEntry
-	there    bool                    // false: only stored, or removed
+	there    bool                    // the ServiceEntry exists; false: it is only stored in etcd, or was removed
 	has      map[string][]netip.Addr // assigned addresses, by host
 	reserved []netip.Addr            // addresses of the ranges that the spec states, within the namespace's bound
-	problem  string                  // why a host lacks an address; empty while no new addresses are assigned
+	problem  string                  // reason why a host lacks an address; empty while no new addresses are assigned
 }
 
 // newBook returns an empty book for the given ranges, at most one of each address family. Each host gets one address of
@@ -105,7 +108,7 @@ func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
 }
 
 // Load adds the stored addresses of one ServiceEntry, before the first Put. Hosts are added in alphabetical order. A
-// host is omitted if an earlier host, also of an earlier Load, has any of its addresses. Addresses outside of the
+// host is omitted if an earlier host of this or an earlier Load has any of its addresses. Addresses outside of the
 // ranges are added too.
 func (b *book) Load(name Name, hosts Hosts) {
 	e := b.entry(name)
@@ -118,7 +121,7 @@ func (b *book) Load(name Name, hosts Hosts) {
 	b.changed[name], b.altered[name] = true, true
 }
 
-// entry returns the entry of a ServiceEntry, and adds a missing one.
+// entry returns the entry of a ServiceEntry. If there is no entry, it adds one.
 func (b *book) entry(name Name) *entry {
 	e := b.entries[name]
 	if e == nil {
@@ -153,10 +156,11 @@ func (b *book) retry() {
 	}
 }
 
-// Step assigns and releases addresses. Hosts that lack an address get new addresses if the second argument is self.
-// altered names the ServiceEntries with changes in Addresses or Kept since the last Step, and those that Load added,
-// sorted. It may also name unchanged ServiceEntries. wait is the time after which Step has to be called again even
-// without changes; 0: no need.
+// Step assigns and releases addresses. The second parameter is the party that assigns new addresses. If this party is
+// self, hosts that lack an address get new addresses. altered has the sorted names of the ServiceEntries for which the
+// result of Addresses or Kept has changed since the last Step. It also has those that Load added, and perhaps unchanged
+// ones. wait is the time after which Step must be called again even without changes. If it is 0, no such call is
+// needed.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -193,14 +197,15 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 	return altered, wait
 }
 
-// older orders ServiceEntries by age, the oldest first, then by name, as cmp.Compare does. If two of them have the same
-// address in their status, and the address is stored for neither, the older ServiceEntry gets it, as in istiod.
+// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. If two of them
+// have the same address in their status, and the address is stored for neither, the older ServiceEntry gets it, as in
+// istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
 
-// decide assigns the addresses of the hosts of one ServiceEntry. It also starts the grace of removed hosts, and ends
-// the grace of hosts that exist again.
+// decide assigns addresses to the hosts of one ServiceEntry. A removed host keeps its addresses for the time
+// book.grace. decide starts this time for removed hosts, and ends it for hosts that exist again.
 func (b *book) decide(e *entry, now time.Time) {
 	e.problem = ""
 	delete(b.short, e.Name)
@@ -229,8 +234,8 @@ func (b *book) isStated(all []netip.Addr) bool {
 }
 
 // decideHost assigns the addresses of the host with index i. It retains the present addresses, and adopts addresses of
-// the status. If this process assigns addresses, the host then gets a new one of each range whose family it lacks. If
-// one of these ranges has no unused address, the host gets no new address at all.
+// the status. If this process assigns addresses, the host also gets a new address from the range of each address family
+// that it still lacks. If one of these ranges has no unused address, the host gets no new address at all.
 func (b *book) decideHost(e *entry, host string, i int) {
 	at := slot{e.Name, host}
 	wrong := b.beyond(at, i)
@@ -271,7 +276,8 @@ func (b *book) beyond(at slot, i int) string {
 	return ""
 }
 
-// adopt assigns to a host the addresses of its status that are free, one of each family.
+// adopt assigns addresses of a host's status to the host, if the method free permits them. A host gets one address of
+// each family.
 func (b *book) adopt(e *entry, host string) {
 	at := slot{e.Name, host}
 	for _, a := range e.Given[host] {
@@ -291,9 +297,9 @@ func (b *book) adopt(e *entry, host string) {
 	}
 }
 
-// free reports whether a host may adopt an address of its status: the address is in the ranges, no spec states it, and
-// no host has it. While another party assigns addresses, the address of another host may be adopted too, if that host's
-// own status does not contain it.
+// free reports whether a host may adopt an address of its status. The address must be in the ranges, no spec may state
+// it, and no host may have it. While another party assigns addresses, the address may belong to another host whose own
+// status does not contain it.
 func (b *book) free(at slot, a netip.Addr) bool {
 	by, taken := b.owners[a]
 	if !b.within(a) || b.stated[a] > 0 {
@@ -379,8 +385,8 @@ func (b *book) Kept(name Name) Hosts {
 }
 
 // Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. If there are more than
-// `most`, one further problem counts those after the first `most`. While no new addresses are assigned, and without
-// problems, the result is nil.
+// `most` such ServiceEntries, the result has the first `most` problems, and one more with the number of the others. The
+// result is nil if there are no problems, and while no new addresses are assigned.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

@@ -1,11 +1,13 @@
-// Package allocate assigns automatic addresses to the hosts of ServiceEntries without addresses. Each host gets one
+// Package allocate assigns automatic addresses to hosts of ServiceEntries that state no addresses. Each host gets one
 // IPv4 and one IPv6 address of the configured ranges. The host keeps these addresses while it exists, unless another
-// party (istiod, or another revision of the control plane) assigns addresses. An address of the ranges in the
-// status.addresses of an object is adopted if no other host has it and no spec states it. Assignments are stored in
-// etcd below allocations/ before they are used, so they survive restarts, changes of leader and the loss of a status.
+// party (istiod, or another revision of the control plane) assigns addresses. If status.addresses of a ServiceEntry
+// contains an address of the ranges for a host, the host gets this address. No other host may have the address, and no
+// spec may state it. Assignments are stored in etcd below allocations/ before they are used, so they survive restarts,
+// changes of leader and the loss of a status.
 //
-// Owns: allocations/ in etcd (the leader), and the emitted objects, with the addresses of one ServiceEntry each.
-// Reads: emitted ServiceEntries; the lock of istiod's controller of automatic addresses.
+// Owns: allocations/ in etcd, which only the leader writes; the objects that it emits, each with the addresses of one
+// ServiceEntry.
+// Reads: the ServiceEntries that the sources emit; the lock of istiod's controller of automatic addresses.
 // Never: assigns a new address while istiod holds, or may hold, that lock; decides which hosts need addresses
 // (store/normal does); writes to Kubernetes (store/status does).
 package allocate
@@ -51,15 +53,16 @@ type Problem struct {
 	Message string
 }
 
-// Leader assigns addresses while Run runs. Its methods are safe for concurrent use, but only one Run at a time.
+// Leader assigns addresses while Run runs. Its methods are safe for concurrent use, but there must be only one Run at a
+// time.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: something was observed
 
 	mu       sync.Mutex                 // leaf mutex; guards the fields below
 	entries  map[object.ID]ServiceEntry // ServiceEntries of all sources
-	changed  map[Name]bool              // emitted since the last inform
-	unsynced map[origin.Origin]bool     // sources that have not emitted Synced yet
+	changed  map[Name]bool              // ServiceEntries that changed since the last inform
+	unsynced map[origin.Origin]bool     // sources that are not synced at present
 
 	problems atomic.Pointer[[]Problem] // nil: this process does not lead
 }
@@ -74,9 +77,9 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others. The
-// result is nil without problems, before the first assignment of the term, and while Run does not run. The caller must
-// not change it.
+// Problems returns the problems of the present term of leadership, sorted by name. It returns at most 20 problems, and
+// one more with the number of the others. The result is nil if there are no problems, before the first assignment of
+// the term, and while Run does not run. The caller must not change the result.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -84,8 +87,8 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Observe records events of sources, before the ingester processes them. The argument nil signals that Promoted may
-// have changed. Observe does not block, and does not keep the slice.
+// Observe records events of sources, before they are written to the store. A nil slice signals that the result of
+// Config.Promoted may have changed. Observe does not block, and does not keep the slice.
 func (l *Leader) Observe(events []object.Event) {
 	l.mu.Lock()
 	for _, e := range events {
@@ -142,8 +145,8 @@ func (l *Leader) forget(id object.ID) {
 	}
 }
 
-// entryOf returns a ServiceEntry as the source with the highest priority emitted it; false: no source has it. The
-// caller has the lock.
+// entryOf returns a ServiceEntry from the source with the highest priority. It returns false if no source has the
+// ServiceEntry. The caller has the lock.
 func (l *Leader) entryOf(name Name) (ServiceEntry, bool) {
 	for _, source := range []string{origin.Kube, origin.Files} {
 		id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry",
@@ -199,7 +202,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// load reads the stored assignments, until it succeeds; false: ctx ended first.
+// load repeatedly tries to read the stored assignments, until it succeeds. It returns false if ctx ends first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -216,7 +219,7 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// loadBlob adds one stored value to the book. An invalid value counts as missing: it is replaced or deleted.
+// loadBlob adds one stored value to the book. An invalid value counts as missing, and is later replaced or deleted.
 func (t *term) loadBlob(blob kv.Blob) {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(blob.Path, folder), "/")
 	of := Name{namespace, name}
@@ -258,8 +261,9 @@ func (t *term) inform() bool {
 	return true
 }
 
-// step decides, stores and emits. The caller calls step again after the returned time, or earlier after a change. The
-// error is kv.ErrDeposed or an error of etcd. After an error the decisions stay pending, and nothing was emitted.
+// step decides about addresses, stores the decisions in etcd, and then emits them. The caller must call step again
+// after the returned time, or earlier after a change. The error is kv.ErrDeposed or an error of etcd. After an error
+// the decisions stay pending, and nothing is emitted.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
 	if !t.inform() {
@@ -298,8 +302,8 @@ func (t *term) giver() giver {
 // perChange is the largest number of values in one transaction.
 const perChange = 64
 
-// write stores the pending assignments that differ, in order of names. The error kv.ErrDeposed means that another
-// process leads. All other errors are those of etcd.
+// write stores the pending assignments that differ from the stored ones, in order of names. The error kv.ErrDeposed
+// means that another process leads. All other errors are those of etcd.
 func (t *term) write(ctx context.Context) error {
 	blobs := t.store.FencedBlobs(t.epoch, perChange)
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {

@@ -14,7 +14,7 @@ import (
 )
 
 // lockName is the name of the leader-election lock of istiod's controller of automatic addresses. Depending on istiod's
-// version it is a ConfigMap with an annotation, or a Lease (pilot/pkg/leaderelection; client-go,
+// version, the lock is a ConfigMap with an annotation, or a Lease (pilot/pkg/leaderelection; client-go,
 // tools/leaderelection/resourcelock).
 const (
 	lockName       = "istio-ip-autoallocate"
@@ -23,7 +23,7 @@ const (
 
 const (
 	lookEvery = 5 * time.Second // interval of reads, and timeout of each
-	// defaultLease is the duration of a lock that states none; istiod's default.
+	// defaultLease is the assumed duration of a lock that states no duration. It is istiod's default.
 	defaultLease = 30 * time.Second
 )
 
@@ -36,10 +36,10 @@ type Lock struct {
 
 	mu      sync.Mutex    // leaf mutex; guards the fields below
 	seen    [2]record     // last state of the ConfigMap and of the Lease
-	since   [2]time.Time  // time of the last change of each of seen, by this process's clock
+	since   [2]time.Time  // time of the last change of each element of seen, by this process's clock
 	held    bool          // see Held
 	others  bool          // see Others
-	why     string        // why the lock cannot be read; empty: it can be read
+	why     string        // reason why the lock cannot be read; empty: it can be read
 	changed chan struct{} // closed when held or others changes
 }
 
@@ -50,7 +50,7 @@ type record struct {
 	Renewed string `json:"renewTime"`
 }
 
-// NewLock returns a Lock for the lock in a namespace, which must be istiod's. It sends no request; Run does.
+// NewLock returns a Lock for the lock in istiod's namespace. NewLock sends no request. Run reads the lock.
 func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 	return &Lock{api: api, namespace: namespace, log: log, held: true, changed: make(chan struct{})}
 }
@@ -117,8 +117,8 @@ func (l *Lock) Run(ctx context.Context) {
 	}
 }
 
-// read requests both forms of the lock; the record of a missing form is zero. read fails if a request fails or the
-// content cannot be decoded.
+// read requests both forms of the lock, the ConfigMap first. The record of a missing form is zero. read fails if a
+// request fails or the content cannot be decoded.
 func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
@@ -148,8 +148,8 @@ func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	return records, nil
 }
 
-// applyRead updates the state with the result of a read. A lock counts as held for its duration after its content last
-// changed, by this process's clock, as client-go counts.
+// applyRead updates the state with the result of a read. A lock with a holder counts as held until its duration has
+// passed since the last change of its content. The time is measured by this process's clock, as in client-go.
 func (l *Lock) applyRead(now time.Time, records [2]record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 )
 
 // restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further host.
-// A present host that already has the address keeps it. The book ignores addresses outside its ranges. Of one
-// namespace, it uses at most MostOfNamespace stated addresses and ignores the rest. If a spec states an address of a
-// removed host, the next Step releases all addresses of that host, without waiting for grace.
+// A present host that already has the address keeps it. The book ignores addresses outside its ranges. It uses at most
+// MostOfNamespace stated addresses of each namespace, and ignores the others. If a spec states an address of a removed
+// host, the next Step releases all addresses of that host, without waiting for grace.
 func (b *book) restate(e *entry, is []netip.Addr) {
 	was, in := e.reserved, e.Namespace
 	e.reserved = nil
@@ -58,7 +58,7 @@ func (b *book) count(a netip.Addr, n int) {
 	}
 }
 
-// lacking returns the ranges of each address family in which the host has no address.
+// lacking returns the ranges whose address family is missing from have, the addresses of a host.
 func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	for _, p := range b.ranges {
 		if !slices.ContainsFunc(have, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
@@ -68,8 +68,9 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	return ranges
 }
 
-// choose returns one unused address of each given range: the one at the hash of the host, or the next unused one. The
-// same book always yields the same address. If a range has no unused address, wrong is the reason, and fresh is nil.
+// choose returns one unused address of each given range. In each range, the search begins at a position that depends on
+// a hash of the host. The same book always yields the same addresses. If a range has no unused address, wrong has the
+// reason, and fresh is nil.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
@@ -83,8 +84,9 @@ func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong str
 	return fresh, ""
 }
 
-// probe returns the first unused address of a range, from the given hash on; false: all are used. used is the number of
-// used addresses of the range. The first and the last address of the range are never assigned.
+// probe returns the first unused address of a range. The search begins at the position that depends on hash. probe
+// returns false if all addresses are used. used is the number of used addresses of the range. The first and the last
+// address of the range are never assigned.
 func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	size := sizeOf(p)
 	if uint64(used) >= size {

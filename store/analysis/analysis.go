@@ -1,13 +1,14 @@
-// Package analysis finds valid objects that have no effect, in whole or in part, because of other objects: references
-// to missing objects, selectors that match no workload, objects that another object overrides. All findings are
-// warnings. Problems that are visible in one object alone are reported by store/normal.
+// Package analysis finds valid objects that have no effect, in whole or in part, because of other objects. Examples are
+// references to missing objects, selectors that match no workload, and objects that another object overrides. All
+// findings are warnings. Problems that are visible in one object alone are reported by store/normal.
 //
-// A record is the stored form of an object. Each record is examined on its own. The examination notes which facts about
-// other records it read (fact.go), and which selectors it watches (selectors.go). After an edit, a record is examined
-// again if its examination read a fact that the edited record has, before or after the edit. It is also examined again
-// if a selector that it watches gained its first workload or lost its last workload.
+// A record is the stored form of an object. Each record is examined on its own. A fact is a property of a record, such
+// as a host (fact.go). The examination stores the facts of other records that it read, and the selectors that it
+// watches (selectors.go). After an edit, a record is examined again if its examination read a fact that the edited
+// record has before or after the edit. It is also examined again if a selector that it watches gained its first
+// workload or lost its last workload.
 //
-// Owns: an index of the records by their facts, the findings.
+// Owns: an index of the records by their facts; the findings.
 // Reads: records, as edits.
 // Never: reads a clock, the store, or the configuration that proxies received.
 package analysis
@@ -24,8 +25,8 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// The most findings of one record, and the most records with which one record is compared. These bounds limit the work
-// if a user creates thousands of objects for one host or one selector.
+// The maximum number of findings of one record, and of records with which one record is compared. These bounds limit
+// the work if a user creates thousands of objects for one host or one selector.
 const (
 	maxProblems = 50
 	maxCompared = 20
@@ -46,19 +47,19 @@ func (e Edit) key() model.Key {
 // concurrent use, and must not be used after a panic. It keeps the records, which must not change.
 type Analysis struct {
 	root    string                            // root namespace of the mesh, whose policies apply to all namespaces
-	givenBy map[fact][]model.Record           // by fact: the records that give it, the oldest first
-	readers map[fact]*smallset.Set[model.Key] // by fact: keys of the records whose examination read it
-	present map[fact]int                      // by counted fact: number of the records that give it
+	givenBy map[fact][]model.Record           // by fact: the records that have the fact, the oldest first
+	readers map[fact]*smallset.Set[model.Key] // by fact: keys of the records whose examination read the fact
+	present map[fact]int                      // by fact: number of the records that have it; only for facts with fact.counted
 	watches watches
 	units   map[model.Key]*unit // examined records that read a fact or watch a selector
 	sorted  []object.Problem    // all findings; nil: to be sorted again
-	listed  int                 // findings that were entered into sorted, or removed, since Problems was called
-	handed  bool                // sorted is the list that Problems returned
+	listed  int                 // number of findings added to sorted or removed from it since the last call of Problems
+	handed  bool                // Problems returned the present list sorted, so it must not change
 	// Examined counts the examinations of records since New.
 	Examined uint64
 }
 
-// unit is one record with its findings, and with the facts and selectors that they depend on.
+// unit is one examined record with its findings, and with the facts and selectors on which the findings depend.
 type unit struct {
 	record   model.Record
 	reads    []fact
@@ -86,13 +87,13 @@ func Of(records iter.Seq[model.Record]) *Analysis {
 	return a
 }
 
-// Reads reports whether records of a kind affect findings. Edits of kinds for which it is false may be omitted.
+// Reads reports whether records of a kind affect findings. Edits of other kinds may be omitted.
 func Reads(kind model.Kind) bool {
 	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
 }
 
-// Step applies edits, at most one for each record, and examines the affected records. Old must be the record after the
-// previous Steps; nil if there was no such record.
+// Step applies edits, at most one for each record, and examines the affected records. In each edit, Old must be the
+// record after the previous Steps, or nil if there was no such record.
 func (a *Analysis) Step(edits []Edit) {
 	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
 	counts := map[fact]int{}
@@ -109,7 +110,8 @@ func (a *Analysis) Step(edits []Edit) {
 	}
 	a.count(counts, touched)
 	a.renew(touched, next)
-	// Workloads are last: all watches exist by now and are updated, instead of searching all workloads.
+	// Edits of workloads come last. All watches exist now, and each edit updates their counts. A search of all
+	// workloads is not needed.
 	touched = map[model.Key]bool{}
 	for _, e := range edits {
 		if e.key().Kind == model.KindWorkload {
@@ -119,7 +121,8 @@ func (a *Analysis) Step(edits []Edit) {
 	a.renew(touched, nil)
 }
 
-// setRoot applies the mesh's root namespace, whose selectors match workloads of all namespaces.
+// setRoot applies the root namespace of the mesh configuration. Selectors in the root namespace match workloads of all
+// namespaces.
 func (a *Analysis) setRoot(r model.Record, touched map[model.Key]bool) {
 	mesh, is := r.(*model.Mesh)
 	if !is {
@@ -135,8 +138,8 @@ func (a *Analysis) setRoot(r model.Record, touched map[model.Key]bool) {
 	}
 }
 
-// index adds a record to the index, or removes it, and marks the readers of its facts. Changes of counted facts are
-// added to counts.
+// index adds the record r to the index if the parameter there is true, and else removes r. It adds the readers of r's
+// facts to touched. It adds changes of counted facts to counts.
 func (a *Analysis) index(r model.Record, there bool, touched map[model.Key]bool, counts map[fact]int) {
 	if r == nil {
 		return
@@ -159,7 +162,7 @@ func (a *Analysis) index(r model.Record, there bool, touched map[model.Key]bool,
 				delete(a.givenBy, f)
 			}
 			if f.ranked() && at >= maxCompared {
-				continue // no reader reads that far
+				continue // readers read only the first maxCompared records
 			}
 			for key := range a.readers[f].All() {
 				touched[key] = true
@@ -168,8 +171,8 @@ func (a *Analysis) index(r model.Record, there bool, touched map[model.Key]bool,
 	}
 }
 
-// count applies changes of counted facts. It marks the readers of facts that gained their first record or lost their
-// last one.
+// count applies changes of counted facts. If a fact gained its first record or lost its last record, count adds the
+// readers of the fact to touched.
 func (a *Analysis) count(changes map[fact]int, touched map[model.Key]bool) {
 	for f, by := range changes {
 		was := a.present[f]
@@ -186,7 +189,8 @@ func (a *Analysis) count(changes map[fact]int, touched map[model.Key]bool) {
 	}
 }
 
-// renew examines the marked records again. next has the state of edited records after the edit (nil: removed).
+// renew examines the records in touched again. next has the edited records in their new state, or nil for a removed
+// record.
 func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Record) {
 	for key := range touched {
 		old := a.units[key]
@@ -216,7 +220,7 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 	}
 }
 
-// forget removes a record from the readers of facts and watches that its new examination does not need.
+// forget removes a record from the readers of those facts and watches that its new examination does not need.
 func (a *Analysis) forget(key model.Key, old, now *unit) {
 	reads, watched := map[fact]bool{}, map[*watch]bool{}
 	for _, f := range now.reads {
@@ -267,7 +271,8 @@ func (a *Analysis) Problems() []object.Problem {
 	return slices.Clip(a.sorted)
 }
 
-// maxListed bounds the findings that are entered into the sorted list one by one. Beyond it, sorting all is cheaper.
+// maxListed bounds the findings that are entered into the sorted list one by one. For more findings, it is cheaper to
+// sort the whole list.
 const maxListed = 100
 
 // list replaces the findings of the previous examination of a record in the sorted list by the findings of the
@@ -299,10 +304,10 @@ func (a *Analysis) list(old, now *unit) {
 type examination struct {
 	*unit
 	of      *Analysis
-	read    map[fact]bool   // facts read so far
+	read    map[fact]bool   // facts that were read so far
 	watched map[*watch]bool // selectors watched so far
-	known   Known           // replaces the index (Applied); nil: the index is used
-	gave    map[given]bool  // results of gives; nil if the index is used
+	known   Known           // source of records for Applied; nil: the index of the Analysis is used
+	gave    map[given]bool  // results of the method gives; nil if the index is used
 }
 
 // run runs examiners one after the other.
@@ -312,7 +317,7 @@ func (x *examination) run(all []func(*examination)) {
 	}
 }
 
-// with returns the records that give a fact, the oldest first.
+// with returns the records that have the fact f, the oldest first.
 func (x *examination) with(f fact) []model.Record {
 	if x.known != nil {
 		return x.scan(f)
@@ -321,14 +326,14 @@ func (x *examination) with(f fact) []model.Record {
 	return x.of.givenBy[f]
 }
 
-// has reports whether a record gives a counted fact.
+// has reports whether any record has the counted fact f.
 func (x *examination) has(f fact) bool {
 	x.read[f] = true
 	return x.of.present[f] > 0
 }
 
-// found adds a finding about the examined record, up to maxProblems. Objects of other namespaces are arguments of type
-// model.Other.
+// found adds a finding about the examined record, up to maxProblems. In args, an object of another namespace must have
+// the type model.Other.
 func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
 	if len(x.problems) < maxProblems {
 		key := x.record.Meta().Key

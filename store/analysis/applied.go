@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Known finds records of a consistent state, for Applied. mirror.Snapshot implements it.
+// Known returns the records of one consistent state, for Applied. mirror.Snapshot implements it.
 type Known interface {
 	Mesh() *model.Mesh                                           // the mesh configuration, never nil
 	All(kind model.Kind) iter.Seq[model.Record]                  // all records of a kind
@@ -16,16 +16,17 @@ type Known interface {
 	ByHost(kind model.Kind, host string) iter.Seq[model.Record]  // the records that name exactly this host or wildcard
 }
 
-// Applied returns the warnings about a record that is not stored yet, given the known records, at most 50. The result
-// is nil without warnings. A known record of the same key is ignored. Warnings of missing or unready workloads are left
-// out, since workloads usually appear later. The Location of the warnings is empty.
+// Applied returns the warnings about the record r, which is not stored yet. It compares r with the records in known.
+// There are at most 50 warnings. The result is nil if there are no warnings. A known record with the key of r is
+// ignored. Warnings of missing or unready workloads are left out, since workloads usually appear later. The Location of
+// the warnings is empty.
 func Applied(r model.Record, known Known) []object.Problem {
 	x := &examination{unit: &unit{record: r}, known: known, gave: map[given]bool{}}
 	x.run(examiners[r.Meta().Key.Kind])
 	return x.problems
 }
 
-// scan returns the known records that give a fact, the oldest first, without the examined record.
+// scan returns the known records that have the fact f, the oldest first, without the examined record.
 func (x *examination) scan(f fact) (all []model.Record) {
 	for kind, gives := range givers {
 		if len(gives) == 0 {
@@ -41,14 +42,15 @@ func (x *examination) scan(f fact) (all []model.Record) {
 	return all
 }
 
-// given identifies the facts of one record that differ in their names alone.
+// given identifies a record, and those of its facts that are equal except for the name.
 type given struct {
 	key  model.Key
 	fact fact // without name
 }
 
-// gives reports whether a candidate gives a fact. Two objects may have thousands of hosts in common. So the facts of a
-// record that names the fact's host are read once for all of its hosts.
+// gives reports whether the record r has the fact f. If f is a fact about a host, r must name this host. A record has
+// such facts for all of its hosts or for no host, so the result is stored for all of them. Two objects may have
+// thousands of hosts in common.
 func (x *examination) gives(r model.Record, f fact) bool {
 	if !f.byHost() {
 		return givesAny(r, func(g fact) bool { return g == f })
@@ -63,7 +65,7 @@ func (x *examination) gives(r model.Record, f fact) bool {
 	return is
 }
 
-// givesAny reports whether a record gives a fact with a property.
+// givesAny reports whether a record has a fact for which the function property returns true.
 func givesAny(r model.Record, property func(fact) bool) bool {
 	for _, give := range givers[r.Meta().Key.Kind] {
 		for g := range give(r) {
@@ -75,7 +77,7 @@ func givesAny(r model.Record, property func(fact) bool) bool {
 	return false
 }
 
-// candidates returns a superset of the known records of a kind that give a fact.
+// candidates returns known records of one kind, among them all that have the fact f.
 func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	if f.of != model.KindInvalid && f.of != kind {
 		return func(func(model.Record) bool) {}
@@ -86,7 +88,8 @@ func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	return known.ByHost(kind, f.name)
 }
 
-// selects returns 1 if a selector matches a workload in a namespace (empty: in any), and otherwise 0.
+// selects returns 1 if labels, a selector, match a workload in a namespace, and otherwise 0. An empty namespace stands
+// for all namespaces.
 func selects(known Known, namespace string, labels map[string]string) int {
 	in := known.In(model.KindWorkload, namespace)
 	if namespace == "" {

@@ -10,19 +10,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// mesh is the gateway name that stands for sidecars.
+// mesh is the name in a VirtualService's list of gateways that stands for sidecars.
 const mesh = "mesh"
 
-// older returns the records that give a fact and are older than the examined one, at most maxCompared.
+// older returns the records that have the fact f and are older than the examined record. If there are more than
+// maxCompared, it returns the oldest.
 func (x *examination) older(f fact) []model.Record {
 	all := x.with(f)
 	at, _ := slices.BinarySearchFunc(all, x.record, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
 	return all[:min(at, maxCompared)]
 }
 
-// sharedHosts warns of hosts of a VirtualService for which another VirtualService has precedence (precedes) in some
-// namespace. The http rules for sidecars have no effect there. VirtualServices of gateways are merged, and so are tcp
-// and tls rules. push/plan reports the merged rules that have no effect.
+// sharedHosts warns of a host of a VirtualService if another VirtualService with this host has precedence in some
+// namespace (precedes). For sidecars of that namespace, the http rules of the examined VirtualService have no effect.
+// VirtualServices for gateways are merged, and so are tcp and tls rules. This package does not examine them.
 func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -40,9 +41,9 @@ func sharedHosts(x *examination) {
 	}
 }
 
-// precedes reports whether the first VirtualService has precedence over the second for a host, in a namespace that sees
-// both (push/plan/host, precedes). A VirtualService with a restricted exportTo precedes one that is exported to all
-// namespaces. Otherwise the older precedes.
+// precedes reports whether a has precedence over b for a host, in a namespace to which both are exported. A
+// VirtualService with a restricted exportTo precedes one that is exported to all namespaces. If both have the same kind
+// of exportTo, the older one precedes.
 func precedes(a, b *model.VirtualService) bool {
 	if all, others := forAll(a), forAll(b); all != others {
 		return !all
@@ -61,8 +62,8 @@ func rulesForMesh(vs *model.VirtualService) bool {
 	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
 }
 
-// ruledHost warns of a DestinationRule if an older rule of its namespace has the same host and some namespace sees
-// both. Rules with a workloadSelector are not compared.
+// ruledHost warns of a DestinationRule if an older rule of its namespace has the same host, and there is a namespace to
+// which both are exported. Rules with a workloadSelector are not compared.
 func ruledHost(x *examination) {
 	rule := x.record.(*model.DestinationRule)
 	if rule.Spec.GetWorkloadSelector() != nil {
@@ -82,14 +83,15 @@ func ruledHost(x *examination) {
 	}
 }
 
-// single describes the findings about a kind of which only the oldest record for a workload has an effect.
+// single describes the findings about a kind of records. Of several records of the kind that apply to one workload,
+// only the oldest has an effect.
 type single struct {
 	field   string           // path of the selector
-	several problem.Analyzer // of records without selector
-	twice   problem.Analyzer // of records that select the same workload
+	several problem.Analyzer // of findings about records without a selector
+	twice   problem.Analyzer // of findings about records that select the same workload
 }
 
-// singles lists the kinds of which one record for each workload has an effect.
+// singles lists the kinds of which only one record for each workload has an effect.
 var singles = map[model.Kind]single{
 	model.KindSidecar: {"spec.workloadSelector",
 		problem.MultipleSidecarsWithoutWorkloadSelectors, problem.ConflictingSidecarWorkloadSelectors},
@@ -111,7 +113,8 @@ func general(x *examination) {
 	}
 }
 
-// overlapping warns of a record if a workload exists that an older record of its kind selects too.
+// overlapping warns of a record with a selector if a workload exists that this record and an older record of its kind
+// select.
 func overlapping(x *examination) {
 	key := x.record.Meta().Key
 	own, applies := selectorOf(x.record, "")
@@ -156,8 +159,8 @@ func unknownGateways(x *examination) {
 	}
 }
 
-// unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. A VirtualService that is for
-// sidecars too gets no warning if the Gateway has at least one of its hosts. Its other hosts may be for sidecars.
+// unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. If the VirtualService also applies
+// to sidecars, and the Gateway has at least one of its hosts, there is no warning. The other hosts may be for sidecars.
 func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
 	served := servedBy(servers, namespace, vs.Key.Namespace)
 	var unserved []string

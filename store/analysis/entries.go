@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// sharedHost warns of hosts of a ServiceEntry that another service has, if the other service has precedence for some
-// proxies. Services have precedence at any age, ServiceEntries if they are older and not joined with this
-// ServiceEntry (model.Joins).
+// sharedHost warns of a host of a ServiceEntry if a Service or another ServiceEntry with this host has precedence for
+// some proxies. A Service may have precedence at any age (behindService). Another ServiceEntry may have precedence if
+// it is older. If it is joined with the examined ServiceEntry into one service (model.Joins), only their ports are
+// compared.
 func sharedHost(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -37,9 +38,9 @@ func sharedHost(x *examination) {
 	}
 }
 
-// behindService warns if a host belongs to a Service, and reports whether it does. In the entry's own namespace, a
-// Service of that namespace precedes the entry, and the entry precedes Services of other namespaces. Elsewhere the
-// Service precedes.
+// behindService warns if a Service with the host has precedence over a ServiceEntry for some proxies, and reports
+// whether it warned. For proxies in the entry's namespace, a Service of that namespace precedes the entry, and the
+// entry precedes Services of other namespaces. For all other proxies, a Service precedes the entry.
 func (x *examination) behindService(host string, entry *model.Service) bool {
 	for _, r := range x.with(fact{kind: kubeService, name: host}) {
 		svc := r.(*model.Service)
@@ -58,8 +59,9 @@ func (x *examination) behindService(host string, entry *model.Service) bool {
 	return false
 }
 
-// elsewhere warns of a host that an entry of another namespace has with other content, if the other entry has
-// precedence for proxies of a third namespace that sees both. otherProtocol reports ports with another protocol.
+// elsewhere warns if a ServiceEntry of another namespace has the same host with other content. The other entry must
+// have precedence for proxies of a third namespace to which both entries are exported. If a port has different
+// protocols in the two entries, otherProtocol warns instead.
 func (x *examination) elsewhere(host string, entry *model.Service) {
 	all := x.with(fact{kind: serviceOfHost, name: host})
 	for _, r := range all[:min(len(all), maxCompared)] {
@@ -77,13 +79,14 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 	}
 }
 
-// ahead reports whether the first ServiceEntry precedes the second for proxies of a third namespace (push/plan/host,
-// precedes).
+// ahead reports whether the ServiceEntry a precedes b for proxies of a third namespace. The older precedes. If the ages
+// are equal, the names of the namespaces decide.
 func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// equal reports whether two entries of one host yield the same configuration of proxies.
+// equal reports whether two entries with one host result in the same proxy configuration. It returns false if one of
+// the entries has a selector.
 func (x *examination) equal(host string, a, b *model.Service) bool {
 	s, o := a.Spec, b.Spec
 	return len(s.GetSelector())+len(o.GetSelector()) == 0 && s.GetResolution() == o.GetResolution() && s.GetExternal() == o.GetExternal() &&
@@ -92,8 +95,8 @@ func (x *examination) equal(host string, a, b *model.Service) bool {
 		slices.EqualFunc(x.endpointsOf(host, a), x.endpointsOf(host, b), sameEndpoint)
 }
 
-// sameEndpoint reports whether two endpoints are equal for a proxy. It ignores their namespaces, which are those of the
-// entries.
+// sameEndpoint reports whether two endpoints are equal apart from their namespaces. An endpoint's namespace is that of
+// its entry.
 func sameEndpoint(a, b *model.Endpoint) bool {
 	c := proto.Clone(b).(*model.Endpoint)
 	c.Namespace = a.GetNamespace()
@@ -111,8 +114,8 @@ func (x *examination) endpointsOf(host string, entry *model.Service) (all []*mod
 	return all
 }
 
-// sharedPorts warns of ports of a ServiceEntry for which an older entry, joined with it into one service, has another
-// name or protocol.
+// sharedPorts warns of ports of a ServiceEntry that has older entries, which are joined with it into one service. It
+// warns if an older entry has the same port number with another name or protocol.
 func (x *examination) sharedPorts(host string, entry *model.Service, older []model.Record) {
 	for _, p := range entry.Spec.GetPorts() {
 		for _, r := range older {
@@ -138,7 +141,8 @@ func (x *examination) sharedPorts(host string, entry *model.Service, older []mod
 	}
 }
 
-// portOf returns the port of a service with a number, or nil. The ports of a record are sorted by number.
+// portOf returns the port of svc with the given number, or nil if there is no such port. The ports of a record are
+// sorted by number.
 func portOf(svc *model.Service, number uint32) *model.ServicePort {
 	ports := svc.Spec.GetPorts()
 	i, is := slices.BinarySearchFunc(ports, number, func(p *model.ServicePort, n uint32) int { return cmp.Compare(p.GetNumber(), n) })
@@ -148,8 +152,8 @@ func portOf(svc *model.Service, number uint32) *model.ServicePort {
 	return ports[i]
 }
 
-// otherProtocol warns of ports for which an older ServiceEntry has another protocol, if some namespace sees both and
-// the two are not joined into one service (sharedPorts).
+// otherProtocol warns of ports for which an older ServiceEntry with the same host has another protocol. There must be a
+// namespace to which both entries are exported. Entries that are joined into one service are left to sharedPorts.
 func otherProtocol(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -170,12 +174,12 @@ func otherProtocol(x *examination) {
 	}
 }
 
-// otherProtocols reports whether the services have a port number in common, with different protocols.
+// otherProtocols reports whether two services have the same port number with different protocols.
 func otherProtocols(a, b *model.Service) bool {
 	return slices.ContainsFunc(b.Spec.GetPorts(), func(p *model.ServicePort) bool { return otherProtocolOf(a, p) })
 }
 
-// otherProtocolOf reports whether a service has the number of a port with another protocol.
+// otherProtocolOf reports whether svc has a port with the same number as p and another protocol.
 func otherProtocolOf(svc *model.Service, p *model.ServicePort) bool {
 	q := portOf(svc, p.GetNumber())
 	return q != nil && q.GetProtocol() != p.GetProtocol()

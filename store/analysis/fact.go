@@ -11,7 +11,7 @@ import (
 // fact.
 type fact struct {
 	kind      factKind
-	of        model.Kind // kind of the records that give withSelector or withoutSelector; else KindInvalid
+	of        model.Kind // kind of the records, for withSelector and withoutSelector; else KindInvalid
 	namespace string
 	name      string
 }
@@ -32,16 +32,16 @@ const (
 	withSelector                    // namespace: of a record that selects workloads by labels; of: the record's kind
 	withoutSelector                 // namespace: of a record that applies to all workloads; of: the record's kind
 	servedPort                      // name: a workload port that a service, Endpoints or a Sidecar uses; namespace: of the record
-	servicePort                     // name: number of a service port whose target port differs; namespace: of the service
+	servicePort                     // name: number of a service port with a different target port; namespace: of the service
 	readyHost                       // name: a host with a ready endpoint
 	knownEndpoints                  // namespace of an EndpointSlice
 )
 
-// counted reports whether readers need only the existence of a record with the fact, not the record.
+// counted reports whether readers need to know only whether a record with the fact exists.
 func (f fact) counted() bool { return f.kind == readyHost || f.kind == knownEndpoints }
 
-// byHost reports whether every record that gives the fact names its host (model.HostsOf). Such a record gives facts of
-// this kind about all of its hosts, or about none.
+// byHost reports whether every record that has the fact also names a host (model.HostsOf), by which it is found. A
+// record has facts of such a kind for all of its hosts or for no host.
 func (f fact) byHost() bool {
 	switch f.kind {
 	case gatewayOfName, withSelector, withoutSelector, servedPort, servicePort:
@@ -56,11 +56,11 @@ func (f fact) ranked() bool {
 	return f.kind == ownEntry || f.kind == ownRule || f.kind == meshRoute || f.kind == withSelector || f.kind == withoutSelector
 }
 
-// giver returns the facts of a record.
+// giver is a function that returns facts of a record.
 type giver func(model.Record) iter.Seq[fact]
 
-// givers lists the functions that return the facts of each kind. An edit of a record marks the readers of its facts
-// even if the facts stay the same.
+// givers lists the functions that return the facts of the records of each kind. After an edit of a record, the readers
+// of its facts are examined again even if the facts stay the same. For counted facts this does not apply.
 var givers = [model.NumKinds][]giver{
 	model.KindService:            {ofService, ofPorts},
 	model.KindServiceEntry:       {ofService, ofPorts},

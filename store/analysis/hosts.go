@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// services returns the services with exactly this host, the oldest first. A wildcard is compared as a text.
+// services returns the services with exactly this host, the oldest first. A wildcard equals only the same wildcard.
 func (x *examination) services(host string) (all []*model.Service) {
 	for _, r := range x.with(fact{kind: serviceOfHost, name: host}) {
 		all = append(all, r.(*model.Service))
@@ -32,8 +32,8 @@ func (x *examination) hasService(host string) bool {
 	return false
 }
 
-// hasSubset reports whether a DestinationRule for a host has a subset. Rules for wildcards that cover the host are
-// included. found is false if there is no such rule. The subsets of a record are sorted by name.
+// hasSubset reports whether a DestinationRule for the host, or for a wildcard that covers the host, has the named
+// subset. The second result reports whether there is any such rule. The subsets of a record are sorted by name.
 func (x *examination) hasSubset(host, name string) (is, found bool) {
 	for of := range covering(host) {
 		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
@@ -59,7 +59,7 @@ func covering(host string) iter.Seq[string] {
 	}
 }
 
-// unknownHost warns of a DestinationRule whose host no service has. Rules for wildcards are not checked.
+// unknownHost warns of a DestinationRule if no service has its host. Rules for wildcards are not checked.
 func unknownHost(x *examination) {
 	host := x.record.(*model.DestinationRule).Spec.GetHost()
 	if !strings.HasPrefix(host, "*") && !x.hasService(host) {
@@ -104,8 +104,9 @@ func hasPort(services []*model.Service, number uint32) bool {
 	return slices.ContainsFunc(services, func(s *model.Service) bool { return portOf(s, number) != nil })
 }
 
-// emptySubsets warns of subsets whose labels no endpoint of the host has. It is silent for wildcards, and for a host
-// without endpoints. The endpoints of a service with a selector are searched among the workloads too.
+// emptySubsets warns of a subset if no endpoint of the host has the subset's labels. It does not warn for a wildcard
+// host or a host without endpoints. If a service has a selector, the workloads that match the selector count as
+// endpoints.
 func emptySubsets(x *examination) {
 	spec := x.record.(*model.DestinationRule).Spec
 	if strings.HasPrefix(spec.GetHost(), "*") || len(spec.GetSubsets()) == 0 {
@@ -126,7 +127,7 @@ func emptySubsets(x *examination) {
 			if len(svc.Spec.GetSelector()) == 0 {
 				continue
 			}
-			own := maps.Clone(labels) // labels of the place, such as the locality, are not compared with workloads
+			own := maps.Clone(labels) // labels for the endpoint's place, such as the locality, are not compared with workloads
 			maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
 			if all, ok := union(svc.Spec.GetSelector(), own); ok && x.watch(svc.Key.Namespace, all).count > 0 {
 				return true
@@ -145,8 +146,8 @@ func emptySubsets(x *examination) {
 	}
 }
 
-// union returns the selector of the workloads that match both selectors. It returns false if the selectors need
-// different values of one label, so that no workload can match both.
+// union returns a selector that matches exactly the workloads that match both a and b. It returns false if a and b need
+// different values of one label.
 func union(a, b map[string]string) (map[string]string, bool) {
 	for k, v := range b {
 		if have, has := a[k]; has && have != v {

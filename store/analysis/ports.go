@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofPorts returns the facts about the target ports of a service with a selector. A port with another target port is a
-// fact too.
+// ofPorts returns the facts about the ports of a service with a selector. They are a fact servedPort for each target
+// port with a number, and a fact servicePort for each port with a different target port.
 func ofPorts(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	if len(svc.Spec.GetSelector()) == 0 {
@@ -31,8 +31,8 @@ func ofPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// targetOf returns the number of the target port of a service's port. It returns 0 for a target port with a name, whose
-// number each workload defines. Endpoints contain that number.
+// targetOf returns the number of the target port of a service's port. It returns 0 if the target port has only a name.
+// Each workload then defines the number, which its Endpoints contain.
 func targetOf(p *model.ServicePort) uint32 {
 	switch {
 	case p.GetTargetNumber() != 0:
@@ -81,9 +81,9 @@ func portFact(kind factKind, namespace string, number uint32) fact {
 	return fact{kind: kind, namespace: namespace, name: strconv.FormatUint(uint64(number), 10)}
 }
 
-// unservedPorts warns of ports in portLevelMtls on which no service sends requests to a selected workload. The
-// listeners of a Sidecar and the ports of Endpoints count like services. A policy without a selector, or one that
-// selects no workload, gets no warning.
+// unservedPorts warns of a port in portLevelMtls if no service sends requests to this port of a selected workload.
+// Listeners of a Sidecar and ports of Endpoints count like services. A policy without a selector, or one that selects
+// no workload, gets no warning.
 func unservedPorts(x *examination) {
 	policy := x.record.(*model.Policy)
 	own, applies := selectorOf(policy, "")
@@ -132,7 +132,8 @@ func (x *examination) sentFrom(own selector, port uint32) (*model.Service, strin
 	return nil, ""
 }
 
-// shares reports whether a workload matches both a selector and the selector of a record in the same namespace.
+// shares reports whether a workload matches both the selector own and the selector of the record r in the same
+// namespace.
 func (x *examination) shares(own selector, r model.Record) bool {
 	other, _ := selectorOf(r, "")
 	both, ok := union(own.labels, other.labels)

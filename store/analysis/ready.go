@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofReadyEndpoints returns the facts about the namespace of an EndpointSlice, and about the hosts of Endpoints with a
-// ready endpoint.
+// ofReadyEndpoints returns the facts of an Endpoints record about readiness. If the record comes from an EndpointSlice,
+// its namespace is a fact. If the record has a ready endpoint, each of its hosts is a fact.
 func ofReadyEndpoints(r model.Record) iter.Seq[fact] {
 	key, spec := r.Meta().Key, r.(*model.Endpoints).Spec
 	ready := func(e *model.Endpoint) bool { return e.GetHealth() == model.Health_HEALTH_READY }
@@ -31,8 +31,8 @@ func ofReadyEndpoints(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// unreadyDestinations warns of routes of a VirtualService to a service without ready endpoints. Mirrors are left out,
-// and so are destinations of weight 0 beside others.
+// unreadyDestinations warns of routes of a VirtualService to a service without ready endpoints. It ignores mirrors. If
+// a route has several destinations, it ignores those of weight 0.
 func unreadyDestinations(x *examination) {
 	for path, host := range routed(x.record.(*model.VirtualService).Spec) {
 		if len(x.problems) == maxProblems {
@@ -48,9 +48,10 @@ func unreadyDestinations(x *examination) {
 	}
 }
 
-// unready reports whether a host has services, but no ready endpoint. It is false unless Envoy gets the endpoints of
-// all these services by EDS. For an alias (ExternalName) the services of its target count. A Service in a namespace
-// without any EndpointSlice is not reported, because the configuration may come from files without EndpointSlices.
+// unready reports whether a host has services, but no ready endpoint. The result is false if Envoy does not get the
+// endpoints of each such service by EDS. For an alias (a Service of type ExternalName), the services of the target host
+// are examined instead. A Service in a namespace without any EndpointSlice is not reported, because the configuration
+// may come from files without EndpointSlices.
 func (x *examination) unready(host string) bool {
 	services := x.services(host)
 	if len(services) > 0 && services[0].Spec.GetAliasFor() != "" {
@@ -71,8 +72,8 @@ func (x *examination) unready(host string) bool {
 	})
 }
 
-// routed yields the hosts to which a VirtualService sends requests, with the paths of their fields. Wildcards are left
-// out, and so are destinations of weight 0 beside others.
+// routed yields the hosts to which a VirtualService sends requests, each after the path of its field. It leaves out
+// wildcards. If a route has several destinations, it leaves out those of weight 0.
 func routed(vs *networkingv1.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(path, host string) bool) {
 		send := func(rules string, i, j, of int, weight int32, d *networkingv1.Destination) bool {

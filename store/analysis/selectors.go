@@ -18,9 +18,9 @@ type selector struct {
 	analyzer  problem.Analyzer  // for the warning that the selector matches no workload
 }
 
-// selectorOf returns the selector of a record; root is the root namespace of the mesh. applies is false for a record
-// that names its targets instead of selecting workloads. It is also false for a policy that refuses all requests
-// because it is invalid or not supported.
+// selectorOf returns the selector of a record. The parameter root is the root namespace of the mesh. applies is false
+// for a record that names its targets instead of selecting workloads. It is also false for a policy that refuses all
+// requests because it is invalid or not supported.
 func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	key := r.Meta().Key
 	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
@@ -62,8 +62,8 @@ func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	return s, !applies
 }
 
-// unselected warns of a selector that matches no workload. While no workload is known there is no warning: the
-// configuration may come from files without workloads.
+// unselected warns of a selector that matches no workload. If no workload is known at all, there is no warning, because
+// the configuration may come from files without workloads.
 func unselected(x *examination) {
 	s, applies := selectorOf(x.record, x.of.root)
 	if !applies || len(s.labels) == 0 {
@@ -93,7 +93,7 @@ type watches struct {
 	workloads map[string]map[*model.Workload]struct{} // by namespace
 	total     int                                     // number of workloads
 	all       map[watched]*watch
-	byLabel   map[label][]*watch // by the first label of the selector; without labels: by namespace
+	byLabel   map[label][]*watch // watches by the field first
 }
 
 // watched identifies a watch: a namespace (empty: any) and a selector as text.
@@ -106,10 +106,11 @@ type label struct{ namespace, key, value string }
 type watch struct {
 	labels map[string]string
 	key    watched
-	// first is the label of the selector whose key sorts first. Without labels it has the namespace alone.
+	// first is the label of the selector with the smallest key in sort order. If the selector has no labels, first has
+	// only the namespace.
 	first   label
 	count   int                     // number of matching workloads
-	readers smallset.Set[model.Key] // records that watch it; the watch is removed with the last reader
+	readers smallset.Set[model.Key] // records that depend on the watch; it is removed with its last reader
 }
 
 // newWatches returns watches of no workloads and no selectors.
@@ -118,7 +119,7 @@ func newWatches() watches {
 }
 
 // watch returns the watch of a selector in a namespace (empty: any), and records that the examination depends on it.
-// For Applied, the result has only the count.
+// For Applied, the result has only the field count, which is 1 if any workload matches and else 0.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	if x.known != nil {
 		return &watch{count: selects(x.known, namespace, labels)}
@@ -167,8 +168,9 @@ func (s *watches) drop(w *watch, key model.Key) {
 	}
 }
 
-// edit applies the edit of a workload. It marks the readers of watches that gained their first workload or lost their
-// last one. If this is the first or last workload of all, it marks the readers of all watches.
+// edit applies the edit of a workload. If a watch gains its first workload or loses its last one, edit adds the readers
+// of the watch to touched. If the first workload of all is added, or the last one removed, edit adds the readers of all
+// watches.
 func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	before, counts := s.total, map[*watch]int{}
 	for _, of := range []struct {
@@ -207,7 +209,8 @@ func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	}
 }
 
-// remove removes a workload record, or else the stored record with the same key.
+// remove removes a workload record. If the record itself is not stored, remove removes the stored record with the same
+// key.
 func (s *watches) remove(workload *model.Workload) {
 	in := s.workloads[workload.Key.Namespace]
 	if _, is := in[workload]; !is {
@@ -222,7 +225,7 @@ func (s *watches) remove(workload *model.Workload) {
 	}
 }
 
-// touch marks the readers of a watch.
+// touch adds the readers of a watch to touched.
 func touch(w *watch, touched map[model.Key]bool) {
 	for key := range w.readers.All() {
 		touched[key] = true

@@ -2,8 +2,9 @@
 // public keys, reads and writes of objects by name, and lists that are read once. Package store/source/kube watches
 // objects instead.
 //
-// Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: follows a redirect; reads a
-// response without a bound; logs the content of requests.
+// Owns: its connections.
+// Reads: a kubeconfig, or the service account of the Pod.
+// Never: follows a redirect; reads a response without a bound; logs the content of requests.
 package apiserver
 
 import (
@@ -21,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// MaxAnswer bounds the body of a response, in bytes. Get has its own bound. One object always fits, because etcd
-// accepts objects of up to 1.5 MiB.
+// MaxAnswer is the maximum length of a response body in bytes. Get has its own parameter for the maximum. One object
+// always fits, because etcd accepts objects of up to 1.5 MiB.
 const MaxAnswer = 4 << 20
 
 // Client sends requests to one API server. It is safe for concurrent use. A method with a context blocks until the
@@ -50,8 +51,8 @@ func IsStatus(err error, code int) bool {
 }
 
 // Config returns the client configuration of the kubeconfig at a path. An empty path means the service account of this
-// process's Pod. The caller owns the result. Errors: the kubeconfig cannot be read, is empty or invalid; this process
-// is not in a Pod, or cannot read the token of its service account.
+// process's Pod. The caller owns the result. An error means that the kubeconfig cannot be read, or is empty or invalid.
+// For an empty path, it means that this process is not in a Pod, or cannot read the service account's token.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		content, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}).Load()
@@ -110,15 +111,15 @@ func HTTPClient(config *rest.Config) (*http.Client, error) {
 	return &own, nil
 }
 
-// direct makes requests bypass proxies, also those of the environment.
+// direct is the proxy function of a transport that uses no HTTP proxy, not even one named by the environment.
 func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // Address returns the API server's URL, without a slash at its end.
 func (c *Client) Address() string { return c.base }
 
-// Get returns the resource at a path, as the API server sent it; the caller owns the bytes. path begins with a slash,
-// and may have a query. *Status: the API server returned an error. Other errors: path is invalid, there is no complete
-// response, the response is a redirect, or it has more than limit bytes.
+// Get returns the resource at a path, as the API server sent it. The caller owns the bytes. path begins with a slash,
+// and may have a query. If the API server returned an error, the error of Get is a *Status. Other errors mean that path
+// is invalid, or that the response is incomplete, missing, a redirect, or longer than limit bytes.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -128,22 +129,23 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 	return bounded(answer.Body, limit)
 }
 
-// Do sends a request and decodes the response. path is as for Get. The argument in, as JSON, is the body of the
-// request; nil: no body. The response is decoded into out, a pointer; nil: the response is discarded. *Status: the API
-// server returned an error. Other errors: in does not encode, method or path is invalid, there is no complete response,
-// the response is a redirect, it has more than MaxAnswer bytes, or it does not decode. A write may have taken effect in
-// spite of such an error.
+// Do sends a request and decodes the response. path is as for Get. The request's body is the parameter named in,
+// encoded as JSON. If this parameter is nil, the request has no body. The response is decoded into the parameter out, a
+// pointer. If out is nil, the response is discarded. If the API server returned an error, the error of Do is a *Status.
+// Other errors mean that the request cannot be encoded, or that method or path is invalid. They may also mean that the
+// response is incomplete, missing, a redirect, longer than MaxAnswer bytes, or not decodable. After an error, a write
+// may still have taken effect.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, "application/json", in, out)
 }
 
-// Apply sends the object in by server-side apply, and decodes the response like Do. The caller adds the field manager
-// to the query of path. Errors are those of Do.
+// Apply sends an object (the parameter named in) as a server-side apply request, and decodes the response like Do. The
+// caller adds the field manager to the query of path. Errors are those of Do.
 func (c *Client) Apply(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", in, out) // JSON is YAML
 }
 
-// do is Do for a body of a media type.
+// do implements Do and Apply. The parameter named of is the media type of the request's body.
 func (c *Client) do(ctx context.Context, method, path, of string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -167,17 +169,17 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 	return nil
 }
 
-// pageSize is the number of objects in the first page of a list. After a page above MaxAnswer, pages have fewer
+// pageSize is the number of objects in the first page of a list. After a page that exceeds MaxAnswer, pages have fewer
 // objects.
 const pageSize = 200
 
-// Each reads the list at a path page by page, and calls the function each with the JSON of every object, in the API
-// server's order. The function may keep the JSON. path may have a query, but without limit and continue. A page above
-// MaxAnswer is requested again with half as many objects.
+// Each reads the list at a path page by page, and calls the function with the JSON of every object, in the API server's
+// order. The function may keep the JSON. path may have a query, but without the parameters "limit" and "continue". If a
+// page exceeds MaxAnswer, it is requested again with half as many objects.
 //
-// An error of the function ends the list, and is returned. Other errors are those of Do; the function may have been
-// called before. *Status with code 410 means that the list cannot be continued, because the API server no longer has
-// the list's revision.
+// An error of the function ends the list, and is returned. Other errors are those of Do. Before an error, the function
+// may have been called for some objects. *Status with code 410 means that the list cannot be continued, because the API
+// server no longer has the list's revision.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {
@@ -211,13 +213,14 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 // plain lists the accepted media types of responses: JSON, and the type of public keys.
 const plain = "application/json, application/jwk-set+json"
 
-// ask sends a GET request for a media type. Errors are those of send.
+// ask sends a GET request. The parameter form lists the accepted media types. Errors are those of send.
 func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, error) {
 	return c.send(ctx, http.MethodGet, path, form, "", nil)
 }
 
-// send returns a successful response of a media type (the argument form); the caller closes its body. The argument of
-// is the media type of the request's body. For another status code the error is *Status, except for a redirect.
+// send sends a request, and returns the response if its status code is 2xx. The caller must close the response's body.
+// The parameter form lists the accepted media types of the response. The parameter named of is the media type of the
+// request's body. For other status codes except redirects, the error is a *Status.
 func (c *Client) send(ctx context.Context, method, path, form, of string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -252,7 +255,7 @@ func bounded(r io.Reader, limit int) ([]byte, error) {
 	return text, err
 }
 
-// largeError is the error of a response above its bound, in bytes.
+// largeError is the error for a response with more than limit bytes.
 type largeError struct{ limit int }
 
 func (e *largeError) Error() string {

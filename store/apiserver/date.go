@@ -10,8 +10,8 @@ import (
 
 // Date requests the API server's time, which is the header Date of a response (RFC 9110, section 6.6.1). The response
 // may have any status code. said is the time in whole seconds, rounded down. roundTrip is the time from the request to
-// the header of the response. Errors: there is no response, it is a redirect, it states no valid time, or it comes from
-// a cache.
+// the header of the response. An error means that there is no response, or that the response is a redirect, states no
+// valid time, or comes from a cache.
 func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", http.NoBody)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Options lists the settings of an untrusted kubeconfig that operators can allow in addition to inline data. Each is a
-// path of a file of this process. The names are those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
-// Options must not be changed.
+// Options lists the settings of an untrusted kubeconfig that operators can allow in addition to inline data. The value
+// of each setting is the path of a file in this process's file system. The names are those of istiod
+// (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS). Callers must not change Options.
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
 // CheckOptions returns an error for the first name that is not in Options, else nil. Istio's options exec, gcp, azure
@@ -33,13 +33,14 @@ const maxInline = 1 << 20
 
 // Inline returns the client configuration of the current context of an untrusted kubeconfig, such as the value of a
 // Secret. The caller owns the result. Inline uses only inline data: a token, a client certificate with its key, a name
-// with a password, the id-token of the provider oidc, and the CA. allowed has the Options that may be used too.
-// Requests with the result bypass proxies, also those of the environment.
+// with a password, the id-token of the provider oidc, and the CA. The parameter allowed lists the Options that may be
+// used too. Requests with the result use no HTTP proxy, not even one of the environment.
 //
-// If the context has other settings, the error names them: files of this process, programs, other providers, proxies,
-// impersonation, and servers without verification. Other errors: the kubeconfig is empty, does not parse or has more
-// than 1 MiB; the current context, its cluster or its user is missing; the server is not an https URL, or the URL has a
-// user; there is no credential. Errors contain no value of the kubeconfig. Inline reads no file and sends no request.
+// Inline returns an error if the context has other settings. The error names them: files of this process, programs,
+// other providers, proxies, impersonation, or a server without verification. Inline also returns an error if the
+// kubeconfig is empty, does not parse or has more than 1 MiB. The current context, its cluster and its user must exist.
+// The server must be an https URL without a user. The user must have a credential. Errors contain no value of the
+// kubeconfig. Inline reads no file and sends no request.
 func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if len(kubeconfig) == 0 || len(kubeconfig) > maxInline {
 		return nil, fmt.Errorf("the kubeconfig has %d bytes; 1 to %d are accepted", len(kubeconfig), maxInline)

@@ -8,18 +8,19 @@ import (
 	"slices"
 )
 
-// tables is the media type of a table in place of whole objects
+// tables is the media type of a response that is a table instead of a list of whole objects
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables).
 const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 // Columns reads a list of objects as a table, and returns the named columns of each object. A name is the title of a
 // column, as in kubectl. The objects have the API server's order, and their cells have the order of names. A cell that
-// is not a text is formatted by fmt.Sprint. Without objects the result is nil. path has no query.
+// is not a text is formatted by fmt.Sprint. Without objects the result is nil. The parameter path must not have a
+// query.
 //
 // The list comes from the API server's cache, so it may be old. A Node has about a hundred bytes in a table, and twenty
-// thousand as an object. *Status: the API server returned an error. Other errors: path is invalid, there is no complete
-// response, the response is a redirect, it has more than MaxAnswer bytes, it is not a table, or it lacks a column or a
-// cell.
+// thousand as an object. If the API server returns an error, the error is a *Status. Other errors mean that path is
+// invalid, or that there is no usable response. A usable response is complete, has at most MaxAnswer bytes, is not a
+// redirect, and is a table with all columns and cells.
 func (c *Client) Columns(ctx context.Context, path string, names ...string) ([][]string, error) {
 	answer, err := c.ask(ctx, path+"?includeObject=None&resourceVersion=0", tables) // from the API server's cache
 	if err != nil {

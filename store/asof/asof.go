@@ -1,9 +1,9 @@
 // Package asof publishes the time up to which the leader has read each Kubernetes cluster. The records in etcd contain
-// all changes of Pods, ServiceAccounts and Namespaces up to that time, as far as the leader may read these. This stays
-// true after a change of leader, and while the API server does not answer.
+// all changes of Pods, ServiceAccounts and Namespaces up to that time, if the leader may read these objects. The
+// published time stays valid after a change of leader, and while the API server does not answer.
 //
-// Owns: sources/read in etcd (the leader), and this process's copy. Reads: store/kv. Never: publishes a time before the
-// records of that time are written.
+// Owns: the key sources/read in etcd, which the leader writes, and this process's copy of its value. Reads: store/kv.
+// Never: publishes a time before the records of that time are written.
 package asof
 
 import (
@@ -33,13 +33,13 @@ const (
 // Read states up to which time a cluster has been read, and which of its objects are read.
 type Read struct {
 	Until time.Time `json:"until"` // by the leader's clock; zero: nothing is known
-	// Everywhere means that the objects of all namespaces are read. Otherwise objects without a record may exist in the
-	// other namespaces.
+	// Everywhere means that the objects of all namespaces are read. If it is false, objects without a record may exist
+	// in the namespaces that are not read.
 	Everywhere bool `json:"everywhere"`
 	// Namespaces means that the records contain every Namespace of the cluster, also those whose objects are not read.
 	// So a Namespace without a record did not exist at Until.
 	Namespaces bool `json:"namespaces,omitempty"`
-	// NoAccounts means that ServiceAccounts may not be read, so that nothing can be concluded from their records.
+	// NoAccounts means that the leader may not read ServiceAccounts. A ServiceAccount without a record may then exist.
 	NoAccounts bool `json:"no_accounts,omitempty"`
 }
 
@@ -52,8 +52,8 @@ type Times struct {
 // New returns an empty Times. Follow updates it.
 func New() *Times { return &Times{} }
 
-// Of returns the state of a cluster. cluster is its name in origins, which is empty for the config cluster. The zero
-// Read means that nothing is known.
+// Of returns the state of a cluster. The parameter cluster is the cluster's name, which is empty for the config
+// cluster. The zero Read means that nothing is known.
 func (t *Times) Of(cluster string) Read {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +61,8 @@ func (t *Times) Of(cluster string) Read {
 }
 
 // Follow updates the times from etcd. It blocks until ctx ends, and then returns nil. It returns the error of
-// kv.Store.Follow at once, if there is one. While etcd does not answer, the last times stay in effect. Stored times
-// that cannot be decoded are logged, and then all times are unknown.
+// kv.Store.Follow at once, if there is one. While etcd does not answer, the last times stay in effect. If the stored
+// times cannot be decoded, this is logged, and all times are unknown.
 func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -87,15 +87,16 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes the times of all clusters to etcd during one term of leadership, epoch. The function read returns the
-// times up to which this process has passed all changes to the ingester, by cluster; nil: unknown. Lead keeps the map,
-// which must not change afterwards. The function settled reports whether the ingester has written all these changes.
-// Lead calls both functions at once, and then every ten seconds.
+// Lead writes the times of all clusters to etcd during one term of leadership, epoch. The function read returns a time
+// for each cluster: this process has passed all changes up to that time to the ingester, which writes the records. A
+// nil map means that the times are unknown. Lead keeps the map, which must not change afterwards. The function settled
+// reports whether the ingester has written all these changes. Lead calls both functions when it begins, and then every
+// ten seconds.
 //
-// If settled returns true, the records contain all changes up to the result of the previous read. Lead writes that
-// result if a time is at least 30 seconds later than the written time, or if anything else differs. Lead blocks until
-// ctx ends, or until a write fails because another process leads. Other errors of etcd are logged, and the write is
-// retried.
+// If settled returns true, the records contain all changes up to the times that the previous call of read returned.
+// Lead writes these times if one of them is at least 30 seconds later than its written time, or if anything else
+// differs. Lead blocks until ctx ends, or until a write fails because another process leads. Other errors of etcd are
+// logged, and the write is retried.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }
@@ -130,8 +131,8 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 	}
 }
 
-// due returns the times to write, which are the result of the previous read. It returns false if not everything is
-// settled, or if the result hardly differs from the written times.
+// due returns the times to write, which are those of the previous call of read. It returns false if the ingester has
+// not written all changes, or if the times are less than step later than the written ones and nothing else differs.
 func due(written, before map[string]Read, settled bool) (map[string]Read, bool) {
 	if !settled || len(before) == 0 {
 		return nil, false

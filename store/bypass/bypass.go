@@ -1,7 +1,8 @@
 // Package bypass finds containers whose traffic is not redirected to the proxy of their Pod, because they run as the
-// proxy's user or group. The redirection leaves out this user and group in all containers.
+// proxy's user or group. The redirection exempts traffic of this user and group, in all containers of the Pod.
 //
-// Owns: the rule. Reads: the given part of a Pod's spec. Never: reads anything from the cluster.
+// Owns: the rule by which these containers are found. Reads: the given fields of a Pod's spec. Never: reads anything
+// from the cluster.
 package bypass
 
 import (
@@ -11,7 +12,7 @@ import (
 	"strings"
 )
 
-// Names of the containers of injection, and the image of a proxy that is not injected yet.
+// Names of the containers that injection adds, and the image of the proxy's container before injection.
 const (
 	proxy      = "istio-proxy"
 	redirector = "istio-init"
@@ -48,7 +49,7 @@ type User struct {
 // Found is a container whose traffic is not redirected to the proxy.
 type Found struct {
 	Container string // the container's name
-	Who       string // such as "user 1337" or "group 1337"
+	Who       string // the user or group of the container, such as "user 1337" or "group 1337"
 }
 
 // String returns a sentence for the author of the Pod.
@@ -57,13 +58,13 @@ func (f Found) String() string {
 		"proxy in plain text", f.Container, f.Who)
 }
 
-// Of returns the containers that run as the proxy's user or group, so that their traffic is not redirected. Containers
-// precede init containers, each in order of the spec. The proxy itself is left out. A container with both the proxy's
-// user and group is returned once, for the user.
+// Of returns the containers that run as the proxy's user or group. Their traffic is not redirected to the proxy.
+// Containers precede init containers, and both are in the order of the spec. The proxy itself is left out. A container
+// with both the proxy's user and group is returned once, for the user.
 //
-// Init containers that end are left out. They often have the proxy's user on purpose, to reach the network before the
-// proxy runs. A user or group that only the image states is unknown to Of. A Pod that is not injected yet is treated as
-// if it were injected.
+// Init containers that end before the containers start are left out. They often have the proxy's user on purpose, to
+// reach the network before the proxy runs. Of does not know a user or group that only the image states. A Pod that is
+// not injected yet is treated as if it were injected.
 //
 // The result is nil if no container is found, and for a Pod in the host's network. It is also nil for a Pod with an
 // injected proxy but without istio-init and istio-validation, because its traffic is not redirected.
@@ -91,7 +92,8 @@ func Of(s Spec) (all []Found) {
 // ends reports whether an init container ends before the containers start.
 func ends(c Container) bool { return c.RestartPolicy != "Always" }
 
-// passing lists the users and groups whose traffic is not redirected. Both are nil if the Pod has no redirection.
+// passing lists the users and groups whose traffic is not redirected. If the Pod has no redirection, both lists are
+// nil.
 func (s *Spec) passing() (users, groups []string) {
 	usuals := []string{strconv.Itoa(usual)}
 	for i := range s.InitContainers {
@@ -128,7 +130,7 @@ func (c *Container) list(flag string) []string {
 	return strings.Split(c.Args[at+1], ",")
 }
 
-// or returns own, or all if own is nil.
+// or returns its first argument, or the second one if the first is nil.
 func or(own, all *int64) *int64 {
 	if own != nil {
 		return own

@@ -1,10 +1,10 @@
-// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks. These are the
-// clocks of the other processes of the control plane and, if there is one, of the API server. Each process writes its
-// time into etcd and reads the others' times. Peers and the API server also answer requests for their time. Code that
-// signs certificates, ends rotations or prunes expired data calls Off or Sure first.
+// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks: those of the
+// other processes of the control plane and, if there is one, that of the API server. Each process writes its time into
+// etcd, and reads the times of the other processes. The other processes (peers) and the API server also answer requests
+// for their time. Code that signs certificates, ends rotations or prunes expired data calls Off or Sure first.
 //
-// Owns: clocks/processes/<process>, leased, and clocks/recorded. Reads: clocks/. Never: corrects a clock; trusts one
-// process more than another.
+// Owns: the keys clocks/processes/<process> (with a lease) and clocks/recorded in etcd. Reads: all keys below clocks/.
+// Never: corrects a clock; trusts one process more than another.
 package clock
 
 import (
@@ -21,16 +21,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Tolerance bounds the difference between a trusted clock and the median of all clocks. It is far below the 15 minutes
-// by which certificates begin in the past (issue.Backdate). It is above lease, the largest age of a time in etcd.
+// Tolerance bounds the difference between a trusted clock and the median of all clocks. Tolerance is far shorter than
+// the 15 minutes by which certificates begin in the past (issue.Backdate). It is longer than lease, the largest age of
+// a time in etcd.
 const Tolerance = 2 * time.Minute
 
 const (
 	folder   = "clocks/"
 	recorded = folder + "recorded"   // key of a time that has certainly passed
-	own      = folder + "processes/" // the keys of processes are below
+	own      = folder + "processes/" // prefix of the keys of processes
 	every    = 30 * time.Second      // pause between two writes of this process's time
-	lease    = 60 * time.Second      // of this process's time: after a crash, its time in etcd counts this much longer
+	lease    = 60 * time.Second      // lease of this process's time; after a crash, the time in etcd counts for so long
 )
 
 // ErrNotCompared means that the Clock has not read the other clocks from etcd since New.
@@ -39,22 +40,22 @@ var ErrNotCompared = errors.New("the clock has not been compared with those of o
 // Config configures a Clock. Store is required.
 type Config struct {
 	Store *kv.Store
-	Name  string // of the process, unique in the mesh; empty if only ReadOthers is called
+	Name  string // name of the process, unique in the mesh; may be empty if only ReadOthers is called
 	// Period is the longest life of anything whose end this process determines by its own clock, such as a certificate.
-	// Until a process without other clocks has run for a Period, Sure relies on the time recorded in etcd. 0: Sure
-	// ignores that time.
+	// If there are no other clocks, Sure relies on the time recorded in etcd until the process has run for Period. 0
+	// means that Sure ignores the recorded time.
 	Period time.Duration
-	Wall   func() time.Time // the clock to check; nil: time.Now. Its monotonic reading is ignored
+	Wall   func() time.Time // the clock to check, whose monotonic reading is ignored; nil: time.Now
 	Log    *slog.Logger     // nil: slog's default
 }
 
 // Clock is this process's clock with its readings of the other clocks. It is safe for concurrent use.
 type Clock struct {
 	cfg   Config
-	start time.Time // with a monotonic reading
+	start time.Time // start of this process's life, with a monotonic reading
 
 	mu       sync.Mutex         // leaf mutex; guards the fields below
-	compared chan struct{}      // closed once others is read
+	compared chan struct{}      // closed when others has been read
 	others   map[string]reading // readings from etcd, by process
 	heard    map[string]reading // readings from responses, by process (Heard)
 	passed   reading            // the value of clocks/recorded
@@ -65,7 +66,7 @@ type Clock struct {
 
 // reading is the time of another clock at one moment of this process's life.
 type reading struct {
-	revision int64         // etcd's, of the value; 0: the reading is from a response
+	revision int64         // etcd's revision of the value; 0: the reading is from a response
 	said     time.Time     // the other clock's time
 	at       time.Duration // running time of this process at the reading
 }
@@ -84,12 +85,14 @@ func New(cfg Config) *Clock {
 	return &Clock{cfg: cfg, start: time.Now(), others: map[string]reading{}, heard: map[string]reading{}, compared: make(chan struct{})}
 }
 
-// wall returns this clock's time without the monotonic reading, because that ignores adjustments of the clock.
+// wall returns this clock's time without the monotonic reading, because a monotonic reading ignores adjustments of the
+// clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
 // Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all clocks.
-// If there are two clocks that differ by more, neither is trusted. If the clock cannot be trusted, the error states the
-// offset, with an inaccuracy of up to a minute. Before the first comparison it is ErrNotCompared.
+// If there are only two clocks, and they differ by more than Tolerance, neither is trusted. The error states the offset
+// of this clock, with an inaccuracy of up to a minute. Before the other clocks have been read from etcd, the error is
+// ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,9 +132,9 @@ func (c *Clock) off(ran time.Duration) error {
 func (c *Clock) Compared() <-chan struct{} { return c.compared }
 
 // Sure returns a time that has certainly passed, so data that ended before that time may be deleted. If there are other
-// clocks, the result is the present. A process without other clocks may have started with a wrong clock. Until it has
-// run for Config.Period, the result is the time recorded in etcd plus the running time since it was read, but at most
-// the present. If no time is recorded, the result is the present. Errors are those of Off.
+// clocks, the result is the present time. A process without other clocks may have started with a wrong clock. Until it
+// has run for Config.Period, the result is the time recorded in etcd plus the running time since it was read, but at
+// most the present time. If no time is recorded, the result is the present time. Errors are those of Off.
 func (c *Clock) Sure() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +145,7 @@ func (c *Clock) Sure() (time.Time, error) {
 	return sure(c.wall(), c.passed, ran, len(c.readings(ran)) > 0 || ran >= c.cfg.Period), nil
 }
 
-// sure computes the result of Sure. believed: this clock is trusted without the recorded time.
+// sure computes the result of Sure. The parameter believed means that this clock is trusted without the recorded time.
 func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.Time {
 	if least := passed.then(ran); !believed && !passed.said.IsZero() && least.Before(now) {
 		return least
@@ -183,7 +186,7 @@ func (c *Clock) Run(ctx context.Context) error {
 	}
 }
 
-// read applies the times below clocks/. A value keeps its reading until its revision changes.
+// read applies the times below clocks/. A value whose revision has not changed keeps its earlier reading.
 func (c *Clock) read(f kv.Folder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +212,7 @@ func (c *Clock) read(f kv.Folder) {
 		} else if c.passed.said.IsZero() || last.then(ran).After(c.passed.then(ran)) {
 			c.passed = last
 		} else {
-			c.passed.revision = last.revision // the next record replaces this value
+			c.passed.revision = last.revision // so that the next call of record replaces this value
 		}
 	}
 	if c.others = now; !c.done {

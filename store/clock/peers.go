@@ -8,7 +8,8 @@ type Word struct {
 	Now     time.Time `json:"now"`               // the sender's time
 }
 
-// heardFor is the time for which a response counts. By default peers are asked at least once a minute.
+// heardFor is the time for which a response of a peer (another process) counts. By default peers are asked at least
+// once a minute.
 const heardFor = 3 * time.Minute
 
 // Word returns this process's response to a request for its time.
@@ -36,8 +37,8 @@ func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	}
 }
 
-// readings returns one reading of each other clock, by name: the response if it still counts, otherwise the reading
-// from etcd.
+// readings returns one reading of each other clock, by name. It is the reading from a response if that still counts. If
+// not, it is the reading from etcd.
 func (c *Clock) readings(ran time.Duration) map[string]reading {
 	all := make(map[string]reading, len(c.others)+len(c.heard))
 	for name, r := range c.others {

@@ -27,8 +27,8 @@ func (c *Clock) write(ctx context.Context) {
 	}
 }
 
-// leased writes the time under one lease. The error states the reason of the end: ctx ended, the lease was lost or not
-// granted, or a write failed.
+// leased writes this clock's time under one lease, again and again. It returns an error when ctx ends, the lease is
+// lost or not granted, or a write fails.
 func (c *Clock) leased(ctx context.Context) error {
 	taking, cancel := context.WithTimeout(ctx, lease)
 	l, err := c.cfg.Store.Lease(taking, lease)
@@ -39,7 +39,7 @@ func (c *Clock) leased(ctx context.Context) error {
 	defer func() {
 		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = l.Release(giving) // otherwise the lease expires by itself
+		_ = l.Release(giving) // if this fails, the lease expires by itself
 	}()
 	select {
 	case <-c.compared: // until then Sure fails, and the first record would be late by recordEvery
@@ -70,8 +70,8 @@ func (c *Clock) leased(ctx context.Context) error {
 	}
 }
 
-// record writes the time of Sure, if that is later than the recorded time. It returns nil without a write if this clock
-// is not trusted, or if another process has written since the last read.
+// record writes the result of Sure to clocks/recorded, if it is later than the recorded time. It returns nil without a
+// write if this clock is not trusted, or if another process has written since the last read.
 func (c *Clock) record(ctx context.Context) error {
 	now, err := c.Sure()
 	if err != nil {

@@ -3,7 +3,7 @@
 //
 // Fatal errors of Go, such as concurrent writes to a map or lack of memory, still end the process.
 //
-// Owns: the places that it has logged. Reads: store/obs. Never: describes the fault to a client.
+// Owns: the set of places whose panics were logged. Reads: store/obs. Never: describes the fault to a client.
 package crash
 
 import (
@@ -26,10 +26,10 @@ import (
 // Work is the kind of work that a panic ended. It is the label of the metric navarch_panics_total.
 type Work string
 
-// The pieces of work.
+// The kinds of work.
 const (
 	RPC       Work = "rpc"       // one call or stream of a client
-	Plan      Work = "plan"      // a plan of configuration, a part of its input, or one proxy's view
+	Plan      Work = "plan"      // the computation of configuration, of a part of its input, or of one proxy's part
 	Normalise Work = "normalise" // the leader's normalisation or analysis of objects
 	Admission Work = "admission" // one review of an object before it is written to Kubernetes
 )
@@ -49,7 +49,7 @@ type Log struct {
 	seen map[string]bool // places that were logged with their stack
 }
 
-// New returns a Log that writes to log; nil: slog's default.
+// New returns a Log that writes to log. If log is nil, it writes to slog's default.
 func New(log *slog.Logger) *Log {
 	if log == nil {
 		log = slog.Default()
@@ -58,9 +58,9 @@ func New(log *slog.Logger) *Log {
 }
 
 // Caught counts and logs a panic. Call it in the deferred function that calls recover, with recover's result as fault,
-// which must not be nil. args are keys and values for the log line, as for slog. Repeated panics at one place are
-// logged without the stack, and sampled. The result is never nil. It wraps ErrPanic, and contains the panic's place and
-// the first 512 bytes of its text, so it is not for clients.
+// which must not be nil. The parameter args has keys and values for the log line, as for slog. Repeated panics at one
+// place are logged without the stack, and not all of them. The result is never nil. It wraps ErrPanic, and contains the
+// panic's place and the first 512 bytes of its text, so it is not for clients.
 func (l *Log) Caught(work Work, fault any, args ...any) error {
 	obs.Panics.WithLabelValues(string(work)).Inc()
 	text, place := fmt.Sprint(fault), place()
@@ -78,8 +78,8 @@ func (l *Log) Caught(work Work, fault any, args ...any) error {
 	return fmt.Errorf("%w: %s at %s", ErrPanic, text, place)
 }
 
-// place returns the function and line of the panic, in the caller of the runtime's frames. "unknown" means that the
-// innermost 64 frames do not contain the place.
+// place returns the function and line of the panic. They are in the innermost frame outside of Go's runtime. "unknown"
+// means that the innermost 64 frames do not contain the place.
 func place() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])

@@ -1,9 +1,8 @@
 // Package credential parses and checks the TLS content of Secrets and ConfigMaps: certificates, private keys, CAs and
-// revocation lists. It checks the conditions under which Envoy accepts such content, because anybody may have written
-// it.
+// revocation lists. It also checks the conditions under which Envoy accepts the content.
 //
-// Owns: nothing. Reads: bytes that anybody may have written. Never: reads a clock; puts a part of a private key into a
-// message.
+// Owns: nothing. Reads: only its arguments, which anybody may have written. Never: reads a clock; puts a part of a
+// private key into a message.
 package credential
 
 import (
@@ -27,7 +26,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The bounds of content. Each bound is still accepted.
+// The bounds of content. A value that equals its bound is accepted.
 const (
 	MaxBytes  = 1 << 20   // bytes of all values that Parse reads together, as in a Secret of Kubernetes
 	MaxChain  = 100 << 10 // bytes of a chain in DER; OpenSSL reads at most this (SSL_MAX_CERT_LIST_DEFAULT)
@@ -35,11 +34,11 @@ const (
 	MaxKey    = 16 << 10  // bytes of a private key in PEM
 	MinRSA    = 2048      // bits of a leaf's key; Envoy refuses shorter keys
 	MaxRSA    = 8192      // bits of a leaf's key; clients in Go refuse longer keys, and handshakes are slow
-	maxReason = 200       // bytes of a parser's reason in a message
+	maxReason = 200       // largest number of bytes that a message quotes from the error of a parser
 )
 
-// names are the keys of a Secret's values. Istio has two forms of such keys (istio:
-// pilot/pkg/credentials/kube/secrets.go). The first form has precedence.
+// names are the keys of a Secret's values. Istio has two sets of keys (istio: pilot/pkg/credentials/kube/secrets.go),
+// listed in forms. The first set has precedence.
 type names struct{ chain, key, trust, crl, ocsp string }
 
 var forms = []names{
@@ -47,21 +46,21 @@ var forms = []names{
 	{"tls.crt", "tls.key", "ca.crt", "ca.crl", "tls.ocsp-staple"},
 }
 
-// Reads reports whether Parse reads the value of a key of a Secret or ConfigMap. Sources may drop other values.
+// Reads reports whether Parse reads the value of a key in a Secret or ConfigMap. Parse ignores all other values.
 func Reads(key string) bool {
 	return key != "" && slices.ContainsFunc(forms, func(of names) bool {
 		return slices.Contains([]string{of.chain, of.key, of.trust, of.crl, of.ocsp}, key)
 	})
 }
 
-// Public reports whether the value of a key consists of certificates or revocation lists of authorities. These are the
-// values that a ConfigMap may contain.
+// Public reports whether the value of a key consists of certificates or revocation lists of authorities. Only such
+// values are taken from a ConfigMap.
 func Public(key string) bool {
 	return key != "" && slices.ContainsFunc(forms, func(of names) bool { return key == of.trust || key == of.crl })
 }
 
-// Content is the parsed content of a Secret or ConfigMap. Its PEM fields have only blocks without headers. The chain
-// with its key is called the pair. Without a pair, Chain, Key, Ocsp, Until and At are zero.
+// Content is the parsed content of a Secret or ConfigMap. The PEM blocks in its fields have no headers. The chain and
+// its key together are called the pair. Without a pair, Chain, Key, Ocsp, Until and At are zero.
 type Content struct {
 	Chain []byte           // certificates in PEM, the leaf first
 	Key   model.PrivateKey // private key of the leaf, in PEM
@@ -80,10 +79,10 @@ type Fault struct {
 	Message  string
 }
 
-// Parse parses the values of a Secret or ConfigMap; data has them by key. Values for which Reads is false are ignored.
-// A chain without its private key, a key without its chain, and a revocation list without a pair or authorities are
-// ignored too. If a Fault has severity Error, the content is empty. Data without values to parse yield empty content
-// and no Fault. Parse does not change data.
+// Parse parses the values of a Secret or ConfigMap. The parameter data has the values by key. Values for which Reads is
+// false are ignored. A chain without its private key, a key without its chain, and a revocation list without a pair or
+// authorities are ignored too. If a Fault has severity Error, the content is empty. If data has no values to parse, the
+// content is empty and there is no Fault. Parse does not change data.
 func Parse(data map[string][]byte) (Content, []Fault) {
 	p := &parser{data: data}
 	sum := 0
@@ -189,10 +188,11 @@ func wrongKey(leaf *x509.Certificate) string {
 			return fmt.Sprintf("has an ECDSA key of curve %s: want P-256, P-384 or P-521", key.Params().Name)
 		}
 	}
-	return "" // of the other types tls.X509KeyPair accepts only Ed25519
+	return "" // the only other type that tls.X509KeyPair accepts is Ed25519
 }
 
-// privateKey returns the private key of a chain in PEM, without other blocks of its value; nil: a fault was added.
+// privateKey returns the private key for a chain in PEM. The result has only the block of the key. If it is nil, a
+// fault was added.
 func (p *parser) privateKey(of names, chain []byte) model.PrivateKey {
 	if size := len(p.data[of.key]); size > MaxKey+MaxChain { // there may be certificates beside the key
 		p.errorf(problem.Invalid, of.key, "has %d bytes, more than %d", size, MaxKey+MaxChain)
@@ -217,8 +217,8 @@ func (p *parser) privateKey(of names, chain []byte) model.PrivateKey {
 	}
 }
 
-// belongs adds a fault unless a private key can be read, and belongs to the leaf of a chain. The errors of crypto/tls
-// are not repeated, because they might quote the key.
+// belongs adds a fault if a private key cannot be read, does not belong to the leaf of a chain, or is not accepted. The
+// errors of crypto/tls are not repeated, because they might quote the key.
 func (p *parser) belongs(of names, chain, key []byte) {
 	pair, err := tls.X509KeyPair(chain, key)
 	switch {
@@ -233,9 +233,9 @@ func (p *parser) belongs(of names, chain, key []byte) {
 	}
 }
 
-// blocks returns the PEM blocks of one kind in a value. Text and other blocks are left out, so a private key among
-// certificates by mistake is not passed on. If parse refuses a block, or the value has no block of the kind, blocks
-// adds a fault and returns nil. It returns nil without a fault for a missing value.
+// blocks returns the PEM blocks of one kind in a value. Text and other blocks are left out, so a private key that is
+// among certificates by mistake is not passed on. If the function parse returns an error for a block, or the value has
+// no block of the kind, blocks adds a fault and returns nil. It returns nil without a fault for a missing value.
 func (p *parser) blocks(at, kind string, parse func([]byte) error) []byte {
 	if at == "" || len(p.data[at]) == 0 {
 		return nil
@@ -266,8 +266,8 @@ func parseCertificate(der []byte) error { _, err := x509.ParseCertificate(der); 
 
 func parseList(der []byte) error { _, err := x509.ParseRevocationList(der); return err }
 
-// staple returns the OCSP response for a leaf; nil: the value is missing, or a warning was added. Envoy refuses a
-// certificate with a response for another one.
+// staple returns the OCSP response for a leaf. The result is nil if the value is missing, or if a warning was added.
+// Envoy refuses a certificate with an OCSP response for another certificate.
 func (p *parser) staple(of names, leaf *x509.Certificate) []byte {
 	raw := p.data[of.ocsp]
 	if of.ocsp == "" || len(raw) == 0 {

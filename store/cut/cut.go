@@ -26,7 +26,8 @@ import (
 // would break, are cleared instead.
 const Cut = "[cut]"
 
-// public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
+// public matches keys whose values only name, locate or describe a credential, although the key has a word for a
+// credential.
 var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
 	`(?i)environment_?variable$|^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
@@ -35,13 +36,13 @@ var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|p
 // credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
-// assigned matches a value that follows a name and = or a colon. It is for lines of a log, and for incomplete JSON.
+// assigned matches the name of a credential, then = or a colon, and the value. It is for log lines and incomplete JSON.
 var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|credential|authorization)` +
 	`\\?"?\s?[=:]\s?\\?"?)[^\s",;&]+`)
 
-// Suspects reports whether a message in its encoding, or a JSON text, may have a value to cut. It is fast, because it
-// searches for words only. If it returns false for a JSON text, JSON cuts nothing. If it returns false for a message,
-// Message cuts at most fields outside of an Any that are credentials by their own name or annotation.
+// Suspects reports whether an encoded message, or a JSON text, may have a value to cut. It is fast, because it searches
+// for words only. If it returns false for a JSON text, JSON cuts nothing. If it returns false for a message, Message
+// may still cut fields that are credentials by their own name or annotation, but none inside an Any.
 func Suspects(encoded []byte) bool {
 	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // the string is not retained
 }
@@ -61,8 +62,8 @@ func String(s string) string {
 	return s
 }
 
-// Text returns a copy of a text with credentials cut. It finds credentials by their form, and by a name before = or a
-// colon.
+// Text returns a copy of a text with credentials cut. It finds credentials by their form. It also finds them by the
+// name of a credential, followed by = or a colon.
 func Text(text []byte) []byte {
 	for _, form := range forms {
 		text = form.text.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
@@ -70,8 +71,8 @@ func Text(text []byte) []byte {
 	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
 }
 
-// Map returns a copy with credentials cut, by key or form. If there is nothing to cut, it returns m itself. Empty
-// values stay empty. m is not changed.
+// Map returns a copy of m with credentials cut. It finds credentials by their key or form. If there is nothing to cut,
+// it returns m itself. Empty values stay empty. Map does not change m.
 func Map(m map[string]string) map[string]string {
 	var copied map[string]string
 	for key, value := range m {
@@ -94,8 +95,8 @@ func Map(m map[string]string) map[string]string {
 }
 
 // JSON returns JSON with credentials cut, by the names of its fields and the forms of its strings. The result is
-// indented by one space, and its fields are sorted. If Suspects(raw) is false, JSON returns raw itself. A text that is
-// not one JSON value is treated by Text. raw is not changed.
+// indented by one space, and its fields are sorted. If Suspects(raw) is false, JSON returns raw itself. If raw is not
+// exactly one JSON value, JSON returns the result of Text. JSON does not change raw.
 func JSON(raw []byte) []byte {
 	if !Suspects(raw) {
 		return raw
@@ -175,7 +176,7 @@ func Message(m proto.Message) bool { return message(m.ProtoReflect(), 0) }
 // maxDepth bounds the nesting of messages. Deeper messages are cleared.
 const maxDepth = 100
 
-// message is Message for a message at a depth of nesting.
+// message is Message for a message that is nested in depth other messages.
 func message(m protoreflect.Message, depth int) (found bool) {
 	if depth > maxDepth {
 		proto.Reset(m.Interface())
@@ -321,7 +322,7 @@ func packed(a *anypb.Any, depth int) bool {
 	}
 	inner, err := a.UnmarshalNew()
 	if err != nil {
-		if String(string(a.Value)) != string(a.Value) { // its encoding would break
+		if String(string(a.Value)) != string(a.Value) { // a cut would break the encoding
 			a.Value = nil
 			return true
 		}

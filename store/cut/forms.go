@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// form is a form of values that are credentials, whatever the name of their key.
+// form describes values that are credentials because of their form, whatever the name of their key.
 type form struct {
 	name string
-	// words are in lower case. Each text of this form has one of the words, so texts without a word are not searched. A
-	// form without words is found by hasUser.
+	// words are in lower case. Each text of this form has one of the words, so texts without a word are not searched.
+	// Texts of a form without words are found by hasUser.
 	words []string
-	text  *regexp.Regexp // Its two groups are retained around Cut.
+	text  *regexp.Regexp // matches a value; its two groups are retained before and after Cut
 }
 
 // forms is the table of all forms, in the order in which they are cut.

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// secretFields are fields of Istio's and Envoy's messages whose values are credentials, as a text or as a message.
+// secretFields has the names of fields of Istio's and Envoy's messages whose values are credentials. Such a value is a
+// text or a message.
 var secretFields = map[string]bool{password: true, "access_token": true, "api_key": true, "client_secret": true, "private_key": true,
 	"accessToken": true, "apiKey": true, "clientSecret": true, "privateKey": true}
 
@@ -22,7 +23,7 @@ func sensitive(f protoreflect.FieldDescriptor) bool {
 }
 
 // texts cuts all texts and bytes of a message that is a credential, such as the match of a header, or the source of a
-// password. Fields with the name of a file or of an environment variable stay.
+// password. Fields that only name a credential, such as a file or an environment variable, are not changed.
 func texts(m protoreflect.Message, depth int) (found bool) {
 	if depth > maxDepth {
 		proto.Reset(m.Interface())

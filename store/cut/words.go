@@ -3,10 +3,10 @@ package cut
 import "strings"
 
 // finder searches texts for words, in upper or lower case. It is faster than a regular expression of many alternatives,
-// because it reads most bytes once: few pairs of bytes begin a word.
+// because it compares words only at pairs of bytes that begin a word. Few pairs do.
 type finder struct {
-	pairs [1 << 16]bool
-	words [256][]string // by their first byte, in lower case; each has at least two bytes
+	pairs [1 << 16]bool // pairs of bytes that begin a word
+	words [256][]string // by their first byte, in lower case; each word has at least two bytes
 }
 
 // newFinder returns a finder of words, which are in lower case and have at least two bytes.

@@ -1,7 +1,7 @@
-// Package durable writes files atomically, and reads them safely. A crash of the machine leaves the old or the new
-// content, never a part.
+// Package durable writes files atomically, and reads them safely. After a crash of the machine, a file has either its
+// old or its new content, never a part of it.
 //
-// Owns: nothing. Reads: nothing. Never: leaves a part of a content at the path of a file.
+// Owns: nothing. Reads: nothing. Never: leaves incomplete content at the path of a file.
 package durable
 
 import (
@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace atomically replaces the file at path, or creates it, with a content and exactly this mode. The folder must
-// exist. The function write writes the content to its argument, a temporary *os.File in the same folder. Replace syncs
-// the temporary file, renames it to path, and then syncs the folder, because syncing a file does not sync its name
-// (fsync(2)). Errors are those of write and of the file system. After an error the previous file is unchanged, unless
-// only the sync of the folder failed. A killed process may leave the temporary file behind.
+// Replace atomically replaces the file at path, or creates it. The folder must exist. The file then has exactly the
+// given mode. The function write writes the content to its argument, a temporary *os.File in the same folder. Replace
+// syncs the temporary file, renames it to path, and then syncs the folder, because syncing a file does not sync its
+// name (fsync(2)). Errors are those of write and of the file system. After an error the previous file is unchanged,
+// unless only the sync of the folder failed. A killed process may leave the temporary file behind.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -64,9 +64,9 @@ func Open(path string, most int64) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a file with a size of up to `most` bytes. If the file grows meanwhile, only the first
-// `most` bytes are returned. Errors are those of Open and of reading. After an error of reading, the result contains
-// the bytes that were read before.
+// Read returns the content of a file with a size of up to `most` bytes. If the file grows while it is read, only the
+// first `most` bytes are returned. Errors are those of Open and of reading. After an error of reading, the result
+// contains the bytes that were read before.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path, most)
 	if err != nil {

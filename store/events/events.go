@@ -1,9 +1,9 @@
-// Package events decides which Events of type Warning Kubernetes shows for refused and held objects. An object has at
-// most one Event for each reason. A changed message replaces the previous message, and a repeated message changes
-// nothing.
+// Package events decides which Events of type Warning Kubernetes shows for refused objects, and for held objects (whose
+// newest state waits). An object has at most one Event for each reason. A changed message replaces the previous
+// message, and a repeated message changes nothing.
 //
-// Owns: the present warnings, with bounds of their number, bytes and pace. Reads: nothing. Never: writes to Kubernetes
-// (store/status does); blocks its callers.
+// Owns: the present warnings, and the bounds of their number, size and rate. Reads: nothing. Never: writes to
+// Kubernetes (store/status does); blocks its callers.
 package events
 
 import (
@@ -22,16 +22,16 @@ type Reason string
 
 // The reasons.
 const (
-	Refused Reason = "Refused"      // the object, or a part of it, does not apply; the last good version stays in effect
-	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator
-	Omitted Reason = "MoreWarnings" // about a Namespace: further warnings in it are left out
+	Refused Reason = "Refused"      // the object, or a part of it, does not apply; the last good version stays in use
+	Held    Reason = "Held"         // the object's removal or newest version waits, for some time or for an operator
+	Omitted Reason = "MoreWarnings" // the object is a Namespace: further warnings in this namespace are left out
 )
 
 // The bounds. Each namespace has a budget of MostOfNamespace added or changed messages. Every Interval restores one
 // message of a used budget.
 const (
-	MostOfNamespace = 50               // warnings of one namespace at a time, besides that of reason Omitted
-	Most            = 2000             // warnings of all namespaces; with those of reason Omitted twice as many
+	MostOfNamespace = 50               // warnings of one namespace at a time, without that of reason Omitted
+	Most            = 2000             // warnings of all namespaces; twice as many with those of reason Omitted
 	MaxMessage      = 512              // bytes of a message
 	Interval        = 10 * time.Second // time in which a budget regains one message
 )
@@ -43,7 +43,7 @@ const old = time.Hour
 // Object identifies the object that a warning is about. Only ID is required. `kubectl describe` finds Events by UID.
 type Object struct {
 	ID         object.ID
-	Version    string // version of its API, such as "v1"
+	Version    string // version of the object's API, such as "v1"
 	UID        string // metadata.uid
 	Generation int64  // metadata.generation
 }
@@ -51,7 +51,7 @@ type Object struct {
 // Warning is one warning, to be written as an Event of Kubernetes.
 type Warning struct {
 	Object
-	Namespace string // of the Event
+	Namespace string // namespace of the Event
 	Reason    Reason
 	Message   string
 	Since     time.Time // time at which the warning was added, or its message or UID last changed
@@ -74,23 +74,23 @@ type Events struct {
 	version uint64
 }
 
-// space is the budget and the number of warnings of one namespace.
+// space has the budget of one namespace, and the number of its warnings.
 type space struct {
-	pace  *rate.Limiter
-	count int // warnings, without that of reason Omitted
+	pace  *rate.Limiter // budget of added or changed messages
+	count int           // warnings, without that of reason Omitted
 }
 
-// New returns an empty Events. home is the control plane's own namespace. It also gets the Events of objects without a
-// namespace.
+// New returns an empty Events. The parameter home is the control plane's own namespace. Events of objects without a
+// namespace are in this namespace, too.
 func New(home string) *Events {
 	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
 }
 
-// Warn adds a warning about an object, or replaces its message. The warning stays until Over or Reset. After an hour it
-// may also give way to a new warning, if there is no room. message is cut to MaxMessage bytes.
+// Warn adds a warning about an object, or replaces its message. The warning stays until Over or Reset. A warning that
+// is older than an hour may also be dropped to make room for a new one. The message is cut to MaxMessage bytes.
 //
-// Beyond the bounds the namespace gets a warning of reason Omitted instead, at most once an hour. The object's previous
-// warning then stays unchanged. Objects of other clusters than the config cluster get no warnings.
+// If a bound is exceeded, the namespace gets a warning of reason Omitted instead, at most once an hour. A previous
+// warning about the object then stays unchanged. Warn ignores objects outside of the config cluster.
 func (e *Events) Warn(of Object, reason Reason, message string) {
 	if e == nil || of.ID.Origin.Cluster() != "" {
 		return
@@ -115,7 +115,8 @@ func (e *Events) Warn(of Object, reason Reason, message string) {
 	e.put(k, &Warning{Object: of, Namespace: namespace, Reason: reason, Message: message, Since: now})
 }
 
-// Over removes the warning about an object with a reason, if there is one. Its Event stays until Kubernetes deletes it.
+// Over removes the warning with this reason about an object, if there is one. The Event stays until Kubernetes deletes
+// it.
 func (e *Events) Over(id object.ID, reason Reason) {
 	if e == nil {
 		return
@@ -137,8 +138,8 @@ func (e *Events) Reset() {
 	e.version++
 }
 
-// Present returns copies of all warnings, in no order; nil: there are no warnings. version grows with each change of
-// the warnings.
+// Present returns copies of all warnings, in no order. Without warnings, the result is nil. The result version grows
+// with each change of the warnings.
 func (e *Events) Present() (all []Warning, version uint64) {
 	if e == nil {
 		return nil, 0
@@ -151,7 +152,7 @@ func (e *Events) Present() (all []Warning, version uint64) {
 	return all, e.version
 }
 
-// put adds or replaces a warning. The caller holds the mutex, here and in the functions below.
+// put adds or replaces a warning. The callers of put, remove, space, room and omitted hold the mutex.
 func (e *Events) put(k key, w *Warning) {
 	e.all[k] = w
 	e.version++
@@ -169,8 +170,8 @@ func (e *Events) remove(k key) {
 	e.version++
 }
 
-// space returns a namespace's share. If there are many shares, those without warnings and with a full budget are
-// dropped.
+// space returns the space of a namespace. If it must create one and there are many, it first drops the spaces that have
+// no warnings and a full budget.
 func (e *Events) space(namespace string, now time.Time) *space {
 	s := e.spaces[namespace]
 	if s != nil {
@@ -189,8 +190,8 @@ func (e *Events) space(namespace string, now time.Time) *space {
 	return s
 }
 
-// room reports whether a namespace may have one more warning. In a full namespace it drops an old warning first. If all
-// namespaces together are full, it drops an old warning of any namespace.
+// room reports whether a namespace may have one more warning. If the namespace is full, room tries to drop one of its
+// old warnings. If only all namespaces together are full, room tries to drop an old warning of any namespace.
 func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	if s.count < MostOfNamespace && len(e.all) < Most {
 		return true

@@ -1,11 +1,12 @@
 // Package hostnames resolves the DNS names of gateways between networks, if their IP addresses are not configured. The
 // names come from load balancers of Kubernetes and from meshNetworks, as in istiod (pilot/pkg/model/network.go). The
-// elected leader queries the DNS servers of its Pod, again whenever a response expires, and emits the addresses to the
-// ingester. The last good response stays in use while no server answers, and after the name has been removed from DNS.
+// elected leader queries the DNS servers of its Pod, and repeats a query when its response expires. It emits the
+// addresses to the ingester (store/ingest). The last good response stays in use while no server answers, and after the
+// name has been removed from DNS.
 //
-// Owns: dns/ in etcd (the leader), and the objects with the addresses of names (normal.ResolvedID). Reads: the names
-// that the ingester needs. Never: resolves other names; is called by planning or pushing; derives anything but a
-// gateway's address from a response (mTLS between the proxies verifies the gateway's identity).
+// Owns: the folder dns/ in etcd, which only the leader writes, and the objects with the addresses of names. Reads: the
+// names that the ingester needs. Never: resolves other names; is called by code that plans or pushes configuration;
+// derives anything but a gateway's address from a response (mTLS between the proxies verifies the gateway's identity).
 package hostnames
 
 import (
@@ -37,9 +38,9 @@ const (
 
 // Bounds.
 const (
-	MostNames = 1024 // resolved names
-	most      = 16   // addresses of one name
-	parallel  = 8    // concurrent resolutions
+	MostNames = 1024 // largest number of resolved names
+	most      = 16   // largest number of addresses of one name
+	parallel  = 8    // largest number of concurrent resolutions
 )
 
 // Problem is a problem of one name. A Problem with an empty Name is about several names, and states their number.
@@ -47,23 +48,25 @@ type Problem struct{ Name, Message string }
 
 // Config configures a Leader. All fields are required.
 type Config struct {
-	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve; called by up to 8 goroutines at a time
-	Emit    func([]object.Event)                                           // passes objects to the ingester; called by Run
-	Log     *slog.Logger
+	// Resolve resolves one name, as Servers.Resolve does. Up to 8 goroutines call it at a time.
+	Resolve func(ctx context.Context, name string, before []string) Answer
+	// Emit passes objects to the ingester. Run calls it.
+	Emit func([]object.Event)
+	Log  *slog.Logger
 }
 
 // Answer is the result of resolving a name.
 type Answer struct {
 	Addresses []string      // IP addresses, sorted as strings; may be empty or shared with before
 	Again     time.Duration // pause before the next resolution
-	Wrong     string        // why Addresses are not from complete, successful responses; empty: they are complete
+	Wrong     string        // why Addresses may be incomplete or old; empty: all queries succeeded
 }
 
 // Leader resolves names while this process is the elected leader (Run). Its methods are safe for concurrent use, but
 // only one Run at a time. Config must not be changed after New.
 type Leader struct {
 	Config
-	wake chan struct{} // capacity 1: other names are needed
+	wake chan struct{} // capacity 1; receives a value when other names are needed
 
 	mu    sync.Mutex // leaf mutex; guards names and whole
 	names []string   // arguments of the last Need
@@ -78,9 +81,9 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 // Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
-// Need sets the names to resolve from then on. names must be sorted, without duplicates, and must not change
-// afterwards. whole means that every source has emitted everything, so that names is complete. Run emits addresses only
-// after such a call. Beyond MostNames the last names are not resolved. Need does not block.
+// Need sets the names to resolve from now on. The slice names must be sorted, without duplicates, and must not change
+// afterwards. The parameter whole means that names is complete, because every source has emitted all its objects. Run
+// emits addresses only after a call with whole. Only the first MostNames names are resolved. Need does not block.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -91,9 +94,10 @@ func (l *Leader) Need(names []string, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term, sorted by name. At most 20 problems have a name. Up to two
-// problems without a name follow, and count the other names. The result is nil without problems, while this process
-// does not lead, and until the addresses are published in the term. The caller must not change it.
+// Problems returns the problems of the present term (of leadership), sorted by name. At most 20 problems have a name.
+// Up to two problems without a name follow. They state how many further names have problems. The result is empty if
+// there are no problems. It is nil while this process does not lead, and until this process has published the addresses
+// in the term. The caller must not change it.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -101,16 +105,16 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// term is the state of one term.
+// term is the state of one term of leadership.
 type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
 	known   map[string]*known
-	all     map[string][]string // known addresses by name, without names that have no address
+	all     map[string][]string // known addresses by name; names without an address are missing
 	changed map[string]bool     // names whose changes are not emitted yet
-	stored  map[string][]string // the content of etcd
-	before  map[string][]string // the content of etcd at the beginning of the term, for names that are needed later
+	stored  map[string][]string // the addresses in etcd
+	before  map[string][]string // the addresses in etcd at the beginning of the term, for names that are needed later
 	emitted map[string]string   // JSON of the object last emitted for each name
 	left    int                 // number of names beyond MostNames
 	whole   bool                // Need was called with whole in this term
@@ -124,7 +128,7 @@ type known struct {
 	addresses []string
 	asking    bool      // a resolution is in progress
 	asked     bool      // a resolution has ended
-	due       time.Time // of the next resolution
+	due       time.Time // time of the next resolution
 	wrong     string    // Answer.Wrong of the last resolution
 }
 
@@ -173,7 +177,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// load reads the stored addresses, and retries until it succeeds; false: ctx ended first.
+// load reads the stored addresses, and retries until it succeeds. It returns false if ctx ends first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -183,7 +187,7 @@ func (t *term) load(ctx context.Context) bool {
 				if err := json.Unmarshal(blob.Raw, &t.stored); err != nil {
 					t.Log.Warn("stored addresses of gateways cannot be decoded: their names are resolved again", obs.KeyName, blob.Path,
 						obs.KeyError, err)
-					t.stored = map[string][]string{"": nil} // differs from every valid content, so that it is written again
+					t.stored = map[string][]string{"": nil} // differs from valid content, so it is written again
 				}
 			}
 			t.before = t.stored
@@ -195,7 +199,8 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// needed applies the names of the last Need. Names that are no longer needed are dropped once all sources are complete.
+// needed applies the names of the last Need. When all sources are complete, names that are no longer needed are
+// dropped.
 func (t *term) needed() {
 	t.mu.Lock()
 	names, whole := t.names, t.whole || t.Leader.whole
@@ -262,8 +267,8 @@ func (t *term) applyAnswer(a answered, now time.Time) {
 }
 
 // publish stores new addresses in etcd and emits them to the ingester. Once each needed name has an address or a
-// response, publish emits Synced. Before the sources are complete it has no effect. Errors are those of
-// kv.Store.ChangeFenced; the changes then stay pending.
+// response, publish emits Synced. Before the sources are complete, publish has no effect. Errors are those of
+// kv.Store.ChangeFenced. After an error, the changes stay pending.
 func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
 		return nil // a stored name that is not needed yet may still become needed

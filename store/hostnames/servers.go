@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds of the TTL of a response, as in istiod. A change of a gateway is a change for every proxy.
+// Bounds of the TTL of a response, as in istiod. Each change of a gateway's addresses changes the configuration of
+// every proxy.
 const (
 	leastTTL = 30 * time.Second
 	mostTTL  = time.Hour
@@ -26,8 +27,8 @@ const (
 // timeout bounds one query to one server, by UDP and TCP together.
 const timeout = 2 * time.Second
 
-// Servers are DNS servers as host:port. They are queried one after the other, until one answers with success, or
-// answers that the name does not exist. A query to one server takes 2 s at most. Servers is safe for concurrent use.
+// Servers are DNS servers as host:port. They are queried one after the other, until a server returns success, or
+// returns that the name does not exist. A query to one server takes 2 s at most. Servers is safe for concurrent use.
 type Servers []string
 
 // System returns the servers of a resolv.conf, in the order of the file. It returns an error if the file cannot be
@@ -47,7 +48,7 @@ func System(file string) (Servers, error) {
 	return all, nil
 }
 
-// family is the response to one query.
+// family is the response to one query, for either the IPv4 or the IPv6 addresses of a name.
 type family struct {
 	addresses []string
 	ttl       time.Duration // at most mostTTL
@@ -56,10 +57,10 @@ type family struct {
 
 // Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The argument before has the addresses of the
 // previous Answer. If the query of a family fails, or the name does not exist, the result has the previous addresses of
-// that family. If no address results, the result has all previous addresses. At most 16 addresses are returned. Wrong
-// is set if a query fails, if the name does not exist, if no address results, or if there are more than 16. Again is
-// the shorter TTL of both responses, between 30 s and 1 h. It is 30 s after a failure or without addresses. Resolve
-// blocks until both queries have ended, or ctx ends. The end of ctx counts as a failure.
+// that family. If no address results, the result has all previous addresses. At most 16 addresses are returned.
+// Answer.Wrong is set if a query fails, if the name does not exist, if no address results, or if there are more than
+// 16. Answer.Again is the shorter TTL of both responses, between 30 s and 1 h. It is 30 s after a failure or without
+// addresses. Resolve blocks until both queries have ended, or ctx ends. The end of ctx counts as a failure.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family
@@ -96,7 +97,8 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 
 var errNoName = errors.New("there is no such name")
 
-// query sends one query to the servers. err is that of the last server, or errNoName.
+// query sends one query to the servers, one after the other. If no server returns addresses, the result contains the
+// error of the last server, or errNoName.
 func (s Servers) query(ctx context.Context, name string, kind uint16) family {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), kind)

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// acceptance is a request to Run to end a hold. A hold is a group of removals that are held back, for example until an
-// operator accepts them.
+// acceptance is a request to Loop.Run to end a hold. A hold is a group of removals that are held back, for example
+// until an operator accepts them.
 type acceptance struct {
 	id   string
 	done chan accepted
@@ -34,9 +34,9 @@ type heldRemovals struct {
 	holds []removal.Hold
 }
 
-// Removals returns the holds of the leader under an epoch, the oldest first. A hold is a group of removals that are
-// held back. False means that this process does not lead under the epoch, or has not yet compared everything with the
-// store in its term. The list is then nil. Otherwise it is shared and read-only.
+// Removals returns the holds of this process as the leader in an epoch (one term of leadership). A hold is a group of
+// removals that are held back. The oldest hold is first. The list is shared and read-only. If this process does not
+// lead in the epoch, or has not yet compared all objects with the store in this epoch, Removals returns nil and false.
 func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	p := l.removals.Load()
 	if p == nil || p.epoch != epoch {
@@ -45,9 +45,9 @@ func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	return p.holds, true
 }
 
-// Accept ends a hold by its ID, and returns the hold. The held objects are removed at once. Their records are deleted
-// later, and Accept does not wait for that. It blocks until Run has processed the request. False means that no hold has
-// the ID, or that ctx ended before Run received the request.
+// Accept ends the hold with this ID, and returns the hold. The held objects are removed at once. Their records in the
+// store are deleted later, and Accept does not wait for that. Accept blocks until Run has processed the request. The
+// result is false if no hold has the ID, or if ctx ended before Run received the request.
 func (l *Loop) Accept(ctx context.Context, id string) (removal.Hold, bool) {
 	a := acceptance{id, make(chan accepted, 1)}
 	select {
@@ -59,7 +59,8 @@ func (l *Loop) Accept(ctx context.Context, id string) (removal.Hold, bool) {
 	}
 }
 
-// accept ends a hold by its ID, and returns the effects and the hold. False: no hold has the ID.
+// accept ends the hold with this ID, and returns the effects and the hold. The last result is false if no hold has the
+// ID.
 func (s *State) accept(id string) ([]Effect, removal.Hold, bool) {
 	hold, gone, ok := s.removals.accept(id)
 	if !ok {

@@ -15,21 +15,21 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. A budget bounds objects,
-// bytes, and weights, which are estimates of memory in each replica (store/weight). The inventory offers each
-// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. Two parameters
-// of newBudgets connect budgets to the inventory. The function applies returns the applied records of an object, and
-// the size of their private key. The function apply is called with each admitted object.
+// budgets enforces the budgets of tenants, and reports the problems and metrics of tenants. A tenant is one namespace,
+// or all namespaces with the same value of TenantLabel. A budget bounds objects, bytes, and weights, which are
+// estimates of memory in each replica (store/weight). The inventory, which has all objects, offers each normalised
+// object of a tenant (offer). When all changed objects are normalised, the inventory calls applyBudgets.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
-	shown   uint64 // version of the ledger that metrics show
+	shown   uint64 // version of the ledger that the metrics show
 	version uint64 // version of the ledger from which found was computed
 	found   []object.Problem
-	secrets []object.ID // Secrets offered since the last decision
+	secrets []object.ID // Secrets that were offered since the last applyBudgets
 }
 
-// newBudgets returns budgets without objects.
+// newBudgets returns budgets without objects. The function applies returns the applied records of an object, and the
+// size of their private key. The function apply is called with each admitted object.
 func newBudgets(b Budget, applies func(object.ID) ([]model.Record, int), apply func(object.ID)) *budgets {
 	l := newLedger(b)
 	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: b.Exported * 1024, Own: b.Own * 1024}, l.reweigh)}
@@ -43,15 +43,15 @@ func newBudgets(b Budget, applies func(object.ID) ([]model.Record, int), apply f
 }
 
 // counted reports whether the budgets count an object as configuration of its tenant. EndpointSlices and Pods are
-// written by controllers, and ServiceAccounts are needed to verify tokens. Of Secrets only the weight counts, which is
-// zero for certificates with their keys, because a certificate would expire if its renewed Secret were refused. The
-// system namespace and the root namespace configure the mesh and belong to the operators. Objects without a namespace
-// are not counted.
+// written by controllers, and ServiceAccounts are needed to verify tokens. Of a Secret, only the weight counts. The
+// weight is zero for a certificate with its key, because a certificate would expire if its renewed Secret were refused.
+// The system namespace and the root namespace configure the mesh and belong to the operators. Objects without a
+// namespace are not counted.
 func (w *inventory) counted(id object.ID) bool {
 	return countedIn(id, w.normal.SystemNamespace, w.objects.Mesh().GetRootNamespace())
 }
 
-// countedIn is inventory.counted, with the system namespace and the root namespace.
+// countedIn is inventory.counted for a given system namespace and root namespace.
 func countedIn(id object.ID, system, root string) bool {
 	switch id.Kind {
 	case "EndpointSlice", "Pod", "ServiceAccount":
@@ -60,8 +60,9 @@ func countedIn(id object.ID, system, root string) bool {
 	return id.Namespace != "" && id.Namespace != system && id.Namespace != root
 }
 
-// followRoot applies a change of the root namespace. Objects of the root namespace are outside of budgets: waiting
-// objects of the new root namespace are applied, and objects of the previous one are added to the ledger.
+// followRoot applies a change of the root namespace. Budgets do not bound objects of the root namespace. So the refused
+// versions of objects in the new root namespace are applied, and the objects of the previous root namespace are added
+// to the ledger.
 func (w *inventory) followRoot() {
 	from, to := w.root, w.objects.Mesh().GetRootNamespace()
 	if w.root = to; w.budgets == nil || from == to {
@@ -87,8 +88,9 @@ func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
 
-// chargeOf returns the charge of an object's records, with the weight that they have in the mesh of the presently
-// applied records. private is the size of their private key.
+// chargeOf returns the charge of an object's records: the amounts that the object uses of a budget. The weight of the
+// records depends on all records that are applied now. The parameter private is the size of the records' private key in
+// bytes.
 func (b *budgets) chargeOf(records []model.Record, private int) charge {
 	if len(records) == 0 {
 		return charge{}
@@ -96,7 +98,8 @@ func (b *budgets) chargeOf(records []model.Record, private int) charge {
 	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records, private), nil))
 }
 
-// objectsOf returns the number of objects for which an object counts: 0 for Secrets, otherwise 1.
+// objectsOf returns the number that an object adds to the number of objects in a charge: 0 for a Secret, 1 for any
+// other object.
 func objectsOf(id object.ID) int {
 	if id.Group == "" && id.Kind == "Secret" {
 		return 0
@@ -121,7 +124,8 @@ func (b *budgets) sizeOf(records []model.Record) charge {
 	return c
 }
 
-// storedSecret returns the charge of a stored Secret; nil: it does not decode.
+// storedSecret returns the charge of a Secret in the store. If s is nil, because the Secret does not decode, the charge
+// is zero.
 func (b *budgets) storedSecret(s *model.Secret) charge {
 	if s == nil {
 		return charge{}
@@ -129,14 +133,14 @@ func (b *budgets) storedSecret(s *model.Secret) charge {
 	return charge{}.weighing(b.weights.sum(b.weights.measure([]model.Record{s}, 0), nil))
 }
 
-// weighing returns the charge with the weights of the object.
+// weighing returns a copy of the charge with the weights w.
 func (c charge) weighing(w weight.Weight) charge {
 	c[inExported], c[inOwn] = w.Exported, w.Own
 	return c
 }
 
-// offerRecords offers the newest version of an object to the ledger. A version with the applied records keeps the
-// charge of its admission, even if other records have increased its weight since.
+// offerRecords offers the newest version of an object to the ledger. If the version has the same records as the applied
+// version, it keeps the charge of its admission. This holds even if other records have increased its weight since.
 func (w *inventory) offerRecords(n *node, records []model.Record, private model.PrivateKey) {
 	b, id, c := w.budgets, n.ID(), charge{}
 	same := func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }
@@ -159,8 +163,8 @@ func (b *budgets) isNew(id object.ID) bool {
 	return d == nil || d.applied == (charge{})
 }
 
-// noteTenant stores labels of namespaces, and updates the ledger for deleted and unreadable objects. It runs before
-// objects are normalised.
+// noteTenant stores the labels of a Namespace, and updates the ledger for a deleted or unreadable object. It runs
+// before objects are normalised.
 func (w *inventory) noteTenant(e object.Event) {
 	w.noteNamespace(e)
 	if w.budgets == nil {
@@ -177,8 +181,9 @@ func (w *inventory) noteTenant(e object.Event) {
 	}
 }
 
-// offer offers the newest version of an object to the ledger, which decides in admit. False means that the ledger does
-// not decide: no budget bounds the object, or the object is spoiled. The offer of a spoiled object is withdrawn.
+// offer offers the newest version of an object to the ledger, which decides in admit. The result is false if the ledger
+// does not decide, because no budget bounds the object, or because the object is spoiled (invalid). The offer of a
+// spoiled object is withdrawn.
 func (w *inventory) offer(n *node, r normal.Result) bool {
 	id := n.ID()
 	if w.budgets == nil || !w.counted(id) {
@@ -192,14 +197,14 @@ func (w *inventory) offer(n *node, r normal.Result) bool {
 	return true
 }
 
-// withdraw ends the offer of an object. Its applied records stay.
+// withdraw ends the offer of an object's newest version. The applied records of the object stay.
 func (w *inventory) withdraw(n *node) {
 	w.budgets.weights.forget(n.ID())
 	w.budgets.ledger.withdraw(n.ID())
 	n.Entry.offer(nil, nil, false)
 }
 
-// created returns the creation time of an object in Unix seconds; 0: unknown.
+// created returns the creation time of an object in Unix seconds, or 0 if it is unknown.
 func created(o *object.Object) int64 {
 	if o == nil || o.Created.IsZero() {
 		return 0
@@ -228,8 +233,8 @@ func (w *inventory) applies(id object.ID) ([]model.Record, int) {
 	return e.records, len(e.few().private)
 }
 
-// newest returns the records of the newest version of an object, with their private key. For a refused Secret it makes
-// them again.
+// newest returns the records of the newest version of an object, with their private key. For a refused Secret, whose
+// records were dropped, it computes them again.
 func (w *inventory) newest(n *node) ([]model.Record, model.PrivateKey) {
 	few := n.Entry.few()
 	switch {
@@ -252,9 +257,9 @@ func (w *inventory) applyOffered(id object.ID) {
 	w.setRecords(n, records, private)
 }
 
-// rebase rebuilds the ledger from a load of the store, and normalises all marked objects. Stored objects count as
-// admitted. New and changed objects are offered, and admitted in the order of their age. So refusals depend neither on
-// the leading process nor on its earlier decisions.
+// rebase rebuilds the ledger from a load of the store, and normalises all objects that are marked as changed. Objects
+// in the store count as admitted. New and changed objects are offered, and are admitted in the order of their age. So
+// refusals do not depend on the leading process or on its earlier decisions.
 func (w *inventory) rebase(e Loaded) {
 	if w.budgets == nil {
 		return
@@ -294,7 +299,8 @@ func (w *inventory) rebase(e Loaded) {
 	w.renew()
 }
 
-// rebaseObject adds one object to the new ledger.
+// rebaseObject adds one object to the new ledger. The parameter stored is the charge of the object's records in the
+// store. The function same reports whether records equal those in the store.
 func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Record) bool) {
 	id, o := n.ID(), &n.Entry
 	at, free := created(n.Object()), exempt(id)
@@ -323,7 +329,7 @@ func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Recor
 }
 
 // problems returns the refusals of the budgets, and a warning for each tenant near a limit. It is called after every
-// event, and visits the tenants only if the ledger has changed. A nil budgets has no problems.
+// event, and recomputes the problems only if the ledger has changed. If b is nil, there are no problems.
 func (b *budgets) problems(locate func(object.ID) string) []object.Problem {
 	if b == nil {
 		return nil
@@ -351,9 +357,9 @@ func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Prob
 	return all
 }
 
-// NamespaceOf returns the namespace to which a problem belongs; empty: the whole mesh. A problem of a Namespace object
-// belongs to the namespace of this name. For a problem of a tenant with several namespaces, NamespaceOf returns
-// TenantLabel=value.
+// NamespaceOf returns the namespace to which a problem belongs. It is empty for a problem of the whole mesh. A problem
+// of a Namespace object belongs to the namespace with its name. For a problem of a tenant with several namespaces,
+// NamespaceOf returns TenantLabel=value.
 func NamespaceOf(p object.Problem) string {
 	switch {
 	case p.ID.Group == "" && p.ID.Kind == "Namespace":
@@ -367,8 +373,8 @@ func NamespaceOf(p object.Problem) string {
 // shownTenants is the maximum number of tenants in metrics.
 const shownTenants = 100
 
-// showTenants updates the metrics of tenants if the ledger has changed. It names the largest tenants among those that
-// use half of a limit or more, and counts the refused versions of all tenants.
+// showTenants updates the metrics of tenants if the ledger has changed. The metrics show the largest of the tenants
+// that use half of a limit or more, and the number of refused versions of all tenants.
 func (b *budgets) showTenants() {
 	if b == nil || b.ledger.version == b.shown {
 		return

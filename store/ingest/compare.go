@@ -7,8 +7,9 @@ import (
 )
 
 // compare compares the wanted records with a load of the whole store, and queues the differences. It runs at the
-// beginning of a term, after the store or its level was altered, and once a source of another cluster has emitted
-// everything.
+// beginning of a term (of leadership). It also runs after another writer has altered the store, after the level of the
+// store has changed, and when a source of another cluster has emitted everything. The level decides which kinds of
+// records are stored.
 func (s *State) compare(e Loaded) {
 	s.phase, s.altered = ready, false
 	s.stored.load(e)
@@ -38,10 +39,10 @@ func (s *State) compare(e Loaded) {
 	wanted.clearChanged()
 }
 
-// adopt returns the stored records without an object, or whose object no longer yields them. Stored records of objects
-// that are spoiled, or wait for a budget, stay stored, and the objects adopt them. Records of other clusters whose
-// sources have not emitted everything stay stored, too. While some document cannot be read, all records without an
-// object stay.
+// adopt returns the keys of stored records that have no object, or that their object no longer yields. If an object is
+// spoiled (invalid) or waits for a budget, its stored records stay, and the object adopts them. Records of another
+// cluster stay until the source of the cluster has emitted everything. While some document cannot be read, all records
+// without an object stay.
 func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	w := s.inventory
 	for key := range have {
@@ -56,7 +57,7 @@ func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 		case w.wanted.records[key] != nil || w.wanted.awaitingSeal[key] != nil:
 		case s.sources.remotes.standing(key.Origin): // the source of its cluster has not emitted everything
 		case source == nil && len(w.unreadable) > 0:
-			s.writes.withheld[key] = true // its object may be in a document that cannot be read
+			s.writes.withheld[key] = true // the record's object may be in an unreadable document
 		default:
 			gone = append(gone, key)
 		}

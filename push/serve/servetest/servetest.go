@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// one is a Planner whose clients all have the same set. It is also the Proxy of each client.
+// one is a Planner that gives all clients the same set of resources. It is also the Proxy of each client.
 type one struct{ set *manifest.Set }
 
 func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.Proxy, error) {
@@ -65,14 +65,14 @@ func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
-// ClustersRequest returns a first request of a stream, with the node ID "n", for all clusters. The caller owns the
-// result.
+// ClustersRequest returns the first request of a stream. The request has the node ID "n" and asks for all clusters. The
+// caller owns the result.
 func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
 
-// Subscribe opens a delta stream, sends ClustersRequest and returns the stream, which ends with the test. On failure it
-// ends the test.
+// Subscribe opens a delta stream, sends ClustersRequest and returns the stream. The stream ends with the test. On
+// failure Subscribe ends the test.
 func Subscribe(t *testing.T,
 	conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
@@ -86,8 +86,8 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon calls is until the result is true, with pauses of two milliseconds between the calls. After a minute Soon fails
-// and ends the test, with the text what.
+// Soon calls the given function until it returns true, with pauses of two milliseconds between the calls. After a
+// minute Soon ends the test as failed. The parameter what describes the expected state in the failure message.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

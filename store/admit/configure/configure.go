@@ -1,7 +1,7 @@
-// Package configure decides the content of a mesh's webhook configurations. It decides which configurations of a
-// cluster belong to the mesh, the roots by which the API server verifies the webhook's server (caBundle), and whether
-// objects are refused while a webhook does not answer (failurePolicy). Its functions are pure and safe for concurrent
-// use.
+// Package configure decides the content of a mesh's webhook configurations. It decides which webhook configurations of
+// a cluster belong to the mesh. It also decides about the roots with which the API server verifies the webhook's server
+// (caBundle). A third decision is whether objects are refused while a webhook does not answer (failurePolicy). Its
+// functions are pure and safe for concurrent use.
 //
 // Owns: nothing. Reads: existing ValidatingWebhookConfigurations and MutatingWebhookConfigurations. Never: creates or
 // deletes a configuration; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore;
@@ -26,17 +26,17 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh identifies the mesh whose configurations are managed.
+// Mesh identifies the mesh whose webhook configurations are managed.
 type Mesh struct {
 	Namespace string              // namespace of the control plane
-	Revision  string              // Istio revision of this process; empty: the default revision
+	Revision  string              // Istio revision of this process; empty for the default revision
 	Roots     []*x509.Certificate // the mesh's root certificates
 }
 
 // Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in the
 // control plane's namespace. In addition, the configuration must have the label of this revision, or the caBundle of
-// such a webhook must already contain one of the mesh's roots. With an empty Revision, a missing label and the label
-// "default" both count. Configurations of the revision's tags have the revision's label too.
+// such a webhook must already contain one of the mesh's roots. If Revision is empty, a missing label and the label
+// "default" are labels of this revision.
 func (m Mesh) Managed(u *unstructured.Unstructured) bool {
 	revision := u.GetLabels()[status.RevisionLabel]
 	own := revision == m.Revision || revision == "default" && m.Revision == ""
@@ -54,9 +54,9 @@ func (m Mesh) has(root *x509.Certificate) bool {
 	return slices.ContainsFunc(m.Roots, root.Equal)
 }
 
-// webhooks returns copies of the entries of a configuration.
+// webhooks returns copies of the webhooks in a configuration.
 func webhooks(u *unstructured.Unstructured) (all []map[string]any) {
-	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a deep copy; a malformed field counts as empty
+	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a deep copy; if the field is malformed, it is nil
 	for _, one := range list {
 		if w, is := one.(map[string]any); is {
 			all = append(all, w)
@@ -73,8 +73,8 @@ func ours(w map[string]any, namespace string) bool {
 	return of == namespace || url != ""
 }
 
-// Bundle returns the certificates in the caBundle of a webhook, an entry of a configuration. Certificates that do not
-// parse are left out. The result is nil if the caBundle is missing or is not base64.
+// Bundle returns the certificates in the caBundle of a webhook (an element of the list webhooks in a configuration).
+// Certificates that do not parse are left out. The result is nil if the caBundle is missing or is not base64.
 func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -99,8 +99,8 @@ func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	})
 }
 
-// Names returns the names of a configuration's webhooks in their order; nil without webhooks. API servers use these
-// names in errors.
+// Names returns the names of a configuration's webhooks, in the order of the configuration. It returns nil without
+// webhooks. API servers use these names in errors.
 func Names(u *unstructured.Unstructured) (all []string) {
 	for _, w := range webhooks(u) {
 		if name, is := w["name"].(string); is {
@@ -111,7 +111,8 @@ func Names(u *unstructured.Unstructured) (all []string) {
 }
 
 // Selected returns the labels that the objectSelector of a configuration's first webhook requires. Without such labels
-// the map is empty, not nil. Of matchExpressions it reads only the operator In, with the first value.
+// the map is empty, not nil. For an expression with the operator In, the value is the first of its list. Expressions
+// with other operators are ignored.
 func Selected(u *unstructured.Unstructured) map[string]string {
 	labels := map[string]string{}
 	for _, w := range webhooks(u)[:min(1, len(webhooks(u)))] {
@@ -130,9 +131,8 @@ func Selected(u *unstructured.Unstructured) map[string]string {
 	return labels
 }
 
-// WarnsOnly reports whether a webhook with this name only warns, as the webhook for kinds of the Gateway API does.
-// Other implementations act on these kinds too. Such a webhook must not block their objects, so its failurePolicy
-// stays Ignore.
+// WarnsOnly reports whether a webhook with this name only warns. The webhook for the Gateway API only warns, because
+// other implementations use the same kinds. It must not block their objects, so its failurePolicy stays Ignore.
 func WarnsOnly(name string) bool { return strings.HasPrefix(name, "gateway-api.") }
 
 // mayFail reports whether failurePolicy Fail is permitted for a webhook.
@@ -141,16 +141,17 @@ func mayFail(w map[string]any) bool {
 	return !WarnsOnly(name)
 }
 
-// FailsOpen reports whether a configuration has a webhook with failurePolicy Ignore, apart from warning-only webhooks
-// (WarnsOnly). Such a webhook admits all objects while it does not answer.
+// FailsOpen reports whether a configuration has a webhook with failurePolicy Ignore, apart from webhooks that only warn
+// (WarnsOnly). With Ignore, all objects are admitted while the webhook does not answer.
 func FailsOpen(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(webhooks(u), func(w map[string]any) bool { return w["failurePolicy"] == "Ignore" && mayFail(w) })
 }
 
-// Wanted returns the target state of a configuration. Webhooks that call the control plane's namespace or a URL have
-// roots (PEM) as their caBundle. If fail is set, their failurePolicy is Fail, unless they only warn. Otherwise their
-// failurePolicy is unchanged. A change also sets status.EpochAnnotation. An absent configuration is not created. Once
-// the configuration has this state, navarchd gives up its field ownership (status.WithoutClaims).
+// Wanted returns the target state of a configuration. It concerns the webhooks that call a Service in the control
+// plane's namespace, or a URL. Their caBundle is roots (PEM). If the parameter fail is true, the failurePolicy is Fail,
+// except for webhooks that only warn. If it is false, the failurePolicy is unchanged. A change also sets
+// status.EpochAnnotation. An absent configuration is not created. Once the configuration has this state, navarchd gives
+// up its field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
@@ -178,7 +179,7 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 		return status.WithoutClaims(there)
 	}
 	next := there.DeepCopy()
-	next.SetManagedFields(nil) // leave them unchanged
+	next.SetManagedFields(nil) // the update leaves managedFields unchanged
 	next.Object["webhooks"] = all
 	annotations := next.GetAnnotations()
 	if annotations == nil {
@@ -192,11 +193,11 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 // ErrUnwritten means that the caBundle of a webhook contains none of the mesh's roots yet.
 var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle)")
 
-// Trusts verifies the certificate that a webhook's server presents by the caBundle of each of the mesh's webhooks
+// Trusts verifies the certificate that a webhook's server presents, against the caBundle of each of the mesh's webhooks
 // (Has). It verifies as an API server does, but ignores the host name. The result nil means that the API server accepts
-// the certificate, or that the configuration has no such webhook. The error matches ErrUnwritten if a caBundle contains
-// none of the mesh's roots. Other errors: presented has no Leaf, or the certificate does not verify. presented must not
-// be nil, and its Certificate list must not be empty.
+// the certificate, or that the configuration has no webhook of the mesh. The error matches ErrUnwritten if a caBundle
+// contains none of the mesh's roots. It is also an error if presented.Leaf is nil, or if the certificate does not
+// verify. The argument presented must not be nil, and its Certificate list must not be empty.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
 		return errors.New("the presented certificate was not parsed")

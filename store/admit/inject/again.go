@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// overrides are the author's settings for containers of templates (annotation proxy.istio.io/overrides).
+// overrides contains the Pod author's settings for containers that templates add (annotation proxy.istio.io/overrides).
 type overrides struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
@@ -25,8 +25,8 @@ func (o overrides) find(name string) *corev1.Container {
 	return nil
 }
 
-// injected is the trace that an earlier injection left in a Pod's annotations. The zero value stands for a Pod without
-// an earlier injection.
+// injected contains the facts about an earlier injection in a Pod's annotations. The zero value stands for a Pod
+// without an earlier injection.
 type injected struct {
 	there bool
 	names names
@@ -50,8 +50,8 @@ func injectedBefore(pod *corev1.Pod) (injected, error) {
 	return b, nil
 }
 
-// undo restores a Pod's own probes and Prometheus annotations, which the injection redirected to the agent. Containers
-// of templates stay, because other webhooks or users may have changed them since.
+// undo restores a Pod's own probes and Prometheus annotations, which the earlier injection redirected to the agent.
+// Containers from templates stay, because other webhooks or users may have changed them since.
 func (b injected) undo(pod *corev1.Pod) {
 	if !b.there {
 		return
@@ -62,7 +62,8 @@ func (b injected) undo(pod *corev1.Pod) {
 	}
 }
 
-// takeEnv removes a variable from a container and returns its value; empty if the container does not have it.
+// takeEnv removes an environment variable from a container and returns its value. The result is empty if the container
+// does not have the variable.
 func takeEnv(c *corev1.Container, name string) string {
 	for i := range c.Env {
 		if c.Env[i].Name == name {
@@ -74,9 +75,9 @@ func takeEnv(c *corev1.Container, name string) string {
 	return ""
 }
 
-// written returns a copy of a Pod as its author wrote it, given the Pod after undo. Containers of templates are
-// removed, or replaced by the author's settings for them. If the result has the proxy's container, this container is
-// among the containers, even if templates made it an init container.
+// written returns a copy of a Pod as its author wrote it. The argument is the Pod after undo. Containers from templates
+// are removed, or replaced by the author's settings for them. If the proxy's container is an init container of the
+// result, it is moved to the containers.
 func (b injected) written(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	if b.there {

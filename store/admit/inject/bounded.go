@@ -10,13 +10,13 @@ import (
 	"text/template/parse"
 )
 
-// Bounds of one template. They limit work, not time, so that a template has the same result on every machine.
+// Bounds for rendering templates. They limit work, not time, so that a template has the same result on every machine.
 const (
 	maxOutput    = 1 << 20 // bytes: etcd accepts no object of 1.5 MiB
 	maxSteps     = 200_000 // texts, values, iterations of loops and calls of other templates
 	maxText      = 1 << 20 // bytes of a string that a function returns
-	maxElements  = 100_000 // of a list or map that a function returns
-	maxTemplates = 16      // of one Pod
+	maxElements  = 100_000 // elements of a list or map that a function returns
+	maxTemplates = 16      // templates of one Pod
 )
 
 var (
@@ -24,8 +24,8 @@ var (
 	errSteps  = fmt.Errorf("the template needs more than %d steps (texts, values, iterations of loops and calls of other templates)", maxSteps)
 )
 
-// parseTemplate parses a template and adds an empty text (mark) to each loop body and each template. bounded receives
-// every text, so it counts iterations and calls too.
+// parseTemplate parses a template, and adds an empty text to each loop body and to each template (mark). The writer
+// (bounded) receives these texts too, so it counts iterations and calls of templates.
 func parseTemplate(name, text string, funcs template.FuncMap) (*template.Template, error) {
 	t, err := template.New(name).Funcs(funcs).Parse(text)
 	if err != nil {
@@ -65,7 +65,7 @@ func markLoops(list *parse.ListNode) {
 	}
 }
 
-// bounded receives the output of a template, up to the bounds, until the context ends.
+// bounded is the writer for the output of a template. It fails beyond the bounds, or when the context has ended.
 type bounded struct {
 	bytes.Buffer
 	ctx   context.Context
@@ -91,8 +91,9 @@ var (
 	errLarge  = errors.New("its result is too large")
 )
 
-// limited wraps functions so that they fail if their result is too large. So the results of repeated calls cannot grow
-// without bound. The result is checked after the call; boundCounts checks some arguments before the call.
+// limited wraps functions, which fail if their result is too large. The results of repeated calls therefore cannot grow
+// without bound. The result is checked after the call. For some functions, boundCounts also checks the arguments before
+// the call.
 func limited(all template.FuncMap) template.FuncMap {
 	out := template.FuncMap{}
 	for name, f := range all {
@@ -141,8 +142,8 @@ func tooLarge(v reflect.Value) bool {
 	}
 }
 
-// atMost wraps a function of sprig, so that it fails before it makes a value whose size exceeds a limit. count
-// computes the size of the result from the arguments.
+// atMost wraps a function of sprig. The wrapper fails before the call if the result would be too large. The parameter
+// most is the maximum size, and the function count computes the size of the result from the arguments.
 func atMost(f any, most int, count func(args []reflect.Value) int) any {
 	v := reflect.ValueOf(f)
 	t := v.Type()

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// checked maps annotations to the checks of their values. The values become rules of redirection or fields of the Pod.
-// A Pod with an invalid value is refused (istio: pkg/kube/inject/validate.go).
+// checked maps names of annotations to the checks of their values. A Pod with an invalid value is refused, because
+// values become traffic redirection rules or fields of the Pod (istio: pkg/kube/inject/validate.go).
 var checked = map[string]func(string) error{
 	annotation.ProxyConfig.Name:                               isLight,
 	annotation.SidecarInterceptionMode.Name:                   isMode,
@@ -51,7 +51,8 @@ var checked = map[string]func(string) error{
 	annotation.SidecarRewriteAppHTTPProbers.Name:              isBool,
 }
 
-// checkAnnotations returns all errors of annotations, in the order of their names; nil if all are valid.
+// checkAnnotations returns the errors of all invalid annotations, in the order of their names. It returns nil if all
+// annotations are valid.
 func checkAnnotations(annotations map[string]string) error {
 	var bad []error
 	for _, name := range sorted(annotations) {
@@ -81,7 +82,7 @@ func orAll(check func(string) error) func(string) error {
 	}
 }
 
-// Bounds of a proxy's configuration in an annotation, checked before it is decoded.
+// Bounds of a ProxyConfig in an annotation. They are checked before the text is decoded.
 const (
 	maxConfigText   = 32 << 10 // bytes
 	maxConfigValues = 8192
@@ -162,8 +163,8 @@ func isQuantity(v string) error {
 	return nil
 }
 
-// interfaceName matches names of network interfaces. It is narrower than the kernel's rule, which also allows
-// characters with a meaning to a shell (net/core/dev.c, dev_valid_name).
+// interfaceName matches names of network interfaces. The kernel also allows characters that are special in a shell, but
+// this expression does not (net/core/dev.c, dev_valid_name).
 var interfaceName = regexp.MustCompile(`^[\w.@+-]{1,15}$`)
 
 func isInterfaces(v string) error {
@@ -175,7 +176,7 @@ func isInterfaces(v string) error {
 	return nil
 }
 
-// isObjects checks a JSON map or list of objects of one type, as templates read them. An empty text is valid.
+// isObjects checks a JSON list of objects of one type, or a JSON map of such objects by name. An empty text is valid.
 func isObjects[T any](v string) error {
 	var list []*T
 	byName := map[string]*T{}

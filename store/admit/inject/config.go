@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is the parsed content of a ConfigMap istio-sidecar-injector[-rev] (keys config and values). ParseConfig makes
-// it. The fields must not be modified. A Config is safe for concurrent use.
+// Config is the parsed content of a ConfigMap istio-sidecar-injector[-REVISION] (keys config and values). ParseConfig
+// creates it. The fields must not be modified. A Config is safe for concurrent use.
 type Config struct {
 	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
 
-	// Policy is enabled or disabled. It decides about Pods that have no setting of their own and that no selector
-	// matches.
+	// Policy is "enabled" or "disabled". It applies to a Pod if neither the Pod's own label or annotation nor a
+	// selector decides.
 	Policy               string                 `json:"policy"`
-	DefaultTemplates     []string               `json:"defaultTemplates"` // of Pods that name no templates; at least one
+	DefaultTemplates     []string               `json:"defaultTemplates"` // of Pods that name no templates
 	Templates            map[string]string      `json:"templates"`        // text by name; at least one
 	Aliases              map[string][]string    `json:"aliases"`          // alias -> names of templates
 	NeverInjectSelector  []metav1.LabelSelector `json:"neverInjectSelector"`
@@ -38,14 +38,16 @@ type Config struct {
 	compliance    string // value of COMPLIANCE_POLICY, for proxies
 }
 
-// parsed is a template, or the error that makes it unusable. Other templates of the ConfigMap stay usable.
+// parsed is a parsed template, or the error of a template that does not parse. Other templates of the ConfigMap stay
+// usable.
 type parsed struct {
 	template *template.Template
 	directs  bool // its text or the values have directives of strategic merge patches
 	err      error
 }
 
-// values are the fields of the ConfigMap's key `values` that this package itself uses. Templates read allValues.
+// values contains the fields of the ConfigMap's key values that this package itself uses. Templates read
+// Config.allValues.
 type values struct {
 	Global struct {
 		Hub     string `json:"hub"`
@@ -53,11 +55,11 @@ type values struct {
 		Variant string `json:"variant"`
 		Network string `json:"network"`
 		Logging struct {
-			Level string `json:"level"` // of the agent's log
+			Level string `json:"level"` // log level of the agent
 		} `json:"logging"`
 		Proxy struct {
 			Image   string   `json:"image"`
-			Allowed []string `json:"allowedImages"` // images that the annotation sidecar.istio.io/proxyImage may name; empty: any
+			Allowed []string `json:"allowedImages"` // values for sidecar.istio.io/proxyImage; empty allows any image
 			Hold    bool     `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`
 		ProxyInit struct {
@@ -75,10 +77,11 @@ type values struct {
 
 func (v values) holds() bool { return v.Global.Proxy.Hold }
 
-// ParseConfig parses the keys config and values of a ConfigMap. source is the ConfigMap's name in messages. env returns
-// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Injections call env
-// concurrently. Without defaultTemplates the default is the template sidecar. Another template that does not parse is
-// an error only for Pods that name the template (Problems). The Config is nil with an error. Errors:
+// ParseConfig parses the keys config and values of a ConfigMap. The parameter source is the ConfigMap's name in
+// messages. The function env returns the values of environment variables, for templates and COMPLIANCE_POLICY. If env
+// is nil, all variables are unset. Injections call env concurrently. Without defaultTemplates the default is the
+// template sidecar. If a template does not parse and is not a default, ParseConfig returns no error. Problems and the
+// injection of Pods that name the template return that error. The Config is nil with an error. Errors:
 //
 //   - a key is not valid YAML, or a field has the wrong type
 //   - the policy is neither enabled nor disabled
@@ -159,7 +162,8 @@ func (c *Config) Problems() (all []error) {
 	return all
 }
 
-// blame adds the names of the ConfigMap and the template to an error. Line numbers refer to the template's text.
+// blame adds the names of the ConfigMap and of the template to an error. Line numbers in the error refer to the
+// template's text.
 func (c *Config) blame(name string, err error) error {
 	return fmt.Errorf("%s, key config, templates.%s: %w", c.Source, name, err)
 }
@@ -172,8 +176,8 @@ func (c *Config) template(name string) (*template.Template, error) {
 	return p.template, p.err
 }
 
-// templatesOf returns the names of a Pod's templates, from its annotation inject.istio.io/templates or the defaults.
-// Aliases are resolved, but not aliases of aliases.
+// templatesOf returns the names of a Pod's templates. They come from the annotation inject.istio.io/templates, or else
+// from DefaultTemplates. Aliases are resolved, but not aliases of aliases.
 func (c *Config) templatesOf(annotations map[string]string) []string {
 	asked, there := annotations[annotation.InjectTemplates.Name]
 	if !there {

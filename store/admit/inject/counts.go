@@ -7,8 +7,8 @@ import (
 	"text/template"
 )
 
-// boundCounts bounds the sprig functions until, untilStep, seq, repeat and nindent. The size of their result grows with
-// a number, and a large number is refused before the call.
+// boundCounts bounds the results of the sprig functions until, untilStep, seq, repeat and nindent. The size of the
+// result grows with a numeric argument, and a large number is refused before the call. It also calls boundReplacements.
 func boundCounts(all template.FuncMap) {
 	number := func(v reflect.Value) int {
 		for v.Kind() == reflect.Interface {
@@ -46,8 +46,8 @@ func boundCounts(all template.FuncMap) {
 	boundReplacements(all, number)
 }
 
-// boundReplacements bounds the functions of sprig whose result grows with the product of two texts. They refuse a
-// large result before they make it, because both texts may come from an author's annotations.
+// boundReplacements bounds the sprig functions whose result grows with the product of two arguments. A large result is
+// refused before the call, because both arguments may come from a Pod's annotations.
 func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	all["replace"] = atMost(all["replace"], maxText, func(a []reflect.Value) int {
 		return a[2].Len() + strings.Count(a[2].String(), a[0].String())*a[1].Len()
@@ -71,8 +71,8 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	})
 }
 
-// replaced returns an upper bound for the length of a text in which the matches of an expression are replaced. Each $
-// of the replacement may stand for a whole match.
+// replaced returns an upper bound for the length of a text after all matches of a regular expression are replaced. Each
+// $ in the replacement text (the parameter by) may stand for a whole match.
 func replaced(expression, text, by string) int {
 	re, err := regexp.Compile(expression)
 	if err != nil {

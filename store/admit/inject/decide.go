@@ -17,23 +17,24 @@ type Decision struct {
 	Reason string // one sentence; never empty
 }
 
-// Policies of a ConfigMap. They apply to Pods without a setting of their own.
+// Values of Config.Policy, which applies to Pods about which no label, annotation or selector decides.
 const (
 	policyEnabled  = "enabled"
 	policyDisabled = "disabled"
 )
 
-// leftOut are the namespaces of Pods that the cluster itself needs (istio: inject.IgnoredNamespaces).
+// leftOut lists the namespaces of the cluster itself, whose Pods are never injected (istio: inject.IgnoredNamespaces).
 var leftOut = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, "local-path-storage"}
 
-// Decide returns whether a Pod gets a proxy in a namespace, and why. The order of precedence is Istio's: host network,
-// namespaces of the cluster (such as kube-system), the Pod's label or else annotation sidecar.istio.io/inject,
-// neverInjectSelector, alwaysInjectSelector, policy. Values of the label or annotation other than true and false are
-// ignored. Decide reads only the Pod's labels, annotations and host network. It ignores the Pod's own namespace.
+// Decide returns whether a Pod gets a proxy, and why. The order of precedence is Istio's: host network, namespaces of
+// the cluster (such as kube-system), the Pod's label or else annotation sidecar.istio.io/inject, neverInjectSelector,
+// alwaysInjectSelector, policy. Values of the label or annotation other than true and false are ignored. Decide only
+// reads the Pod's labels, annotations and host network. Decide uses the namespace in its argument, and ignores the
+// namespace in the Pod's metadata.
 //
-// One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods with
-// sidecar.istio.io/inject: "true", such as gateways, are injected there. The Pods of the control plane must start
-// without the control plane.
+// One case differs from Istio. In the control plane's own namespace, neither selectors nor policy apply. Only Pods with
+// sidecar.istio.io/inject: "true", such as gateways, are injected in that namespace. The reason is that the control
+// plane's own Pods must start without an injector.
 func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if pod.Spec.HostNetwork {
 		return Decision{Reason: "The Pod has the network of its node (spec.hostNetwork), which redirection would change for the whole node."}
@@ -59,7 +60,7 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 }
 
 // injectOf returns the value of sidecar.istio.io/inject, and whether it is a label or an annotation. The label takes
-// precedence over the annotation, which is its older form. The value is empty if the Pod has neither.
+// precedence over the annotation. The value is empty if the Pod has neither.
 func injectOf(pod *corev1.Pod) (kind, value string) {
 	if v, there := pod.Labels[label.SidecarInject.Name]; there {
 		return "label", v
@@ -67,8 +68,8 @@ func injectOf(pod *corev1.Pod) (kind, value string) {
 	return "annotation", pod.Annotations[annotation.SidecarInject.Name]
 }
 
-// saidByPod returns the decision of the Pod's own label or annotation; false without one. Values other than true and
-// false are ignored, as in Istio.
+// saidByPod returns the decision of the Pod's own label or annotation. It returns false if the Pod has neither. Values
+// other than true and false are ignored, as in Istio.
 func saidByPod(pod *corev1.Pod) (Decision, bool) {
 	kind, value := injectOf(pod)
 	if value != "true" && value != "false" {
@@ -78,7 +79,8 @@ func saidByPod(pod *corev1.Pod) (Decision, bool) {
 		true
 }
 
-// matching returns the index of the first selector that matches; -1 if none matches. An empty selector matches nothing.
+// matching returns the index of the first selector that matches a set of labels, or -1 without a match. An empty
+// selector matches nothing.
 func matching(selectors []labels.Selector, set map[string]string) int {
 	return slices.IndexFunc(selectors, func(s labels.Selector) bool { return !s.Empty() && s.Matches(labels.Set(set)) })
 }

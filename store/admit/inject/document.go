@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// podIn maps kinds (GROUP/KIND) to the path of their Pod template. Objects of other kinds are not changed.
+// podIn maps a kind (GROUP/KIND) to the path of the Pod template in its objects. Objects of other kinds are not
+// changed.
 var podIn = map[string][]string{
 	"/Pod":                   {},
 	"/ReplicationController": {"spec", "template"},
@@ -30,13 +31,14 @@ var podIn = map[string][]string{
 const maxDepth = 8
 
 // Document injects the Pods of one YAML document: a Pod, a workload, or a List of Pods and workloads. Objects of other
-// kinds are not changed. native has the meaning of Request.Native. Without a namespace, a Pod counts as one of the
-// namespace default. If no Pod is to be changed, out is text itself; text is never modified. A changed document keeps
-// unknown fields, but not comments and the order of fields.
+// kinds are not changed. The parameter native has the meaning of Request.Native. A Pod without a namespace belongs to
+// the namespace default. If no Pod is changed, the result named out is text itself, which is never modified. A changed
+// document keeps unknown fields, but not comments and the order of fields.
 //
-// notes are sentences: the reason for each Pod without a proxy, and the results of Warnings; nil: there are no notes.
-// Errors: the document is not a YAML object, Lists are nested more than 8 deep, a workload has no Pod template, a Pod
-// or template does not decode, or a Pod cannot be injected (Inject). With an error, notes may be nil.
+// The result named notes contains sentences: the reason for each Pod without a proxy, and the results of Warnings. It
+// is nil without such sentences, and may be nil with an error. Errors: the document is not a YAML object, Lists are
+// nested more than 8 deep, a workload has no Pod template, a Pod or template does not decode, or a Pod cannot be
+// injected (Inject).
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {
@@ -108,7 +110,8 @@ func (d *documents) object(object map[string]any, depth int) error {
 	return nil
 }
 
-// template injects a Pod, or the Pod template of a workload, in place.
+// template injects a Pod, or the Pod template of a workload, in place. The last argument is the name of the Pod or
+// workload in notes.
 func (d *documents) template(template map[string]any, namespace string, owner *Owner, of string) error {
 	for _, field := range []string{"metadata", "spec"} {
 		if template[field] == nil {

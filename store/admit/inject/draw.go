@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// templateData is the input of templates. Names and types of its fields are those of Istio
-// (pkg/kube/inject.SidecarTemplateData). Fields of earlier versions of Istio are included, because templates still use
+// templateData is the input of templates. The names and types of its fields are those of Istio
+// (pkg/kube/inject.SidecarTemplateData). It also has fields of earlier versions of Istio, because templates still use
 // them.
 type templateData struct {
 	TypeMeta                 metav1.TypeMeta      // of the workload
@@ -38,7 +38,7 @@ type templateData struct {
 	EstimatedConcurrency     int
 }
 
-// proxyUser is the ID of the user and of the group of a proxy's process.
+// proxyUser is the user ID and the group ID of a proxy's process.
 const proxyUser = 1337
 
 var podSchema = func() strategicpatch.PatchMetaFromStruct {
@@ -75,7 +75,8 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 	}
 }
 
-// draw renders the templates of a Pod, and merges their results onto it one after the other.
+// draw renders the templates of a Pod, and merges their results into the Pod one after the other. It returns the merged
+// Pod.
 func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	config := w.settings.Config
 	chosen := config.templatesOf(pod.Annotations)
@@ -127,8 +128,8 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 }
 
 // moveToInit moves the proxy's container from the containers to the init containers. It changes nothing if the
-// containers do not include the proxy. The proxy may be there if the author wrote settings for it, while a template
-// has the proxy among the init containers.
+// containers do not include the proxy. It is called if a template makes the proxy an init container. The Pod's author
+// may have written settings for the proxy among the containers.
 func moveToInit(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
@@ -162,9 +163,10 @@ func toPod(m map[string]any) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// names lists the items that templates add to a Pod. Its JSON is the value of the annotation sidecar.istio.io/status.
-// Labels and Annotations are keys that the Pod did not have before. These two fields are Navarch's addition to the
-// format of Istio's injector: templates read labels, and in a second injection they must read only the author's labels.
+// names lists the names of the items that templates add to a Pod. Its JSON is the value of the annotation
+// sidecar.istio.io/status. Labels and Annotations list keys that the Pod did not have before. Istio's injector does not
+// write Labels and Annotations. Navarch needs them for a second injection, in which templates must only read the labels
+// of the Pod's author.
 type names struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -178,7 +180,8 @@ type names struct {
 // statusAnnotation marks a Pod as injected, for all injectors.
 var statusAnnotation = annotation.SidecarStatus.Name
 
-// add adds the items of an overlay. It fails for a field of the wrong JSON type, and for an element without a name.
+// add adds the names in an overlay (the result of a template). It fails for a field of the wrong JSON type, and for an
+// element without a name.
 func (n *names) add(overlay map[string]any) error {
 	spec, err := as[map[string]any](overlay["spec"], "spec", "an object")
 	if err != nil {
@@ -215,8 +218,8 @@ func (n *names) add(overlay map[string]any) error {
 	return nil
 }
 
-// as converts a JSON value to a type; null becomes the zero value. what and want name the field and the type in the
-// error.
+// as converts a JSON value to a type. A null value becomes the zero value. In the error, the parameter what names the
+// field, and the parameter want names the type.
 func as[T any](value any, what, want string) (out T, err error) {
 	out, is := value.(T)
 	if !is && value != nil {
@@ -235,11 +238,11 @@ func setOf(list []string) map[string]bool {
 	return set
 }
 
-// native reports whether the proxy is a sidecar container: an init container that keeps running.
+// native reports whether the proxy is a native sidecar (an init container that keeps running).
 func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
 
-// added returns the keys that injections have added to a map, sorted: keys that the map did not have before, and
-// present keys that an earlier injection added.
+// added returns the keys that injections have added to a map, sorted. They are the keys in the parameter now that are
+// not in before, or that an earlier injection added (the parameter earlier).
 func added(before, now map[string]string, earlier []string) (all []string) {
 	ours := setOf(earlier)
 	for _, key := range sorted(now) {

@@ -22,14 +22,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// refused are functions of sprig with a varying result or a long execution. HermeticTxtFuncMap already omits those that
-// sprig itself declares not repeatable. A template that names an omitted function does not parse.
+// refused lists functions of sprig with a varying result or a long execution. HermeticTxtFuncMap already omits the
+// functions that sprig itself declares not repeatable. A template that names an omitted function does not parse.
 var refused = []string{"bcrypt", "htpasswd", "derivePassword", "buildCustomCert", "encryptAES", "decryptAES", "randInt", "shuffle",
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "ago"}
 
-// functions returns the functions that templates may call, with bounded results: those of sprig, and those of Istio's
-// injector with the same names and results (istio: pkg/kube/inject/template.go). env returns the values of environment
-// variables; nil: all are unset.
+// functions returns the functions that templates may call. They are sprig's functions, and functions with the names and
+// results of those of Istio's injector (istio: pkg/kube/inject/template.go). Their results are bounded. The parameter
+// env returns the values of environment variables. If it is nil, all variables are unset.
 func functions(env func(string) string) template.FuncMap {
 	all := sprig.HermeticTxtFuncMap()
 	for _, name := range refused {
@@ -71,12 +71,12 @@ func functions(env func(string) string) template.FuncMap {
 	return limited(all)
 }
 
-// readable are the prefixes of variables that templates may read. Istio's templates read variables with these prefixes
-// from istiod's environment. Other variables may be secrets.
+// readable lists the prefixes of environment variables that templates may read. Istio's templates read variables with
+// these prefixes from istiod's environment. Other variables may contain secrets.
 var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
 
-// variableOf returns the template function env. For an unset or empty variable, that function returns its second
-// argument, the default. It fails for a name without one of the prefixes in readable.
+// variableOf returns the template function env. For an unset or empty variable, the template function returns its
+// second argument. It fails for a name without one of the prefixes in readable.
 func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
 	return func(name, otherwise string) (string, error) {
 		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
@@ -103,7 +103,8 @@ func valueOrDefault(value, otherwise any) any {
 	return value
 }
 
-// excludeInboundPort adds a port to a list of ports, separated by commas. An empty port and 0 add nothing.
+// excludeInboundPort adds a port to a list of ports that are separated by commas. For an empty port and for 0 it
+// returns the list unchanged.
 func excludeInboundPort(port any, list string) string {
 	added := strings.TrimSpace(fmt.Sprint(port))
 	if added == "" || added == "0" {
@@ -144,9 +145,9 @@ func includeInboundPorts(list []corev1.Container) string {
 	return strings.Join(all, ",")
 }
 
-// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation. The annotation is a list,
-// separated by commas, or a JSON list of objects with a separate namespace. A list that contains the network already is
-// returned unchanged.
+// appendMultusNetwork adds a network (NAMESPACE/NAME or NAME) to the value of Multus's annotation. The value is a list
+// that is separated by commas, or a JSON list of objects. In an object, the namespace is a separate field. A list that
+// already contains the network is returned unchanged.
 func appendMultusNetwork(list, network string) (string, error) {
 	if strings.TrimSpace(list) == "" {
 		return network, nil
@@ -186,7 +187,7 @@ func appendMultusNetwork(list, network string) (string, error) {
 	return list[:end] + object + list[end:], nil
 }
 
-// toJSON encodes a value as JSON; null becomes {}, as in Istio.
+// toJSON encodes a value as JSON. As in Istio, the result is {} in place of null.
 func toJSON(value any) (string, error) {
 	out, err := json.Marshal(value)
 	if err == nil && string(out) == "null" {
@@ -202,7 +203,7 @@ func fromJSON(text string) (out any, err error) {
 	return out, nil
 }
 
-// mergeMaps joins maps. Of several values of a key, the last one stays.
+// mergeMaps joins maps. If several maps have a key, the value in the last of them stays.
 func mergeMaps(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {
@@ -211,8 +212,8 @@ func mergeMaps(all ...map[string]string) map[string]string {
 	return out
 }
 
-// omit copies a map without some keys. It accepts maps of strings, as Istio's function does, and of any values, as
-// sprig's does.
+// omit copies a map without some keys. Like Istio's function, it accepts a map of strings. Like sprig's function, it
+// accepts a map of any values.
 func omit(from any, keys ...string) (any, error) {
 	switch m := from.(type) {
 	case map[string]string:
@@ -232,7 +233,7 @@ func without[V any](from map[string]V, keys []string) map[string]V {
 	return out
 }
 
-// strdict makes a map of strings from alternating keys and values. A last key without a value gets an empty one.
+// strdict makes a map of strings from alternating keys and values. If the last key has no value, its value is empty.
 func strdict(pairs ...string) map[string]string {
 	out := map[string]string{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -241,7 +242,8 @@ func strdict(pairs ...string) map[string]string {
 	return out
 }
 
-// omitNil returns a copy without null values, and without maps and lists that contain only null values.
+// omitNil returns a copy of a JSON value, without null values. Maps and lists that contain only null values are removed
+// too.
 func omitNil(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -276,7 +278,7 @@ func toYAML(value any) (string, error) {
 	return string(out), err
 }
 
-// protoToJSON encodes a message as JSON. It omits default values of a proxy's configuration, so that Pods stay small.
+// protoToJSON encodes a message as JSON. In a ProxyConfig, it omits default values, so that Pods stay small.
 func protoToJSON(m proto.Message) (string, error) {
 	if c, is := m.(*meshv1alpha1.ProxyConfig); is {
 		if c == nil {

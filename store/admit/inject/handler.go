@@ -32,17 +32,18 @@ var (
 	_ admit.Chooser = (*Handler)(nil)
 )
 
-// NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
-// defaults, or nil while the configuration is unknown. native reports whether all kubelets that may run a Pod support
-// sidecar containers. Its arguments are the cluster in the URL path (empty: the config cluster) and the Pod's node
-// (empty: not known yet). proxies returns the present ProxyConfigs; nil: there are no ProxyConfigs. mesh and native
-// must not be nil. The functions are called concurrently.
+// NewHandler returns a Handler that refuses Pods until Use is called. The function mesh returns the present mesh
+// configuration with defaults, or nil while the configuration is unknown. The function native reports whether all
+// kubelets that may run a Pod support sidecar containers. Its parameter cluster is the cluster in the URL path, or ""
+// for the config cluster. Its parameter node is the Pod's node, or "" if the node is not known yet. The function
+// proxies returns the present ProxyConfigs. If proxies is nil, there are no ProxyConfigs. The functions mesh and native
+// must not be nil. All functions are called concurrently.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
-// Use sets the Settings for all later Pods; they must not be modified afterwards. Their fields Mesh and Proxies are
-// ignored, because the functions of NewHandler supply these values.
+// Use sets the Settings for all later Pods. The Settings must not be modified afterwards. Their fields Mesh and Proxies
+// are ignored, because the functions passed to NewHandler supply these values.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
 // Ready returns an error while no Settings are in use, or while the mesh configuration is unknown. Otherwise it returns
@@ -57,14 +58,15 @@ func (h *Handler) Ready() error {
 	return nil
 }
 
-// Admit answers one request; it implements admit.Handler. path is the URL path for ParsePath. Admit injects Pods that
-// are created, and those of istioctl kube-inject. All other requests are admitted unchanged. A Pod that Decide selects
-// gets a JSON patch, and the response has the texts of Warnings. A Pod that Decide does not select is admitted
-// unchanged.
+// Admit answers one request, and implements admit.Handler. The parameter path is the URL path for ParsePath. Admit
+// injects Pods that are created, and Pod templates that istioctl kube-inject sends. All other requests are admitted
+// unchanged. A Pod that Decide selects gets a JSON patch, and the response has the texts of Warnings. A Pod that Decide
+// does not select is admitted unchanged.
 //
 // A Pod that cannot be injected is refused with the reason and code 422, because a Pod of the mesh without its proxy
 // would be worse. The reasons are an invalid path, an object that is not a Pod or exceeds a bound, an error of Inject,
-// a patch above 1 MiB, and the end of ctx. While Ready returns an error, every Pod is refused with code 503.
+// a patch above 1 MiB, and the end of ctx. While Ready returns an error, all Pods and Pod templates are refused with
+// code 503.
 func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
@@ -106,14 +108,14 @@ func byHand(r *admissionv1.AdmissionRequest) bool {
 
 // outcome is the result of a request.
 type outcome struct {
-	patch    []byte // nil: no change
+	patch    []byte // nil if nothing changes
 	warnings []string
 	skipped  bool // the Pod gets no proxy
 }
 
 func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.AdmissionRequest) (outcome, error) {
 	if !creation(r) && !byHand(r) {
-		return outcome{skipped: true}, nil // the webhook's rules select more than the creation of Pods
+		return outcome{skipped: true}, nil // the webhook's rules may also select other requests
 	}
 	if err := h.Ready(); err != nil {
 		return outcome{}, err

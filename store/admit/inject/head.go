@@ -16,16 +16,16 @@ import (
 // the creation of other Pods.
 const (
 	maxContainers = 256
-	maxLists      = 4096    // of each: variables, mounts, volumes, ports
+	maxLists      = 4096    // for each of: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // JSON values of labels, and as many of annotations; also for a Pod without a proxy
+	maxDecided    = 100_000 // JSON values of labels, and separately of annotations; also for a Pod without a proxy
 	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
 	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
 )
 
-// head contains the fields of a Pod for Decide, and the sizes of its lists. The head is decoded before the whole Pod,
-// because a list of a few hundred kilobytes may decode to hundreds of megabytes.
+// head contains the fields of a Pod that Settings.Decide reads, and the sizes of the Pod's lists. The head is decoded
+// before the whole Pod, because a list of a few hundred kilobytes may decode to hundreds of megabytes.
 type head struct {
 	Metadata struct {
 		Labels      pairs `json:"labels"`
@@ -44,8 +44,8 @@ type head struct {
 // to maxDecided.
 type pairs map[string]string
 
-// UnmarshalJSON implements json.Unmarshaler. Errors: the text has more than maxDecided JSON values, including the
-// object itself; or the text is nested too deeply, or neither an object of strings nor null.
+// UnmarshalJSON implements json.Unmarshaler. It fails if the text has more than maxDecided JSON values, including the
+// object itself. It also fails if the text is nested too deeply, or is neither an object of strings nor null.
 func (p *pairs) UnmarshalJSON(text []byte) error {
 	n, err := scan.Values(text)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *containers) add(o containers) {
 	c.number, c.variables, c.mounts, c.ports = c.number+o.number, c.variables+o.variables, c.mounts+o.mounts, c.ports+o.ports
 }
 
-// headOf decodes the head of a Pod. Errors: the object is not a Pod, or has too many labels or annotations.
+// headOf decodes the head of a Pod. It fails if the object is not a Pod, or has too many labels or annotations.
 func headOf(raw []byte) (h head, err error) {
 	if err := json.Unmarshal(raw, &h); err != nil {
 		return h, fmt.Errorf("the object is not a Pod: %w", err)
@@ -145,7 +145,7 @@ func (h *head) check() error {
 	return nil
 }
 
-// members counts the elements of a JSON list, or the members of a JSON object; 0 for other texts.
+// members counts the elements of a JSON list, or the members of a JSON object. It returns 0 for other texts.
 func members(text string) int {
 	n := 0
 	s := scan.New([]byte(text))
@@ -158,9 +158,9 @@ func members(text string) int {
 }
 
 // Concerns reports whether a request creates a Pod that gets a proxy, or comes from istioctl kube-inject for such a
-// Pod. It implements admit.Chooser. The server asks it only about objects that are too heavy to decode. If the result
-// is false, the server admits the object without Admit. For a creation or kube-inject, Concerns also returns true while
-// no Settings are in use, and if the Pod's labels, annotations or lists cannot be decoded.
+// Pod. It implements admit.Chooser. The server calls Concerns only for objects that are too expensive to decode. If the
+// result is false, the server admits the object without a call of Admit. For a creation or kube-inject, Concerns also
+// returns true while no Settings are in use, and if the Pod's labels, annotations or lists cannot be decoded.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

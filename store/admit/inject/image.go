@@ -15,9 +15,10 @@ import (
 // stockImage is the default name of the images of the proxy and of its init container.
 const stockImage = "proxyv2"
 
-// image returns the image HUB/NAME:TAG according to the values. The type of image (distroless, debug) becomes the
-// suffix of the tag, and replaces a suffix -distroless or -debug. The type default removes the suffix. The type comes
-// from the Pod's annotation, otherwise from the proxy's configuration, otherwise from the values' variant.
+// image returns the image HUB/NAME:TAG according to the Helm values. The type of image (such as distroless or debug)
+// becomes the suffix of the tag, and replaces a suffix -distroless or -debug. The type default removes such a suffix.
+// The type comes from the Pod's annotation, or else from the proxy's configuration, or else from global.variant of the
+// values.
 func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {
@@ -70,10 +71,10 @@ var (
 // OwnerOf returns the workload of a Pod, as its labels and its controlling owner state it.
 func OwnerOf(pod *corev1.Pod) Owner { return ownerOf(pod, nil) }
 
-// ownerOf returns the workload of a Pod. The result is known unless known is nil. Otherwise the result follows from the
-// controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the pod-template-hash. A
-// Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs to the DeploymentConfig
-// in the label deploymentconfig. A Pod without a controlling owner is its own workload.
+// ownerOf returns the workload of a Pod. If the parameter known is not nil, the result is its value. If known is nil,
+// the result follows from the Pod's controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name
+// ends in the pod-template-hash. A Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController
+// belongs to the DeploymentConfig in the label deploymentconfig. A Pod without a controlling owner is its own workload.
 func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 	if known != nil {
 		return *known
@@ -88,7 +89,7 @@ func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 		case o.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(o.Name, "-"+hash):
 			o.Kind, o.Name = "Deployment", strings.TrimSuffix(o.Name, "-"+hash)
 		case o.Kind == "ReplicaSet" && rollout != "" && strings.HasSuffix(o.Name, "-"+rollout):
-			// Istio states the version of Argo's kind without its group.
+			// As in Istio, the APIVersion of a Rollout lacks the group.
 			o = Owner{"v1alpha1", "Rollout", strings.TrimSuffix(o.Name, "-"+rollout)}
 		case o.Kind == "ReplicationController" && pod.Labels["deploymentconfig"] != "":
 			o.Kind, o.Name = "DeploymentConfig", pod.Labels["deploymentconfig"]

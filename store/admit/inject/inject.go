@@ -2,13 +2,13 @@
 // templates of the ConfigMap istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference
 // as a JSON patch. Handler serves the webhook, and Document injects YAML documents.
 //
-// In a Pod that was injected before, the author's probes and Prometheus annotations are restored first. Templates then
-// read the author's version of the Pod (again.go), so that a second injection with the same Settings changes nothing.
-// Containers of the earlier injection stay in the Pod, and the containers of templates are merged onto them.
+// In a Pod that was injected before, the author's probes and Prometheus annotations are restored first (again.go).
+// Templates read this restored Pod. A second injection with the same Settings therefore changes nothing. Containers of
+// the earlier injection stay in the Pod, and the containers of templates are merged onto them.
 //
-// Owns: the Settings in use, which are replaced as a whole, and the cache of parsed overlays of each Config. Reads: the
-// given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment itself, changes
-// its arguments.
+// Owns: the Settings in use, which are replaced as a whole, and for each Config a cache of parsed template results.
+// Reads: the given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment
+// itself, changes its arguments.
 package inject
 
 import (
@@ -40,16 +40,16 @@ type Settings struct {
 // Request is one Pod to inject.
 type Request struct {
 	Pod       *corev1.Pod // not nil; not modified
-	Namespace string      // in which the Pod is created; used if the Pod itself states none
+	Namespace string      // namespace of the request; used if the Pod itself states no namespace
 	Path      Path        // from the webhook's URL; may be nil
-	Owner     *Owner      // workload of the Pod; nil: the controlling owner in the Pod's metadata
+	Owner     *Owner      // workload of the Pod; if nil, OwnerOf the Pod
 	Native    bool        // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
 }
 
 // Inject returns a copy of the Pod with its proxy; the caller owns the copy. The copy has a namespace only if the Pod
-// has one. Inject does not call Decide. Errors name the invalid annotation of the Pod, or the template that is absent
-// or fails. Further errors: the Pod has more than 16 templates, the templates and the Pod do not make a valid Pod, or
-// the context has ended.
+// has one. Inject does not check whether the Pod should get a proxy (Settings.Decide). It fails for an invalid
+// annotation, and for a template that is absent or fails. The error names the annotation or template. Inject also fails
+// if the Pod has more than 16 templates, if the merged Pod is not valid, or if the context has ended.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()
@@ -100,8 +100,9 @@ type task struct {
 }
 
 // finish applies the steps that templates cannot express: the order of containers, metrics, probes and the status
-// annotation. It changes pod, the result of the templates. from is the Pod without the templates' additions. Errors:
-// the annotation with scrape targets is invalid or names the agent's port, or a value cannot be encoded.
+// annotation. It changes pod, the result of the templates. The parameter from is the Pod without the templates'
+// additions. The method fails if the annotation with scrape targets is invalid or names the agent's port, or if a value
+// cannot be encoded.
 func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -135,7 +136,8 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	return nil
 }
 
-// container returns the container or init container with a name; nil if it is absent.
+// container returns the container or init container with the given name, or nil if the Pod has none. The result points
+// into the Pod.
 func container(name string, pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		if i := index(list, name); i >= 0 {
@@ -154,7 +156,7 @@ func index(list []corev1.Container, name string) int {
 	return -1
 }
 
-// setEnv sets a variable of a container, and replaces an existing one of the same name in place.
+// setEnv sets an environment variable of a container. An existing variable of the same name is replaced in place.
 func setEnv(c *corev1.Container, name, value string) {
 	for i := range c.Env {
 		if c.Env[i].Name == name {

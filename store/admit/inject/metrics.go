@@ -17,8 +17,9 @@ import (
 const agentMetrics = "/stats/prometheus"
 
 // scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. Names are
-// compared as Prometheus does, with an underscore in place of each character except letters and digits. The last of
-// several spellings counts. The second result lists the names of these annotations in the Pod, sorted.
+// compared as Prometheus does, with an underscore in place of each character except letters and digits. If several
+// annotations have the same name in this form, the last one in sorted order counts. The result there lists the original
+// names of all these annotations, sorted.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {
@@ -41,8 +42,8 @@ func sanitized(name string) string {
 
 // mergeMetrics makes Prometheus scrape the agent, at its port. The agent returns the metrics of the application, Envoy
 // and itself as one page. mergeMetrics changes nothing in four cases: prometheus.io/scrape is false, the Pod or the
-// mesh disables merging, port is 0, or prometheus.io/port is the agent's already. sidecar may be nil. Errors are those
-// of addTargets.
+// mesh disables merging, the agent's port is 0, or prometheus.io/port is the agent's port already. The proxy's
+// container (sidecar) may be nil. Errors are those of addTargets.
 func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1.MeshConfig, port int32) error {
 	was, there := scrapeAnnotations(pod)
 	if no, err := strconv.ParseBool(was.Scrape); err == nil && !no {
@@ -78,8 +79,8 @@ func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1
 	return nil
 }
 
-// addTargets sets the targets of the annotation scrape.Annotation. The first target also becomes Port and Path, for
-// agents without support for lists, unless the Pod states prometheus.io/port. It fails if the annotation is invalid or
+// addTargets sets Targets from the annotation scrape.Annotation. Unless the Pod states prometheus.io/port, it also sets
+// Port and Path to the first target, for agents that do not support lists. It fails if the annotation is invalid or
 // names the agent's port.
 func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	if to.Targets, err = scrape.Parse(pod.Annotations[scrape.Annotation]); err != nil || to.Targets == nil {
@@ -97,9 +98,9 @@ func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	return nil
 }
 
-// restoreMetrics reverses mergeMetrics. text is the value of the agent's variable scrape.Variable; empty: the Pod had
-// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: the earlier
-// injector does not list them.
+// restoreMetrics reverses mergeMetrics. The parameter text is the value of the agent's variable scrape.Variable. It is
+// empty if the Pod had no annotations for Prometheus. The parameter added lists the annotations that the earlier
+// injection has added, or is nil if the earlier injector does not list them.
 func restoreMetrics(pod *corev1.Pod, text string, added []string) {
 	now, there := scrapeAnnotations(pod)
 	if now.Path != agentMetrics || now.Scrape != "true" {

@@ -6,9 +6,9 @@ import "k8s.io/apimachinery/pkg/util/version"
 var firstNative = version.MustParseGeneric("1.33.0")
 
 // KnowsSidecars reports whether all kubelets that may run a Pod support sidecar containers (Kubernetes 1.33 or later).
-// kubelets maps the names of nodes to versions, such as "v1.33.2-gke.100". If node is in the map, its version alone
-// decides, otherwise the versions of all nodes. The result is false for an empty map, and for a version that cannot be
-// parsed.
+// The map kubelets has a version for each name of a node, such as "v1.33.2-gke.100". If the given node is in the map,
+// only its version counts. If it is not, the versions of all nodes count. The result is false for an empty map, and if
+// a version that counts cannot be parsed.
 func KnowsSidecars(kubelets map[string]string, node string) bool {
 	if v, there := kubelets[node]; there {
 		return knows(v)

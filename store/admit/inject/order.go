@@ -6,13 +6,14 @@ import (
 
 // order moves the containers of templates to the places that Istio gives them (istio: pkg/kube/inject, reorderPod).
 //
-// A proxy among the containers is the last, so that kubectl exec selects the application. If hold is set, the proxy is
-// the first, so that the application starts after the proxy.
+// If the proxy is an ordinary container, it becomes the last container, so that kubectl exec selects the application.
+// If hold is set, it becomes the first, so that the application starts after the proxy.
 //
 // If the proxy is a sidecar container, the init containers begin with istio-init, istio-validation, the proxy and
-// enable-core-dump. Init containers of the application are then in the mesh. Otherwise istio-validation is the first
-// init container, so that nothing runs before redirection is checked. istio-init and enable-core-dump are the last,
-// because init containers after istio-init would find no proxy for their traffic.
+// enable-core-dump. The later init containers of the application are in the mesh. If the proxy is an ordinary
+// container, istio-validation becomes the first init container, so that nothing runs before redirection is checked. The
+// init containers istio-init and enable-core-dump become the last ones, because init containers after istio-init would
+// find no proxy for their traffic.
 func order(pod *corev1.Pod, hold bool) {
 	if hold {
 		first(pod.Spec.Containers, ProxyContainer)

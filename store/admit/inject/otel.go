@@ -16,8 +16,9 @@ import (
 // (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). The result is empty
 // unless a tracing provider of the mesh has serviceAttributeEnrichment: OTEL_SEMANTIC_CONVENTIONS.
 //
-// Releases of Istio's templates pass different arguments, which are distinguished by type. One is the ObjectMeta, or
-// instead the annotations and then the labels. One is the namespace. One is the PodSpec, or instead the containers. An
+// The arguments after mesh describe the Pod. They differ between releases of Istio's templates, so their types decide
+// their meaning. An ObjectMeta has the annotations, the labels and the namespace. Of two maps, the first has the
+// annotations and the second the labels. A string is the namespace. A PodSpec or a slice has the containers. An
 // argument of another type, and missing annotations or labels, are errors.
 func otelResourceAttributes(mesh *meshv1alpha1.MeshConfig, of ...any) (string, error) {
 	if !describesServices(mesh) {
@@ -56,8 +57,8 @@ func describesServices(mesh *meshv1alpha1.MeshConfig) bool {
 
 // serviceAttributes returns service.namespace, service.version and service.instance.id as NAME=VALUE, separated by
 // commas. Unknown attributes are omitted. An annotation resource.opentelemetry.io/NAME takes precedence over the
-// derived value. The version comes from a label, or from the image of the only container. The kubelet replaces
-// $(POD_NAME).
+// derived value. The version comes from a label, or else from the image if the Pod has only one container besides the
+// proxy. The kubelet replaces the text $(POD_NAME) in the result.
 func serviceAttributes(annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
 	containers = slices.DeleteFunc(slices.Clone(containers), func(c corev1.Container) bool { return c.Name == ProxyContainer })
 	image, instance := "", []string{namespace, "$(POD_NAME)"}
@@ -82,7 +83,7 @@ func serviceAttributes(annotations, labels map[string]string, namespace string, 
 var attributeText = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", `"`, "%22", `\`, "%5C", " ", "%20", "\t", "%09",
 	"\n", "%0A")
 
-// versionOfImage returns TAG, DIGEST, or TAG@DIGEST of an image; empty if it has neither.
+// versionOfImage returns TAG, DIGEST, or TAG@DIGEST of an image, or "" if the image has neither.
 func versionOfImage(image string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	tag := ""

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of the overlays that a Config keeps: about 16 MiB if all have the largest size, 2 MiB with Istio's own
-// templates.
+// Bounds of the overlays (parsed results of templates) that a Config keeps. The overlays need about 16 MiB if all have
+// the largest size, and 2 MiB with Istio's own templates.
 const (
 	maxOverlays    = 128
 	maxOverlayText = 32 << 10 // bytes of text; results of larger texts are not kept
@@ -38,7 +38,7 @@ func (o *overlays) parse(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil
 	}
-	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may expand to more than the text's bound
+	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // YAML aliases may multiply values
 		if err := scan.YAML([]byte(text), maxElements); err != nil {
 			return nil, fmt.Errorf("its output is not YAML, or has more than %d values: %w%s", maxElements, err, lineOf(text, err))
 		}
@@ -56,8 +56,8 @@ func (o *overlays) parse(text string) (map[string]any, error) {
 	return out, nil
 }
 
-// lineOf quotes the line that an error of YAML names, and the next line: the error may be about either. The result is
-// empty if the error names no line.
+// lineOf quotes the line that a YAML error names, and the next line, because the error may be about either of them. The
+// result is empty if the error names no line.
 func lineOf(text string, err error) string {
 	_, after, found := strings.Cut(err.Error(), "line ")
 	var n int

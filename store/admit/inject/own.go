@@ -13,8 +13,8 @@ import (
 // autoImage stands for the template's image in an author's container, because Kubernetes requires an image there.
 const autoImage = "auto"
 
-// own merges the author's containers onto the templates' containers of the same names. The author's values take
-// precedence. The first injection of a Pod also stores the author's containers in the annotation
+// own merges containers that the Pod's author wrote onto the templates' containers of the same names. The author's
+// values take precedence. The first injection of a Pod also stores the author's containers in the annotation
 // proxy.istio.io/overrides, so that a second injection can separate them from the templates' values.
 func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	find := w.before.own.find
@@ -62,9 +62,9 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// sharesUser reports whether all other containers of a Pod state the same user as the author's container for the
-// proxy. The cluster has then set this user, as OpenShift does from a namespace's range. If the proxy ran as this
-// user, all traffic of the application would be excluded from redirection.
+// sharesUser reports whether all other containers of a Pod state the same user as the author's container for the proxy.
+// In this case the cluster has set the user, as OpenShift does from a namespace's range. If the proxy ran as this user,
+// all traffic of the application would be excluded from redirection.
 func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	user := func(c *corev1.Container) *int64 {
 		if c.SecurityContext == nil {
@@ -111,9 +111,10 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 }
 
 // matchUser adapts redirection to the user and group that the author chose for the proxy. Redirection excludes the
-// traffic of the user in the argument -u of istio-init and istio-validation; matchUser sets this argument to the
-// chosen user. istio-validation runs as the chosen user and group. With TPROXY, instead, the proxy runs as root, and
-// redirection excludes the chosen group (-g). proxy is the author's container; nil changes nothing.
+// traffic of the user in the argument -u of istio-init and istio-validation, so matchUser sets this argument to the
+// chosen user. It also makes istio-validation run as the chosen user and group. With TPROXY, matchUser keeps -u and
+// makes the proxy run as root. Redirection also excludes the chosen group (-g). The parameter proxy is the author's
+// container for the proxy. If it is nil, matchUser changes nothing.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return

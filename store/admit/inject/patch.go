@@ -22,11 +22,11 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
-// Patch returns the JSON patch (RFC 6902) that changes one Pod into another; nil if nothing is to be changed. The patch
+// Patch returns the JSON patch (RFC 6902) that changes one Pod into another, or nil if the Pods are equal. The patch
 // touches only differences, so fields of the document that corev1.Pod lacks stay. Elements of lists with unique names,
-// such as containers, are matched by name. So a changed probe is one operation instead of a removed and an added
-// container. A list is replaced as a whole if more than 64 elements move, or if its elements have no unique names and
-// their number changes. The error is that of encoding. The Pods are not modified.
+// such as containers, are matched by name. A changed probe is therefore one operation, instead of a removed and an
+// added container. A list is replaced as a whole if more than 64 elements move, or if its elements have no unique names
+// and their number changes. The error is that of encoding. The Pods are not modified.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {
@@ -83,15 +83,16 @@ func diffObjects(all []operation, path string, from, to json.RawMessage) ([]oper
 	return all, nil
 }
 
-// unwritten reports whether a field may be absent from the document to which the patch is applied. The encoder writes
-// null lists and the resources of every container. Documents of API servers have these fields, and documents of authors
-// usually lack them. The operation add is valid in both cases, because it replaces an existing field.
+// unwritten reports whether a field of the encoded Pod may be absent from the document to which the patch is applied.
+// The encoder always writes null lists and the resources of a container. Documents of API servers have these fields,
+// and documents of authors usually lack them. The operation add is valid in both cases, because it replaces an existing
+// field.
 func unwritten(key string, value json.RawMessage) bool {
 	return string(value) == "null" || key == "resources" && string(value) == "{}"
 }
 
-// diffLists first arranges the elements of lists with names, and then changes each element in place. Other lists of
-// equal length are compared by index.
+// diffLists compares two lists. If the elements have unique names, it first arranges them in their new order, and then
+// changes each element in place. Other lists of equal length are compared by index.
 func diffLists(all []operation, path string, from, to json.RawMessage) ([]operation, error) {
 	a, b, err := both[[]json.RawMessage](from, to)
 	if err != nil {
@@ -124,7 +125,7 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	return all, nil
 }
 
-// maxMoves bounds the moved elements of one list: the search for each of them is linear in the list's length.
+// maxMoves bounds the moved elements of one list, because the time to move an element grows with the list's length.
 const maxMoves = 64
 
 // arrange appends operations that remove, add and move elements of a list by name, until the wanted elements are in
@@ -161,7 +162,7 @@ func arrange(all []operation, path string, is, want []string, values []json.RawM
 	return all, true
 }
 
-// before counts the elements of a list before a name, except moved ones.
+// before counts the elements of a list that precede the given name and have not been moved.
 func before(list []string, name string, moved map[string]bool) (n int) {
 	for _, other := range list {
 		if other == name {
@@ -182,7 +183,8 @@ func placesOf(names []string) map[string]int {
 	return places
 }
 
-// namesOf returns the names of a list's elements; false unless all elements are objects with unique names.
+// namesOf returns the names of a list's elements. The result ok is false unless all elements are objects with unique
+// names.
 func namesOf(list []json.RawMessage) (all []string, ok bool) {
 	seen := make(map[string]bool, len(list))
 	for _, e := range list {

@@ -57,8 +57,8 @@ type place struct {
 	env     Path   // all variables, including cluster and network
 }
 
-// place returns the location of a Pod's proxy. The path takes precedence over the values of the ConfigMap. For the
-// network, a label that the author set takes precedence over both.
+// place returns the location of a Pod's proxy. The path takes precedence over the values of the ConfigMap. A network
+// that the Pod's author set in a label takes precedence over both.
 func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	p := place{network: s.Config.values.Global.Network, env: Path{}}
 	if cluster := s.Config.values.Global.MultiCluster.ClusterName; cluster != "" {
@@ -83,7 +83,7 @@ func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 }
 
 // onto writes the location into the proxy's variables, and the network into a label of the Pod. The control plane reads
-// the label. sidecar may be nil.
+// the label. The proxy's container (sidecar) may be nil.
 func (p place) onto(pod *corev1.Pod, sidecar *corev1.Container) {
 	if p.network != "" {
 		pod.Labels[label.TopologyNetwork.Name] = p.network

@@ -18,7 +18,7 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// action points to the fields of a probe or a hook of a container. Hooks have no gRPC.
+// action points to the fields of a container's probe or hook. For a hook, the field grpc points to nil.
 type action struct {
 	http    **corev1.HTTPGetAction
 	tcp     **corev1.TCPSocketAction
@@ -50,11 +50,12 @@ func actions(c *corev1.Container) map[string]action {
 	return all
 }
 
-// rewriteProbes redirects probes and hooks to the agent, at its port; port 0: it changes nothing. The agent calls the
-// application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that sleep,
-// actions that state a host, and unknown port names are not redirected. Probes of init containers that start before the
-// agent are not redirected either. The kubelet waits for their startup probes and hooks, and the agent could not
-// answer. The containers must be in their final order. The error is that of encoding.
+// rewriteProbes redirects probes and hooks to the agent, at its port. If the port is 0, it changes nothing. The agent
+// calls the application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that
+// sleep, and actions with a host or an unknown port name are not redirected. Probes and hooks of init containers that
+// start before the agent are not redirected either. The kubelet waits for their startup probes and hooks before it
+// starts the agent, so the agent could not answer. The containers must be in their final order. The error is that of
+// encoding.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil
@@ -88,8 +89,8 @@ func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error
 	return err
 }
 
-// take redirects one action to the agent, and returns the original with its port as a number; false: the action is not
-// redirected.
+// take redirects one action to the agent, and returns the original action with its port as a number. The result is
+// false if the action is not redirected.
 func (a action) take(ports []corev1.ContainerPort, path string, port int32) (prober, bool) {
 	p := prober{HTTPGet: *a.http, TCPSocket: *a.tcp, GRPC: *a.grpc, TimeoutSeconds: a.timeout}.deepCopy()
 	to := &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}
@@ -118,7 +119,7 @@ func (p prober) deepCopy() prober {
 	return prober{p.HTTPGet.DeepCopy(), p.TCPSocket.DeepCopy(), p.GRPC.DeepCopy(), p.TimeoutSeconds}
 }
 
-// number replaces a port's name by its number; false if ports lacks the name.
+// number replaces a port's name with its number. It returns false if no port has the name.
 func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 	if port.Type == intstr.Int {
 		return true

@@ -65,7 +65,8 @@ func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, erro
 }
 
 // addAnnotation adds the fields of an annotation to a proxy's configuration. A stated zero value clears a field, and
-// unknown fields are ignored. Errors: the text is not YAML, a field has another type, or those of checkStated.
+// unknown fields are ignored. The function fails if the text is not YAML, if a field has a wrong type, or if
+// checkStated fails.
 func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	if text == "" {
 		return nil
@@ -133,7 +134,7 @@ func checkStated(c *meshv1alpha1.ProxyConfig) error {
 	return errors.Join(bad...)
 }
 
-// withoutDefaults returns a copy without the fields that have the default value.
+// withoutDefaults returns a copy of the configuration without the fields that have their default value.
 func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	out := proto.CloneOf(c)
 	to := out.ProtoReflect()
@@ -146,8 +147,8 @@ func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	return out
 }
 
-// statusPort returns the agent's port for probes and metrics of the application; 0: the agent has no such port. The
-// Pod's annotation takes precedence over the proxy's configuration.
+// statusPort returns the agent's port for probes and metrics of the application, or 0 if the agent has no such port.
+// The Pod's annotation takes precedence over the proxy's configuration.
 func statusPort(annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) int32 {
 	if n, err := strconv.ParseUint(strings.TrimSpace(annotations[annotation.SidecarStatusPort.Name]), 10, 16); err == nil {
 		return int32(n)

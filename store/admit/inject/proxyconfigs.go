@@ -10,8 +10,8 @@ import (
 // object exists. The function must be safe for concurrent use. This package does not modify the objects.
 type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
 
-// forNamespace returns the oldest ProxyConfig without a selector in a namespace, or nil. It applies to the whole
-// namespace, or in the root namespace to the whole mesh.
+// forNamespace returns the oldest ProxyConfig without a selector in a namespace, or nil. Such a ProxyConfig applies to
+// its whole namespace. In the root namespace, it applies to the whole mesh.
 func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig {
 	if p == nil || namespace == "" {
 		return nil
@@ -24,8 +24,8 @@ func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig 
 	return nil
 }
 
-// forWorkload returns the oldest ProxyConfig of a namespace with a selector for the labels of a Pod, or nil. A selector
-// without labels selects nothing.
+// forWorkload returns the oldest ProxyConfig of a namespace whose selector matches the labels of a Pod, or nil. A
+// selector without labels matches nothing.
 func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *proxyconfigv1.ProxyConfig {
 	if p == nil {
 		return nil
@@ -38,7 +38,8 @@ func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *prox
 	return nil
 }
 
-// addProxyConfig adds the fields of a ProxyConfig to a proxy's configuration. Variables are joined.
+// addProxyConfig adds the fields of a ProxyConfig to a proxy's configuration. Environment variables are added to those
+// of the proxy's configuration.
 func addProxyConfig(into *meshv1alpha1.ProxyConfig, c *proxyconfigv1.ProxyConfig) {
 	if c.GetConcurrency() != nil {
 		into.Concurrency = c.GetConcurrency()

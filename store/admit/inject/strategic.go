@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// merge merges an overlay onto a Pod as a strategic merge patch. It changes both arguments; only the result may be
-// used. For a list of n elements its time is n log n. A directive is a key that begins with $, such as $patch. If the
-// parameter directives is true, an overlay with directives is passed to the library, whose time is quadratic in
-// lists. If the parameter is false, directives are data, because a Pod's author may have written them. Errors: a list
-// cannot be merged, or those of the library.
+// merge merges an overlay onto a Pod as a strategic merge patch. It changes both maps, so only the result may be used.
+// A directive is a key that begins with $, such as $patch. If the parameter directives is true, an overlay with
+// directives is merged by the library of Kubernetes. The library's time grows with the square of a list's length. If
+// the parameter is false, directives are plain data, because a Pod's author may have written them. The function fails
+// if a list cannot be merged, or if the library fails.
 func merge(onto, overlay map[string]any, directives bool) (map[string]any, error) {
 	if directives && directed(overlay) {
 		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)
@@ -25,7 +25,8 @@ func merge(onto, overlay map[string]any, directives bool) (map[string]any, error
 
 var directive = regexp.MustCompile(`\$(patch|retainKeys|setElementOrder|deleteFromPrimitiveList)\b`)
 
-// mayDirect reports whether the text of a template, or of the values, names a directive of strategic merge patches.
+// mayDirect reports whether a text names a directive of strategic merge patches. The text is a template or the Helm
+// values.
 func mayDirect(text string) bool { return directive.MatchString(text) }
 
 // directed reports whether a value may contain a directive of strategic merge patches: a key that begins with $.
@@ -102,8 +103,8 @@ func withoutNulls(value any) any {
 }
 
 // mergeList merges two lists of objects with the given key, or of scalars if key is empty. The overlay's elements keep
-// the overlay's order. An element that the overlay lacks precedes the first overlay element that it preceded in the
-// Pod's list. An error names an element without a scalar key.
+// the overlay's order. An element that only the Pod has comes before the first overlay element that followed it in the
+// Pod's list. The error names an element without a scalar key.
 func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key string) ([]any, error) {
 	was, is, err := namesIn(onto, key)
 	if err != nil {
@@ -128,7 +129,7 @@ func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key s
 	var other, laid []named
 	for i, e := range was {
 		if _, of := wanted[e.name]; key == "" && at[e.name] != i {
-			continue // equal scalars are merged
+			continue // a repeated scalar is dropped
 		} else if of {
 			laid = append(laid, e)
 		} else {

@@ -18,9 +18,10 @@ var doubtful = map[string]func(string) error{
 	annotation.SidecarComponentLogLevel.Name: isEnvoyLevels,
 }
 
-// Warnings lists the faults of an injected Pod, as one-line texts without a final full stop; nil: no faults. The faults
-// do not prevent the injection: invalid or ineffective annotations and labels, and containers whose traffic bypasses
-// the proxy. before is the Pod as the request has it, after is the result of Inject. Neither is modified.
+// Warnings lists the faults of an injected Pod, as one-line texts without a final full stop. It returns nil if there
+// are no faults. Faults are invalid or ineffective annotations and labels, and containers whose traffic bypasses the
+// proxy. They do not prevent the injection. The parameter before is the Pod in the request, and after is the result of
+// Inject. Neither Pod is modified.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
 		all = append(all, fmt.Sprintf("%s %s: %.100q is ignored: want true or false", kind, annotation.SidecarInject.Name,

@@ -24,8 +24,8 @@ type Webhooks struct {
 	Revision  string // the revision whose Service answers; empty or default: the default revision
 	Tag       string // revision tag, a second name of the revision; empty: the configuration is the revision's own
 	Path      string // /inject or below; empty: /inject
-	// Everywhere also injects Pods whose namespace and labels state nothing. It is ignored unless the Tag, or without a
-	// Tag the Revision, is the default one.
+	// Everywhere also selects Pods if neither their labels nor their namespace's labels say anything about injection.
+	// It has an effect only for the Tag default, or without a Tag for the default Revision.
 	Everywhere bool
 	CABundle   []byte // PEM; empty: API servers verify the webhook with their system roots
 }
@@ -33,8 +33,8 @@ type Webhooks struct {
 // service is the name of the default revision's Service.
 const service = "istiod"
 
-// NameOf returns the name of a revision's object, such as a Service or a ConfigMap, as in Istio's charts. name is the
-// name of the default revision's object, and is returned unchanged if revision is empty or default.
+// NameOf returns the name of a revision's object, such as a Service or a ConfigMap, as in Istio's charts. The parameter
+// name is the name of the default revision's object. It is returned unchanged if revision is empty or default.
 func NameOf(name, revision string) string {
 	if revision == "" || revision == "default" {
 		return name
@@ -58,8 +58,8 @@ func (w Webhooks) Name() string {
 // Configuration returns a configuration with the names, labels and selectors of Istio's chart. The caller owns the
 // result, but must not change the elements of its slices of bytes and strings. At most one of its webhooks selects a
 // Pod. In a namespace with the label istio.io/rev, the only relevant label of Pods is sidecar.istio.io/inject: "false".
-// In a namespace with the label istio-injection, labels istio.io/rev of the namespace and of Pods are ignored. API
-// servers reject Pods that a webhook selects while it does not answer.
+// In a namespace with the label istio-injection, labels istio.io/rev of the namespace and of Pods are ignored. If a
+// webhook does not answer, API servers reject the Pods that it selects.
 func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	revision := cmp.Or(w.Tag, w.Revision, "default")
 	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name

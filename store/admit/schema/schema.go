@@ -2,8 +2,8 @@
 // code: structure, list types, CEL rules, unknown fields. The definitions are those of the module istio.io/api. The
 // file istio.json.gz has them without descriptions.
 //
-// An API server with the same CustomResourceDefinitions performs all these checks before it calls a webhook. But the
-// definitions of a cluster may be older, and objects in files were never checked.
+// An API server with the same CustomResourceDefinitions performs all these checks before it calls a webhook. However,
+// the definitions of a cluster may be older, and API servers have not checked objects in files.
 //
 // Owns: the compiled definitions. Reads: its arguments. Never: changes its arguments.
 package schema
@@ -48,8 +48,8 @@ type Violation struct {
 // String returns "field: message", also for an empty field.
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Definition is the schema of a kind, for all Versions with this schema. It must not be modified. It is safe for
-// concurrent use.
+// Definition is one schema of a kind. Versions lists the versions of the kind that have this schema. A Definition must
+// not be modified. It is safe for concurrent use.
 type Definition struct {
 	Group, Kind, Plural string   // Plural is the name of the resource, in lower case
 	Versions            []string // such as v1; at least one
@@ -77,7 +77,7 @@ var Istio = sync.OnceValue(func() []*Definition {
 	return all
 })
 
-// Of returns the definition of a kind with a version; nil if there is no such kind or version.
+// Of returns the definition of a kind and version, or nil if there is no such kind or version.
 func Of(group, version, kind string) *Definition {
 	for _, d := range Istio() {
 		if d.Group == group && d.Kind == kind && slices.Contains(d.Versions, version) {
@@ -88,7 +88,7 @@ func Of(group, version, kind string) *Definition {
 }
 
 // Compile compiles all definitions, so that no request has to wait for their compilation. The error names the
-// definition that does not compile, or is the error of ctx. ctx is checked before each definition.
+// definition that does not compile. If ctx ends, Compile stops before the next definition and returns the error of ctx.
 func Compile(ctx context.Context) error {
 	for _, d := range Istio() {
 		if ctx.Err() != nil {
@@ -165,7 +165,7 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	}
 	// The order of the steps is that of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
 	object = runtime.DeepCopyJSON(object)
-	delete(object, "status") // as at creation
+	delete(object, "status") // API servers also drop the status at creation
 	// Unlike PruneWithOptions, Prune does not collect the paths of unknown fields. Below a long key, the total size of
 	// these paths is quadratic in the size of the object.
 	pruning.Prune(object, c.structural, true)
@@ -202,7 +202,7 @@ func blocks(all field.ErrorList) bool {
 	})
 }
 
-// path returns a field's path; empty for "<nil>", the API server's text for the object as a whole.
+// path returns a field's path. It returns "" for "<nil>", the API server's text for the object as a whole.
 func path(of string) string {
 	if of == "<nil>" {
 		return ""

@@ -15,12 +15,12 @@ import (
 const MaxViolations = 100
 
 // split is one part of a divided schema. A part covers the whole object, or one element of a list or map, without the
-// elements of the lists and maps in it. The validators of kube-openapi compare each error with all earlier ones
-// (validate.Result.AddErrors), so each call must have little input.
+// elements of the lists and maps in it. The validators of kube-openapi compare each error with all earlier errors of
+// the call (validate.Result.AddErrors). Each part is validated by a call of its own, so the comparisons stay few.
 type split struct {
 	validator validation.SchemaValidator // nil: the enclosing part validates the value
 	fields    map[string]*split          // fields with lists or maps somewhere below
-	elements  *split                     // of a list, or values of a map; nil: neither
+	elements  *split                     // for elements of a list or values of a map; nil for other schemas
 }
 
 // splitOf divides a schema. An error means that a part does not compile.
@@ -70,15 +70,15 @@ func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	return s
 }
 
-// check appends the violations of a value to the given list. It starts no further part once the list has
-// MaxViolations elements or the context has ended. The result may have more than MaxViolations elements.
+// check appends the violations of a value to the given list. It checks no further part after the list has reached
+// MaxViolations elements, or after the context has ended. The result may have more than MaxViolations elements.
 func (p *split) check(ctx context.Context, at *field.Path, value any, all field.ErrorList) field.ErrorList {
 	if len(all) >= MaxViolations || ctx.Err() != nil {
 		return all
 	}
 	if p.validator != nil {
 		for _, e := range validation.ValidateCustomResource(at, value, p.validator) {
-			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the detail has the path within this part
+			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the path is relative to this part
 				e.Detail = path(e.Field) + " in body" + said
 			}
 			all = append(all, e)
@@ -106,7 +106,7 @@ func (p *split) check(ctx context.Context, at *field.Path, value any, all field.
 	return all
 }
 
-// child returns the path of a field below a path; the path nil is that of the object itself.
+// child returns the path of a field inside the value at the given path. The path nil stands for the object itself.
 func child(at *field.Path, name string) *field.Path {
 	if at == nil {
 		return field.NewPath(name)

@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxPatches is the largest number of patches in one EnvoyFilter. The check of a patch takes 0.1 ms of processor time.
+// maxPatches is the maximum number of patches in one EnvoyFilter. The check of one patch takes 0.1 ms of processor
+// time.
 const maxPatches = 1024
 
 // beyond returns an error for an EnvoyFilter with more than maxPatches patches, and otherwise nil. The CRD does not

@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// maxShare is the inverse of the largest share of time that is spent on reading a list. After a reading of time t, the
-// list is used for maxShare times t. A list of 120,000 addresses takes 0.1 s to read, so it is up to 2 s old. A list of
+// maxShare limits the time that is spent on reading lists. If the reading of a list took the time t, the list is used
+// for maxShare times t. For example, a list of 120,000 addresses takes 0.1 s to read, so it is used for 2 s. A list of
 // a small mesh is read again for nearly every review.
 const maxShare = 20
 
-// list contains values that reviews of objects look up among all records, in order. It is read from a snapshot and used
-// for a while at newer snapshots. Otherwise a tenant who writes many objects would cause a reading of all records for
-// each object. A list is safe for concurrent use.
+// list contains sorted values from the records of a snapshot (stored configuration objects). Reviews of objects look up
+// values in it. A list is also used for a while at newer snapshots. Without this reuse, a tenant who writes many
+// objects would cause a reading of all records for each object. A list is safe for concurrent use.
 type list[E any] struct {
 	read func(*mirror.Snapshot) []E
 
@@ -25,7 +25,7 @@ type list[E any] struct {
 	until time.Time // the list is used until then, also at newer snapshots
 }
 
-// at returns the list for reviews at a snapshot. The caller must not change it.
+// at returns the values for reviews at a snapshot. The caller must not change the slice.
 func (l *list[E]) at(known *mirror.Snapshot) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *list[E]) at(known *mirror.Snapshot) []E {
 	return l.all
 }
 
-// catalogue contains the lists that owners at successive snapshots share.
+// catalogue contains the lists that the values of type owners at successive snapshots share.
 type catalogue struct {
 	users list[user]
 	below list[below]

@@ -7,10 +7,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// discreet is the lookup of a proposal whose author sees one tenant alone. It hides the private objects of other
-// tenants: Pods, and Services and ServiceEntries that are not exported to the namespace of the proposed object. Without
-// isolation, private objects are missing. With isolation they count, but without their names, since the rules have to
-// refuse an object for them.
+// discreet is the lookup for a proposal (a previewed change) whose author may see the objects of only one tenant. It
+// hides the private objects of other tenants. These are Pods, and Services and ServiceEntries that are not exported to
+// the namespace of the proposed object. Without isolation of tenants, private objects are left out. With isolation they
+// are included without names, because the proposed object may have to be refused because of them.
 type discreet struct {
 	proposalLookup
 	namespace string
@@ -27,7 +27,8 @@ func (l discreet) private(s *model.Service) bool {
 	return own != of
 }
 
-// shown returns the services without the private ones, or with nameless copies of these.
+// shown returns the given services without the private ones. With isolation, it replaces the private ones with copies
+// that have no name.
 func (l discreet) shown(all []*model.Service) (shown []*model.Service) {
 	for _, s := range all {
 		switch {

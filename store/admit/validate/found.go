@@ -10,7 +10,7 @@ import (
 type Found struct {
 	Errors   []Error  // at most schema.MaxViolations; empty: the object is valid
 	Warnings []string // "field: message", or a message without a field
-	whole    bool     // messages are for an author who may see all objects
+	whole    bool     // the author may see all objects, so messages may name them
 }
 
 // Error is one reason for which an object is refused.
@@ -27,7 +27,7 @@ func (f *Found) err(field string, code problem.Code, message string) {
 	}
 }
 
-// warn adds a warning, up to schema.MaxViolations; API servers forward far fewer.
+// warn adds a warning, up to schema.MaxViolations.
 func (f *Found) warn(text string) {
 	if len(f.Warnings) < schema.MaxViolations {
 		f.Warnings = append(f.Warnings, text)
@@ -42,7 +42,7 @@ func (e Error) text() string {
 	return e.Field + ": " + e.Message
 }
 
-// message returns the message of a problem for the author of the object.
+// message returns the message of a problem in the form for the author of the object.
 func (f *Found) message(p object.Problem) string {
 	if f.whole {
 		return p.Full()
@@ -50,7 +50,8 @@ func (f *Found) message(p object.Problem) string {
 	return p.Message
 }
 
-// warning returns "field: message" for a problem, followed by the code of its analyzer and by more.
+// warning returns "field: message" for a problem. The code of the problem's analyzer and the text in the parameter more
+// follow.
 func (f *Found) warning(p object.Problem, more string) string {
 	text := f.message(p) + p.Analyzer.Suffix() + more
 	if p.Field == "" {

@@ -18,10 +18,10 @@ var (
 	meshClasses     = []string{"istio", "istio-remote", "istio-waypoint"}
 )
 
-// ofGatewayAPI returns a warning, or nil, for an object of the Gateway API that this version does not act on. It warns
-// of a class or a Gateway of the mesh, and of a route with a Service or a ServiceEntry as parent
-// (gateway-api.sigs.k8s.io: GAMMA). Other classes and Gateways belong to other controllers. A route of a Gateway gets
-// no warning, since its Gateway got one.
+// ofGatewayAPI returns a warning for an object of the Gateway API that is meant for the mesh, because this version does
+// not serve the Gateway API. It warns about a class or a Gateway of the mesh, and about a route with a Service or a
+// ServiceEntry as parent (gateway-api.sigs.k8s.io: GAMMA). For other objects it returns nil. Other classes and Gateways
+// belong to other controllers. A route with only Gateways as parents gets no warning, because the Gateways got one.
 func ofGatewayAPI(tree map[string]any, of object.ID) []string {
 	text := func(fields ...string) string {
 		value, _, _ := unstructured.NestedString(tree, fields...)

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// lookup implements normal.Lookup, by which the normaliser reads other objects, for the webhook. It has the mesh
-// configuration, the tenants, and the owners of hosts and addresses. Pods, Nodes, Namespaces and roles are missing,
-// since the webhook validates objects of Istio only.
+// lookup implements normal.Lookup for the webhook. The normaliser reads other objects through it. The lookup has the
+// mesh configuration, the tenants, and the owners of hosts and addresses. Pods, Nodes, Namespaces and roles are
+// missing, because the webhook validates only objects of Istio.
 type lookup struct {
 	*owners
 	tenants Tenants
@@ -51,7 +51,7 @@ func (lookup) Namespace(object.ID) *normal.Namespace { return nil }
 // Role implements normal.Lookup. The result is always nil: no role is known.
 func (lookup) Role(object.ID) *normal.Role { return nil }
 
-// Networks implements normal.Lookup. The result is always nil: no networks are configured.
+// Networks implements normal.Lookup. The result is always nil: no networks are known.
 func (lookup) Networks() *meshv1.MeshNetworks { return nil }
 
 // Automatic implements normal.Lookup. The result is always nil: automatic addresses are no reason to refuse an object.

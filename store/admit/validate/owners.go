@@ -29,18 +29,18 @@ type user struct {
 	namespace string
 }
 
-// below is a host of a ServiceEntry. ending is the host backwards, so hosts below one domain are neighbours when
-// sorted.
+// below is a host of a ServiceEntry. The field ending has the bytes of the host in reverse order. Hosts of one domain
+// are therefore neighbours when sorted by ending.
 type below struct {
 	ending string
 	entry  *model.Service
 }
 
-// ownersOf returns the owners at a snapshot; nil stands for an empty snapshot.
+// ownersOf returns the owners at a snapshot. A nil snapshot counts as empty.
 func ownersOf(known *mirror.Snapshot) *owners { return newCatalogue().at(known) }
 
-// at returns the owners at a snapshot; nil stands for an empty snapshot. The returned owners read each list of the
-// catalogue once, at the first use, and keep that version.
+// at returns the owners at a snapshot. A nil snapshot counts as empty. The returned owners take each list from the
+// catalogue once, at its first use, and keep it.
 func (c *catalogue) at(known *mirror.Snapshot) *owners {
 	if known == nil {
 		known = mirror.Empty()
@@ -119,7 +119,7 @@ func (o *owners) Below(wildcard string) (all []*model.Service) {
 	return all
 }
 
-// from returns the users from the first address of a network on, sorted by address.
+// from returns the users sorted by address, without those whose addresses precede the network's first address.
 func (o *owners) from(network netip.Prefix) []user {
 	users := o.users()
 	at, _ := slices.BinarySearchFunc(users, network.Masked().Addr(), func(u user, a netip.Addr) int { return u.address.Compare(a) })
@@ -127,7 +127,7 @@ func (o *owners) from(network netip.Prefix) []user {
 }
 
 // At implements normal.Owners: it returns the Kubernetes Services (no ServiceEntries) with an address, each once, and
-// reports whether a Pod has the address. services is nil without such Services.
+// reports whether a Pod has the address. The result services is nil without such Services.
 func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		switch {
@@ -154,8 +154,8 @@ func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
 	return false
 }
 
-// Within implements normal.Owners: it returns the lowest address of a Kubernetes Service or a Pod in a network; the
-// zero Addr without any.
+// Within implements normal.Owners: it returns the lowest address of a Kubernetes Service or a Pod in a network. Without
+// such an address it returns the zero Addr.
 func (o *owners) Within(network netip.Prefix) netip.Addr {
 	if all := o.from(network); len(all) > 0 && network.Contains(all[0].address) {
 		return all[0].address

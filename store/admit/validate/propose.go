@@ -25,8 +25,8 @@ type Proposed struct {
 	Was, Is  []model.Record   // the object's records before and after the change; nil: no records
 	Problems []object.Problem // errors and warnings
 	// Refused is true if Problems has an error. There are four reasons: the webhook would refuse the object, its kind
-	// or version is not Istio's, the object to delete does not exist, or the proposal names the object twice. Is then
-	// equals Was, unless the proposal names the object twice.
+	// or version is not Istio's, the object to delete does not exist, or the proposal names the object twice. For a
+	// refused object, the fields Is and Was are equal, unless the proposal names the object twice.
 	Refused bool
 }
 
@@ -35,15 +35,15 @@ type Proposal struct {
 	Objects []*object.Object // to create or update
 	Removed []*object.Object // to delete; only their IDs and versions are read
 	// Alone is true if the author of the objects may not see other objects. Warnings about other objects that an object
-	// contradicts or refers to are left out. Errors about objects of other tenants do not name private objects
-	// (discreet).
+	// contradicts or refers to are left out. Errors do not name private objects of other tenants (see the type
+	// discreet).
 	Alone bool
 }
 
 // propose returns the records that a snapshot has of an object, and the records that it would have after the change.
-// The snapshot has records and no objects. So objects of kinds that are not Istio's are refused, because other objects
-// depend on them in ways that records do not show. If the context ends, the result is incomplete. If gone is set, the
-// change deletes the object. alone is Proposal.Alone.
+// Objects of kinds that are not Istio's are refused, because the snapshot's records do not show how other objects
+// depend on them. If the context ends, the result is incomplete. The parameter gone is true if the change deletes the
+// object. The parameter alone is Proposal.Alone.
 func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
@@ -85,7 +85,7 @@ func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o 
 		}
 		result, err := w.normal.ObjectUntil(ctx, o, from)
 		if err != nil {
-			return // nobody waits
+			return // the context has ended
 		}
 		w.assess(ctx, result, others, &found)
 		d.Is = result.Records
@@ -125,7 +125,8 @@ func recordsOf(s *mirror.Snapshot, id *object.ID) (all []model.Record) {
 	return all
 }
 
-// originIn returns the origin of objects that are created: that of any object of Istio, or else that of an API server.
+// originIn returns the origin for a created object. It is the origin of some existing object of Istio, or else that of
+// the config cluster's API server.
 func originIn(s *mirror.Snapshot) origin.Origin {
 	for _, kind := range []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindServiceEntry, model.KindGateway,
 		model.KindSidecar, model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindMesh} {
@@ -138,8 +139,9 @@ func originIn(s *mirror.Snapshot) origin.Origin {
 	return origin.New("", origin.Kube)
 }
 
-// createdAs returns the creation time of an object. An existing object keeps its time; zero: unknown. A fresh object of
-// an API server is younger than all others. A fresh object in a file has the stated time, which may be zero.
+// createdAs returns the creation time of an object. An existing object keeps its time, which is zero if unknown. A new
+// object has the stated time. If the stated time is zero and the object does not come from files, the result is the
+// present time.
 func createdAs(d *Proposed, stated time.Time) time.Time {
 	switch {
 	case len(d.Was) > 0 && d.Was[0].Meta().Created == 0:
@@ -152,7 +154,7 @@ func createdAs(d *Proposed, stated time.Time) time.Time {
 	return stated
 }
 
-// proposalLookup gets fetched keys and automatic addresses from a snapshot. The leader gets them from objects.
+// proposalLookup is a lookup that finds fetched keys and automatic addresses in the records of a snapshot.
 type proposalLookup struct {
 	lookup
 	known *mirror.Snapshot
@@ -201,9 +203,10 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 }
 
 // Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
-// snapshot with the next revision, and the result for each object: first of.Objects, then of.Removed. If an object is
-// refused or in the lists twice, or if ctx has ended, the change is empty: its New is the given snapshot. After the end
-// of ctx, the results may be incomplete. The snapshot must not be nil.
+// snapshot with the next revision, and one result for each object. The results for Objects of the proposal come first,
+// followed by those for Removed. If an object is refused or in the lists twice, or if ctx has ended, the change is
+// empty: its New is the given snapshot. After the end of ctx, the results may be incomplete. The snapshot must not be
+// nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record

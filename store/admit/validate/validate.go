@@ -1,10 +1,11 @@
 // Package validate implements the validation webhook for objects of Istio. An object is checked against the
-// CustomResourceDefinition of its kind, then normalised by store/normal, with the code that the leader runs. An invalid
-// object is refused, with the paths of its fields. A valid object is admitted with warnings if a part of it has no
-// effect, or an effect that its author may not expect.
+// CustomResourceDefinition of its kind. Then store/normal (the normaliser) converts the object to records, its stored
+// form. The leader runs the same code. An invalid object is refused, and the response states the paths of the invalid
+// fields. A valid object is admitted. There is a warning if a part of it has no effect, or an effect that its author
+// may not expect.
 //
-// Owns: an index of the hosts and addresses in the newest snapshot.
-// Reads: the mesh configuration; the replica's snapshot, if it has one, for references to other objects.
+// Owns: an index of the hosts and addresses in the newest snapshot of the stored configuration.
+// Reads: the mesh configuration; this replica's snapshot, if there is one, to check references to other objects.
 // Never: sends a request; changes an object; refuses a valid object because this version does not support it; considers
 // the user who writes an object.
 package validate
@@ -47,14 +48,14 @@ type Webhook struct {
 	snapshot func() *mirror.Snapshot
 	tenants  Tenants
 	judge    Judge
-	owners   atomic.Pointer[owners] // at the snapshot of the last review
+	owners   atomic.Pointer[owners] // index of hosts and addresses, for the snapshot of the last review
 	lists    *catalogue
 }
 
-// Judge performs the checks of a record that need types of Envoy, which the normaliser does not know. Errors in refused
-// refuse the object, and errors in warned become warnings. All are problems of the record (model.Fault). known is this
-// process's snapshot of the mesh. It is nil if the process has no snapshot, and for a Proposal with Alone. A Judge is
-// safe for concurrent use.
+// Judge performs the checks of a record that need types of Envoy, which the normaliser does not know. If there are
+// errors in refused, the object is refused. Errors in warned become warnings. All errors describe problems of the
+// record (model.Fault). The parameter known is this process's snapshot. It is nil if the process has no snapshot, and
+// for a Proposal with Alone. A Judge is safe for concurrent use.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
 // Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. With a nil
@@ -68,7 +69,7 @@ var (
 
 // New returns a Webhook. mesh returns the mesh configuration. If its result is nil, the defaults apply. snapshot
 // returns the replica's snapshot. If its result is nil, references to other objects are not checked. tenants may be
-// nil. mesh and snapshot may be nil for a Webhook of which only Propose is called.
+// nil. If only Propose is called, mesh and snapshot may be nil.
 func New(
 	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
 ) *Webhook {
@@ -80,8 +81,8 @@ func (w *Webhook) Register(s *admit.Server) {
 	s.Register("validation", Path, w, func(status int) { obs.ValidationHTTPErrors.WithLabelValues(fmt.Sprint(status)).Inc() })
 }
 
-// AlwaysReject is an annotation: every object with it is refused, as by istiod. A dry run of such an object tests
-// whether API servers call the webhook.
+// AlwaysReject is an annotation. Every object with this annotation is refused, as in istiod. A dry run of such an
+// object tests whether API servers call the webhook.
 const AlwaysReject = "internal.istio.io/webhook-always-reject"
 
 // Values of the label reason of obs.ValidationFailed, as in istiod's metric.
@@ -127,8 +128,9 @@ func writes(r *admissionv1.AdmissionRequest) bool {
 	return (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) && r.SubResource == ""
 }
 
-// Concerns implements admit.Chooser: it is true for the creation and update of objects. It is false for an object that
-// is being deleted, so that the removal of a finalizer is admitted even if the object is too heavy to validate.
+// Concerns implements admit.Chooser. It returns true for the creation and update of objects. It returns false for an
+// object that is being deleted. The removal of a finalizer is therefore admitted even if the object is too large to
+// validate.
 func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
 	var head struct {
 		Metadata struct {
@@ -139,8 +141,8 @@ func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
 	return writes(r) && !deleted
 }
 
-// labels returns the values of metric labels. They are "other" for unknown kinds, so that requests cannot create
-// further values.
+// labels returns the values of metric labels. For unknown kinds the values are "other", so requests cannot add an
+// unlimited number of values.
 func labels(r *admissionv1.AdmissionRequest) (group, version, resource string) {
 	if d := schema.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind); d != nil {
 		return d.Group, r.Kind.Version, d.Plural
@@ -148,8 +150,8 @@ func labels(r *admissionv1.AdmissionRequest) (group, version, resource string) {
 	return "other", "other", "other"
 }
 
-// read decodes the object of a request. Whole numbers in the tree are int64. It fails if the object is not valid JSON,
-// has another group, version or kind than the request states, or has neither name nor generateName.
+// read decodes the object of a request. Whole numbers in the returned map are int64. read fails if the object is not
+// valid JSON, has another group, version or kind than the request states, or has neither name nor generateName.
 func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, error) {
 	tree := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(r.Object.Raw, &tree); err != nil {
@@ -182,8 +184,8 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 		UID: string(head.UID), Generation: head.Generation, JSON: r.Object.Raw}, nil
 }
 
-// check validates an object. An object of Istio is checked against its CRD and, if it has no violations, by normalised.
-// An object of the Gateway API gets warnings, but no errors.
+// check validates an object. An object of Istio is checked against its CRD. If there is no violation, the method
+// normalised checks it further. An object of the Gateway API gets warnings, but no errors.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
 	if obj.ID.Group == object.GatewayAPI {
@@ -196,7 +198,8 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 	return found
 }
 
-// defined checks an object by its CRD. It reports whether the object passes.
+// defined checks an object against its CRD, and adds the violations to found. It reports whether there are no
+// violations.
 func defined(ctx context.Context, tree map[string]any, obj *object.Object, found *Found) bool {
 	if wrong := beyond(tree, obj.ID.Kind); wrong != nil {
 		found.Errors = append(found.Errors, *wrong)
@@ -214,7 +217,8 @@ func defined(ctx context.Context, tree map[string]any, obj *object.Object, found
 	return len(wrong) == 0
 }
 
-// ownersAt returns the owners at a snapshot, which reviews share until there is a newer one.
+// ownersAt returns the index of hosts and addresses for a snapshot. Reviews share the index until there is a newer
+// snapshot.
 func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
 	if o := w.owners.Load(); known != nil && o != nil && o.known == known {
 		return o
@@ -224,8 +228,8 @@ func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
 	return o
 }
 
-// normalised adds the results of the normaliser, the Judge and the analysis for an object. It stops at the end of the
-// context, or at schema.MaxViolations errors.
+// normalised adds the results of the normaliser, the Judge and the analysis for an object to found. It stops at the end
+// of the context, or at schema.MaxViolations errors.
 func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
 	known, mesh := w.snapshot(), w.mesh()
 	if mesh == nil {
@@ -236,8 +240,8 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	}
 }
 
-// assess adds the problems of a normalised object, and the results of the Judge and the analysis for its records. With
-// Found.whole, the messages name objects that the namespace of the object may not see.
+// assess adds the problems that the normaliser reported, and the results of the Judge and the analysis for each record.
+// If found.whole is true, the messages also name objects that the namespace of the object may not see.
 func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirror.Snapshot, found *Found) {
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
@@ -264,7 +268,7 @@ func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirro
 	}
 }
 
-// judged adds the results of the Judge and the analysis for one record.
+// judged adds the results of the Judge and the analysis for one record to found.
 func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Found) {
 	refused, warned := w.judge(record, known)
 	for _, err := range refused {
@@ -323,8 +327,8 @@ func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	return no
 }
 
-// more returns the number of omitted errors as text, given the number of all errors. At schema.MaxViolations the
-// validation stopped, so the object may have further errors.
+// more returns a text with the number of omitted errors. The parameter all is the number of all errors. At
+// schema.MaxViolations the validation stopped, so the object may have further errors.
 func more(all int) string {
 	if all == schema.MaxViolations {
 		return fmt.Sprintf("and at least %d more", all-maxErrors)
@@ -350,8 +354,8 @@ func cause(code problem.Code) metav1.CauseType {
 }
 
 // RefusedGateway returns a Gateway with the annotation AlwaysReject, for dry runs. The Gateway is valid apart from the
-// annotation. The result can be encoded as JSON. It shares the map labels, by which a webhook configuration selects
-// objects.
+// annotation. The result can be encoded as JSON. It shares the map labels. The labels let a webhook configuration
+// select the Gateway.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
 	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
 		"annotations": map[string]string{AlwaysReject: "true"}}

@@ -1,7 +1,9 @@
-// Package apiservertest simulates a Kubernetes API server in tests. So tests can have faults and responses that a real
-// API server does not produce on demand.
+// Package apiservertest simulates a Kubernetes API server in tests. With it, tests can produce faults and responses
+// that a real API server does not produce on demand.
 //
-// Owns: a server on loopback, until the test ends. Reads: store/apiserver. Never: used outside tests.
+// Owns: a server on loopback, until the test ends.
+// Reads: the clients' requests.
+// Never: used outside tests.
 package apiservertest
 
 import (
@@ -18,7 +20,8 @@ import (
 )
 
 // Play returns a client of a simulated API server. Each request of the client has the bearer token "our-token". handler
-// makes the responses, in many goroutines at once. The server ends with the test. Failures end the test.
+// makes the responses, perhaps in several goroutines at once. The server is closed at the end of the test. If the setup
+// fails, the test ends with a failure.
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))
@@ -29,7 +32,8 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 }
 
 // Kubeconfig returns the path of a kubeconfig for a simulated API server, with the bearer token "our-token". handler
-// makes the responses, in many goroutines at once. Server and file end with the test. Failures end the test.
+// makes the responses, perhaps in several goroutines at once. At the end of the test, the server is closed and the file
+// is removed. If the setup fails, the test ends with a failure.
 func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

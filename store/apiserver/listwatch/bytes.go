@@ -8,19 +8,19 @@ import (
 	"sync/atomic"
 )
 
-// Bounds in bytes of decompressed data. A page of a list above its bound is read again with fewer objects. One object
-// always fits. An API server accepts requests of up to 3 MiB (--max-request-bytes), and etcd objects of up to 1.5 MiB.
+// Bounds in bytes of decompressed data. If a page of a list exceeds maxAnswer, it is read again with fewer objects. One
+// object always fits: an API server accepts requests of up to 3 MiB, and etcd accepts objects of up to 1.5 MiB.
 const (
-	maxAnswer = 16 << 20 // of a response
-	maxEvent  = 12 << 20 // of an event of a watch
+	maxAnswer = 16 << 20 // largest response
+	maxEvent  = 12 << 20 // largest event of a watch
 )
 
 // ErrTooLarge means that a response, or an event of a watch, exceeds its bound.
 var ErrTooLarge = errors.New("the API server's answer has more than 16 MiB, or an event of its watch more than 12 MiB")
 
 // Transport returns a transport that bounds the responses of next, for rest.Config.Wrap. The bound is 12 MiB for each
-// event of a watch of Bound, and 16 MiB for each other response, decompressed. Reading beyond the bound fails with
-// ErrTooLarge. Errors of next are returned unchanged.
+// event of a watch that Bound has made, and 16 MiB for any other response. Bytes are counted after decompression.
+// Reading beyond the bound fails with ErrTooLarge. Errors of next are returned unchanged.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -39,10 +39,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// WrappedRoundTripper lets client-go find the inner transport.
+// WrappedRoundTripper returns the inner transport. client-go calls it.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// body is the body of a response. Read fails with ErrTooLarge once the meter is exceeded.
+// body is the body of a response. Read fails with ErrTooLarge when more bytes were read than the meter permits.
 type body struct {
 	io.ReadCloser
 	meter *meter

@@ -1,7 +1,8 @@
 // Package listwatch bounds the lists and watches of client-go's Reflector in time and bytes. Every request has a
 // deadline, a silent watch is opened again, and every response and event has a bound in bytes.
 //
-// Owns: these bounds. Reads: no other package of Navarch. Never: keeps an object; interprets the content of an object.
+// Owns: the bounds of lists and watches. Reads: no other package of Navarch. Never: keeps an object; interprets the
+// content of an object.
 package listwatch
 
 import (
@@ -31,34 +32,34 @@ const (
 // list have fewer objects.
 const pageSize = 500
 
-// ErrNoAnswer is the cause (context.Cause) of the end of a request's context, if there was no answer within
+// ErrNoAnswer is the cause (context.Cause) of a request's context that ended because no answer came within
 // Options.Answer.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// Options are the bounds of a list and its watch, with functions to observe the requests. A function may be nil. The
-// goroutines of the Reflector and of the watch call the functions, and wait for them.
+// Options has the bounds of a list and its watch, and functions that observe the requests. Each function may be nil.
+// The goroutine of the Reflector or of the watch calls a function, and waits until it returns.
 type Options struct {
 	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: the constant Answer
 	Silence time.Duration // bounds the time of a watch without an event or bookmark; 0: the constant Silence
 
-	// Failed is called with errors of four kinds: of a list, of Listed or Passes, of a watch that cannot be opened, and
-	// of an event above its bound. It is not called if a watch with an initial list cannot be opened, or after the
-	// context has ended.
+	// Failed is called with the error if a list fails, if Listed or Passes returns an error, if a watch cannot be
+	// opened, and if an event exceeds its bound. It is not called if a watch with an initial list cannot be opened, or
+	// after the context has ended.
 	Failed  func(error)
-	Listed  func(page runtime.Object, first bool) error // a page of a list was read; an error ends the list
-	Watches func(lists bool)                            // a watch has begun; lists: it begins with an initial list
+	Listed  func(page runtime.Object, first bool) error // called with each page that was read; an error ends the list
+	Watches func(lists bool)                            // called when a watch has begun, perhaps with an initial list
 	// Passes is called with each event, also of type Error; lists is true for the events of an initial list. If it
 	// returns false, the Reflector does not receive the event. If it returns an error, the Reflector receives an error
 	// with status 413, and ends the watch.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // the Reflector has received an event, and stores it next; came: time of its arrival
-	Silent func()               // a watch ends because it had no event for Silence
+	Passed func(came time.Time) // called after the Reflector has received an event, which arrived at the time came
+	Silent func()               // called when a watch ends because it had no event for Silence
 }
 
-// Bound returns a ListWatch that calls plain within the bounds of o. plain must set the two functions that have a
-// context, and its client must use Transport. The first page of each list is a consistent read, whatever resource
-// version the caller requests. The errors of a list or watch are those of plain and of Listed. The result is for one
-// Reflector.
+// Bound returns a ListWatch that calls the functions of plain within the bounds of o. plain must have
+// ListWithContextFunc and WatchFuncWithContext, and its client must use Transport. The first page of each list is a
+// consistent read, whatever resource version the caller requests. The errors of a list or watch are those of plain and
+// of Listed. The result is for one Reflector.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
@@ -90,8 +91,8 @@ func (b *bounded) failed(ctx context.Context, err error) {
 	}
 }
 
-// list reads a page. The first page is always of the present state, whatever the Reflector requests. A list at an older
-// resource version may come from a cache
+// list reads one page of a list. The first page always shows the present state, whatever resource version the Reflector
+// requests. A list at an older resource version may come from a cache
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list).
 func (b *bounded) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	first := o.Continue == ""
@@ -117,14 +118,14 @@ func (b *bounded) list(ctx context.Context, o metav1.ListOptions) (runtime.Objec
 	}
 }
 
-// page reads one page before its deadline.
+// page reads one page within Options.Answer.
 func (b *bounded) page(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Answer, ErrNoAnswer)
 	defer cancel()
 	return b.plain.ListWithContextFunc(ctx, o)
 }
 
-// watch opens a watch before its deadline.
+// watch opens a watch within Options.Answer.
 func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	of, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(b.Answer, func() { cancel(ErrNoAnswer) })
@@ -132,7 +133,7 @@ func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	inner, err := b.plain.WatchFuncWithContext(size.attach(of), o)
 	lists := o.SendInitialEvents != nil
 	if late.Stop(); err != nil {
-		if cancel(nil); !lists { // the Reflector requests a list next, or retries after a refused connection or status 429
+		if cancel(nil); !lists { // the Reflector lists next, or retries after a refused connection or status 429
 			b.failed(ctx, err)
 		}
 		return nil, err
@@ -166,8 +167,8 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 // Stop implements watch.Interface.
 func (w *watched) Stop() { w.stop() }
 
-// run passes events from inner to events until the watch ends. lists: the watch begins with an initial list, which a
-// bookmark ends.
+// run passes events from inner to events until the watch ends. The parameter lists means that the watch begins with an
+// initial list. A bookmark ends this list.
 func (w *watched) run(ctx context.Context, lists bool) {
 	defer close(w.events)
 	defer w.stop()
