@@ -11,8 +11,9 @@ import (
 )
 
 // Budget bounds the configuration of each tenant; a field of 0 is no bound. A tenant is a namespace, or all namespaces
-// whose Namespace objects have the same value of TenantLabel. Pods, EndpointSlices, ServiceAccounts, Secrets, and
-// objects of the system namespace and the root namespace do not count. Security policies count, but are never refused.
+// whose Namespace objects have the same value of TenantLabel. Pods, EndpointSlices, ServiceAccounts, and objects
+// of the system namespace and the root namespace do not count. Secrets count only by weight (Exported, Own). Security
+// policies count, but are never refused.
 type Budget struct {
 	Objects int // objects with records
 	Bytes   int // bytes of encoded records

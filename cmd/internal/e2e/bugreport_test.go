@@ -75,7 +75,7 @@ func TestSnapshotAnswersAsTheControlPlane(t *testing.T) {
 	for _, args := range [][]string{{"wait", "virtualservice", "web.shop"}, {"apply", "-f", file}, {"removals", "accept", "x"},
 		{"log"}, {"bug-report"}} {
 		out, err := exec.Command(binary(t, "navarchctl"), append([]string{"--snapshot", file}, args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), strings.Join(args[:1], " ")) || !strings.Contains(string(out), "does not read a report") {
+		if err == nil || !strings.Contains(string(out), strings.Join(args[:1], " ")) || !strings.Contains(string(out), "does not read reports") {
 			t.Errorf("%v: %v %s", args, err, out)
 		}
 	}

@@ -146,7 +146,7 @@ func TestHeldKindIsAdopted(t *testing.T) {
 		t.Error(err)
 	}
 	younger := start(t, "--roles=xds", store)
-	eventually(t, patience, refuses(t, younger, "records/Service: 1 records are stored"))
+	eventually(t, patience, refuses(t, younger, "records/Service: the 1 stored records are not the 3"))
 	if out, err := adopt(t, etcd, "--yes"); err == nil || !strings.Contains(out, "an ingester leads") {
 		t.Errorf("while somebody leads: %v %s", err, out)
 	}

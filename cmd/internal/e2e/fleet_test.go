@@ -130,7 +130,7 @@ func TestFleetShares(t *testing.T) {
 	fresh := f.add()
 	eventually(t, patience, fresh.ready)
 	eventually(t, patience, func() error { // logged before the replica is ready; the test may read it later
-		if !strings.Contains(fresh.log.String(), `msg="the namespaces that this replica will own are planned" namespaces=`) {
+		if !strings.Contains(fresh.log.String(), `msg="the namespaces that this replica will own are planned" scopes=`) {
 			return errors.New("it planned nothing before it was ready")
 		}
 		return nil

@@ -118,7 +118,7 @@ func TestUnknownKindInStore(t *testing.T) {
 			return err
 		})
 	}
-	starts.hasProblem(t, "records/Novel//files/shop/skippable", "it is skipped")
+	starts.hasProblem(t, "records/Novel//files/shop/skippable", "the record is skipped")
 	novel := opened(t, etcd.Endpoint())
 	deleteRecords(t, novel, "Novel//files/shop/closing")
 	eventually(t, 10*time.Second, func() error {
