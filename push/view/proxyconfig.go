@@ -126,7 +126,7 @@ func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Se
 func (v *View) configure(own, mesh proxyconfig.Settings, n Node) {
 	v.Scope.HeaderCase = own.HeaderCase && n.Caps.Has(xds.CapHeaderCase)
 	if n.Kind != Sidecar {
-		return // the method router sets the fields of gateways, and applications without a proxy have none
+		return // the method router sets the fields of gateways; applications without a proxy leave them empty
 	}
 	v.Scope.Routes, v.Workload.HeaderCase = own.Routes, v.Scope.HeaderCase
 	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read them, so they must not make inputs differ

@@ -136,7 +136,7 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	return nil
 }
 
-// container returns the container or init container with the given name, or nil if the Pod has none. The result points
+// container returns the container or init container with the given name, or nil for an unknown name. The result points
 // into the Pod.
 func container(name string, pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
