@@ -241,7 +241,8 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 		t.Errorf("what is held: %v", err)
 	}
 	c.ApplyCRDs(t, "istio")
-	d.said(t, 1, "Kubernetes can be read again")
+	// The log says that Kubernetes can be read again only if a list failed meanwhile, which depends on when the API
+	// server ended the watch.
 	if err := has(t, d, webCluster, entry)(); err != nil {
 		t.Errorf("the definition is back, and the objects are not: %v", err)
 	}
