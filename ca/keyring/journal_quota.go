@@ -179,11 +179,11 @@ func (k *Keyring) seed(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := k.cfg.Now()
 		err := k.cfg.Store.EachBlob(ctx, journalFolder, func(b kv.Blob) error {
-			var batch []Issue
 			if counted[b.Path] {
 				return nil
 			}
 			counted[b.Path] = true
+			var batch []Issue
 			if err := json.Unmarshal(b.Raw, &batch); err != nil || len(batch) == 0 {
 				return nil //nolint:nilerr // readers of the journal report entries that do not decode
 			}

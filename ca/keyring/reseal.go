@@ -155,12 +155,12 @@ func keks(blobs []kv.Blob) []string {
 	return slices.Compact(out)
 }
 
-// sealedFolders are the folders of values that other packages seal: ca/vault's MAC key, and the kubeconfigs of other
+// SealedFolders are the folders of values that other packages seal: ca/vault's MAC key, and the kubeconfigs of other
 // clusters (store/source/remote).
-var sealedFolders = []string{"sealing/", "clusters/named/"}
+var SealedFolders = []string{"sealing/", "clusters/named/"}
 
 // keksOfSecrets adds to a list the ids of the key encryption keys of Secrets (private keys and registry credentials)
-// and of the values in sealedFolders. The result is sorted, without duplicates. Values that do not decode are skipped.
+// and of the values in SealedFolders. The result is sorted, without duplicates. Values that do not decode are skipped.
 // Errors are those of the store.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	state, err := k.cfg.Store.Load(ctx, 0)
@@ -168,7 +168,7 @@ func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, 
 		return nil, err
 	}
 	var sealed [][]byte
-	for _, folder := range sealedFolders {
+	for _, folder := range SealedFolders {
 		blobs, _, err := k.cfg.Store.Blobs(ctx, folder, 0)
 		if err != nil {
 			return nil, err

@@ -185,7 +185,7 @@ func (a *agent) writeBootstrap() error {
 		return err
 	}
 	if file := a.cfg.idlePressure(); file != "" {
-		if err := writePressure(file, "0"); err != nil {
+		if err := replaceFile(file, []byte("0")); err != nil {
 			return err
 		}
 	}

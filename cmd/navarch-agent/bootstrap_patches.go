@@ -134,16 +134,7 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 			good = next
 		}
 	}
-	return a.replaceBootstrap(good)
-}
-
-// replaceBootstrap replaces the bootstrap file atomically, so that a failed write leaves the previous file.
-func (a *agent) replaceBootstrap(text []byte) error {
-	beside := a.cfg.bootstrapFile() + ".new"
-	if err := os.WriteFile(beside, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(beside, a.cfg.bootstrapFile())
+	return replaceFile(a.cfg.bootstrapFile(), good)
 }
 
 // validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 characters of

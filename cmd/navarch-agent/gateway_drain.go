@@ -121,17 +121,17 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// writePressure replaces the content of the file by a rename, which Envoy notices. It returns an error if writing or
-// renaming fails.
-func writePressure(file, value string) error {
-	if err := os.WriteFile(file+".new", []byte(value), 0o644); err != nil {
+// replaceFile replaces the content of a file by a rename. So a failed write leaves the previous content, and Envoy
+// notices a new one. It returns an error if writing or renaming fails.
+func replaceFile(file string, text []byte) error {
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(file+".new", file)
 }
 
-// endIdle makes Envoy end connections that have been idle for idleAfter. It returns the error of writePressure.
-func (o *options) endIdle() error { return writePressure(o.idlePressure(), "1") }
+// endIdle makes Envoy end connections that have been idle for idleAfter. It returns the error of replaceFile.
+func (o *options) endIdle() error { return replaceFile(o.idlePressure(), []byte("1")) }
 
 // idleAfter is the idle timeout of clients' connections during the drain of a gateway.
 const idleAfter = "1s"

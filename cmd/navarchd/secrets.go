@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/push/plan"
@@ -34,7 +35,7 @@ type blobs interface {
 // was sealed. In this case the key file was lost or is not mounted yet, and a new key could not open the sealed values.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
-		for _, folder := range []string{"keys/", "sealing/", "clusters/named/"} {
+		for _, folder := range append([]string{"keys/"}, keyring.SealedFolders...) {
 			found, _, err := store.Blobs(ctx, folder, 0)
 			if err != nil {
 				return fmt.Errorf("it is not known whether etcd has sealed values: %w", err)

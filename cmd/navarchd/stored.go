@@ -46,7 +46,11 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	all, err := i.loop.EveryProblem(ctx)
 	for _, p := range all {
 		if p.ID == id && p.Severity == problem.Error {
-			s.Problems = append(s.Problems, p.Field+": "+p.Message)
+			text := p.Message
+			if q.Whole {
+				text = p.Full()
+			}
+			s.Problems = append(s.Problems, p.Field+": "+text)
 		}
 	}
 	return s, err

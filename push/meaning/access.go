@@ -163,11 +163,11 @@ func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 }
 
 // covers reports whether r is known to match all requests that the rule other matches.
-func (r accessRule) covers(other accessRule, by *budget) bool {
-	if !by.spend() || r.conditional && !proto.Equal(r.policy, other.policy) {
+func (r accessRule) covers(other accessRule, steps *budget) bool {
+	if !steps.spend() || r.conditional && !proto.Equal(r.policy, other.policy) {
 		return false
 	}
-	return r.callers.covers(other.callers, by) && r.requests.covers(other.requests, by)
+	return r.callers.covers(other.callers, steps) && r.requests.covers(other.requests, steps)
 }
 
 // everything reports whether a rule is known to match all requests.

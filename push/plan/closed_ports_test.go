@@ -54,3 +54,14 @@ func TestPoliciesTooLargeForPorts(t *testing.T) {
 		}
 	}
 }
+
+// The ports of a gRPC server count as well, although no connections are redirected.
+func TestPoliciesTooLargeForServers(t *testing.T) {
+	for ports, want := range map[int]bool{10: false, 300: true} {
+		p := New(Settings{Pool: &pool.Pool{}, Snapshot: snapshot(manyPrincipals(t, 1000), portsOfWorkload(t, ports))})
+		p.Join(app("ns0", "a", "app=attack"))
+		if got := strings.Contains(problemTexts(p), fmt.Sprintf("with %d ports refuse all connections", ports)); got != want {
+			t.Errorf("%d ports: closed %v, want %v", ports, got, want)
+		}
+	}
+}

@@ -159,8 +159,9 @@ func problemsOf(ctx context.Context, b *plan.Base, sees Sees) (problemSet, error
 	all := problemSet{}
 	for _, p := range slices.Concat(planned, b.Resolver.Problems()) {
 		if sees == nil {
-			p.Message, p.Whole = p.Full(), ""
+			p.Message = p.Full()
 		}
+		p.Whole = "" // otherwise a problem would differ for a tenant by objects that the tenant does not see
 		if sees.of(p.Key.Namespace) {
 			all[p] = true
 		}

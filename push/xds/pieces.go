@@ -22,23 +22,16 @@ func EncodeInPieces(
 	if err != nil {
 		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
-	before := 0 // fields are encoded in the order of their numbers
-	for before < len(rest) {
-		n, _, length := protowire.ConsumeField(rest[before:])
-		if length < 0 || n > field {
-			break
-		}
-		before += length
-	}
-	size := len(rest)
-	for _, one := range all {
-		size += protowire.SizeTag(field) + protowire.SizeBytes(proto.Size(one))
+	before, size, sizes := offsetAfter(rest, field), len(rest), make([]int, len(all))
+	for i, one := range all {
+		sizes[i] = proto.Size(one)
+		size += protowire.SizeTag(field) + protowire.SizeBytes(sizes[i])
 		pause()
 	}
 	b := append(make([]byte, 0, size), rest[:before]...)
-	for _, one := range all {
+	for i, one := range all {
 		b = protowire.AppendTag(b, field, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(proto.Size(one)))
+		b = protowire.AppendVarint(b, uint64(sizes[i]))
 		if b, err = deterministic.MarshalAppend(b, one); err != nil {
 			return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 		}

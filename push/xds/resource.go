@@ -262,14 +262,7 @@ func JoinFragment(
 	if err != nil {
 		return nil, fmt.Errorf("encode fragment %s: %w", name, err)
 	}
-	before, size := 0, len(b) // fields are encoded in the order of their numbers
-	for before < len(b) {
-		n, _, length := protowire.ConsumeField(b[before:])
-		if length < 0 || n > field {
-			break
-		}
-		before += length
-	}
+	before, size := offsetAfter(b, field), len(b)
 	for _, p := range parts {
 		size += len(p.Bytes)
 	}
@@ -281,6 +274,19 @@ func JoinFragment(
 	}
 	out = append(out, b[before:]...)
 	return &Fragment{Name: name, Bytes: out, Hash: hash(out), Parts: parts}, nil
+}
+
+// offsetAfter returns the offset in an encoded message at which elements of a field may follow. Fields are encoded in
+// the order of their numbers.
+func offsetAfter(b []byte, field protowire.Number) (offset int) {
+	for offset < len(b) {
+		n, _, length := protowire.ConsumeField(b[offset:])
+		if length < 0 || n > field {
+			break
+		}
+		offset += length
+	}
+	return offset
 }
 
 // HashOf returns a hash of a message. Equal messages have equal hashes. HashOf fails only if a string of the message is

@@ -1,22 +1,16 @@
 package analysis
 
 import (
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/model"
 )
 
-// common reports whether two normalised exportTo lists have a namespace in common, apart from two namespaces that are
-// ignored. A normalised list is sorted, or consists of "*" or "~".
+// common reports whether two normalised exportTo lists have a namespace in common, apart from the ignored ones. A
+// normalised list is sorted, or consists of "*" or "~".
 func common(a, b []string, ignored ...string) bool {
-	counts := func(namespace string) bool {
-		for _, one := range ignored {
-			if namespace == one {
-				return false
-			}
-		}
-		return namespace != "~"
-	}
+	counts := func(namespace string) bool { return namespace != "~" && !slices.Contains(ignored, namespace) }
 	for len(a) > 0 && len(b) > 0 {
 		order := strings.Compare(a[0], b[0])
 		switch {

@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -13,28 +12,26 @@ import (
 // served contains the hosts of a Gateway's servers for one namespace. It finds a host without a comparison with each.
 type served struct {
 	names   map[string]bool
-	endings []string // the names backwards, sorted
+	endings []string // the names backwards, sorted; nil before the first wildcard is looked up
 }
 
 // servedBy returns the hosts of servers to which VirtualServices of a namespace may bind
 // (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). own is the Gateway's namespace.
-func servedBy(servers []*networkingv1.Server, own, namespace string) served {
-	s := served{names: map[string]bool{}}
+func servedBy(servers []*networkingv1.Server, own, namespace string) *served {
+	s := &served{names: map[string]bool{}}
 	for _, server := range servers {
 		for _, text := range server.GetHosts() {
-			if to, name := model.ServerHost(text, own); (to == "" || to == namespace) && !s.names[name] {
+			if to, name := model.ServerHost(text, own); to == "" || to == namespace {
 				s.names[name] = true
-				s.endings = append(s.endings, backwards(name))
 			}
 		}
 	}
-	slices.Sort(s.endings)
 	return s
 }
 
 // has reports whether a server has a host of a VirtualService, a wildcard that covers the host, or a host that the
 // VirtualService's wildcard covers.
-func (s served) has(host string) bool {
+func (s *served) has(host string) bool {
 	if s.names[host] {
 		return true
 	}
@@ -47,22 +44,21 @@ func (s served) has(host string) bool {
 	if !is {
 		return false
 	}
-	ending := backwards(rest)
-	at, _ := slices.BinarySearchFunc(s.endings, ending, cmp.Compare[string])
+	if s.endings == nil {
+		for name := range s.names {
+			s.endings = append(s.endings, model.Backwards(name))
+		}
+		slices.Sort(s.endings)
+	}
+	ending := model.Backwards(rest)
+	at, _ := slices.BinarySearch(s.endings, ending)
 	for _, name := range s.endings[at:] {
 		if !strings.HasPrefix(name, ending) {
 			break
 		}
-		if model.Covers(host, backwards(name)) { // false for the ending itself only, which comes first
+		if model.Covers(host, model.Backwards(name)) { // false for the ending itself only, which comes first
 			return true
 		}
 	}
 	return false
-}
-
-// backwards returns the bytes of a text in reverse order.
-func backwards(text string) string {
-	bytes := []byte(text)
-	slices.Reverse(bytes)
-	return string(bytes)
 }

@@ -31,8 +31,8 @@ type budgets struct {
 // newBudgets returns budgets without objects. The function applies returns the applied records of an object, and the
 // size of their private key. The function apply is called with each admitted object.
 func newBudgets(b Budget, applies func(object.ID) ([]model.Record, int), apply func(object.ID)) *budgets {
-	l := newLedger(b)
-	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: b.Exported * 1024, Own: b.Own * 1024}, l.reweigh)}
+	l, most := newLedger(b), b.limits()
+	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: most[inExported], Own: most[inOwn]}, l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
 	l.weighApplied = func(id object.ID) charge {
 		records, private := applies(id)
@@ -124,15 +124,6 @@ func (b *budgets) sizeOf(records []model.Record) charge {
 	return c
 }
 
-// storedSecret returns the charge of a Secret in the store. If s is nil, because the Secret does not decode, the charge
-// is zero.
-func (b *budgets) storedSecret(s *model.Secret) charge {
-	if s == nil {
-		return charge{}
-	}
-	return charge{}.weighing(b.weights.sum(b.weights.measure([]model.Record{s}, 0), nil))
-}
-
 // weighing returns a copy of the charge with the weights w.
 func (c charge) weighing(w weight.Weight) charge {
 	c[inExported], c[inOwn] = w.Exported, w.Own
@@ -148,7 +139,7 @@ func (w *inventory) offerRecords(n *node, records []model.Record, private model.
 	if d := b.ledger.of(id); d != nil && d.applied != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
 		c = d.applied
 	} else if len(records) > 0 {
-		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records, len(private)), b.isNew(id)))
+		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records, len(private)), b.uncharged(id)))
 	}
 	b.ledger.offer(id, created(n.Object()), exempt(id), c)
 	n.Entry.offer(records, private, true)
@@ -157,8 +148,8 @@ func (w *inventory) offerRecords(n *node, records []model.Record, private model.
 	}
 }
 
-// isNew reports whether no version of an object is applied.
-func (b *budgets) isNew(id object.ID) bool {
+// uncharged reports whether the applied version of an object, if any, counts for nothing.
+func (b *budgets) uncharged(id object.ID) bool {
 	d := b.ledger.of(id)
 	return d == nil || d.applied == (charge{})
 }
@@ -222,6 +213,7 @@ func (w *inventory) applyBudgets() {
 	for _, id := range w.budgets.secrets {
 		if n := w.objects.Get(id); n != nil && n.Entry.waiting {
 			n.Entry.offer(nil, nil, true)
+			n.Entry.dropped = true
 		}
 	}
 	w.budgets.secrets = nil
@@ -240,7 +232,7 @@ func (w *inventory) newest(n *node) ([]model.Record, model.PrivateKey) {
 	switch {
 	case !n.Entry.waiting:
 		return n.Entry.records, few.private
-	case len(few.offered) == 0 && objectsOf(n.ID()) == 0:
+	case n.Entry.dropped:
 		r := w.result(n)
 		return r.Records, r.Private
 	}
@@ -270,8 +262,10 @@ func (w *inventory) rebase(e Loaded) {
 			continue
 		}
 		if id := w.sourceOf(key); w.counted(id) {
-			if stored[id] = (charge{1, stored[id][inBytes] + e.Bytes[key]}); objectsOf(id) == 0 {
-				stored[id] = w.budgets.storedSecret(e.Secrets[key])
+			if objectsOf(id) > 0 {
+				stored[id] = charge{1, stored[id][inBytes] + e.Bytes[key]}
+			} else if s := e.Secrets[key]; s != nil { // it decodes
+				stored[id] = w.budgets.chargeOf([]model.Record{s}, 0)
 			}
 		}
 	}

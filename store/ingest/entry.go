@@ -20,6 +20,7 @@ type entry struct {
 	closed  bool           // records is not a good version: it closes the workloads that an unreadable policy selects
 	spoiled bool           // the present version cannot be used; records are of an earlier version
 	waiting bool           // the tenant's budget has no room for seldom.offered
+	dropped bool           // seldom.offered was dropped (inventory.newest)
 }
 
 // seldom contains the fields that few objects need.
@@ -27,7 +28,7 @@ type seldom struct {
 	private model.PrivateKey // private key of the object's record, which is written once the key is sealed
 	adopted []model.Key      // stored records of a version unknown to this process; they stay while the object is spoiled or waits
 	parsing []object.Problem // problems of parsing, for kinds that others are joined with
-	offered []model.Record   // records of the newest version, see entry.waiting; nil for a refused Secret (newest)
+	offered []model.Record   // records of the newest version, see entry.waiting and entry.dropped
 	sealing model.PrivateKey // private key of offered
 }
 
@@ -88,6 +89,7 @@ func (e *entry) setRecords(records []model.Record, private model.PrivateKey) {
 // offer stores the records that wait for the tenant's budget, with their private key if they have one. Nil and false
 // end the offer.
 func (e *entry) offer(records []model.Record, private model.PrivateKey, waiting bool) {
+	e.dropped = false
 	if e.waiting = waiting; e.seldom != nil || len(records) > 0 {
 		few := e.few()
 		few.offered, few.sealing = records, private

@@ -74,6 +74,6 @@ func (b *budgets) propose(p Proposed) {
 		b.ledger.drop(p.ID)
 		return
 	}
-	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records, 0), b.isNew(p.ID)))
+	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records, 0), b.uncharged(p.ID)))
 	b.ledger.offer(p.ID, p.Records[0].Meta().Created, exempt(p.ID), c)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
@@ -55,10 +56,10 @@ func (l *Loop) postponeProblems() bool {
 
 // publishProblems publishes the list and the counts of problems that have changed.
 func (l *Loop) publishProblems() {
-	changed := false
-	if inputs := l.listingInputs(); !inputs.equal(l.listing) {
+	inputs, changed := l.listingInputs(), false
+	if !inputs.equal(l.listing) {
 		l.listing = inputs
-		all := l.state.listed(l.between)
+		all := l.state.listed(inputs.more, l.between)
 		if changed = !slices.Equal(all, l.Problems()); changed {
 			l.problems.Store(&all)
 		}
@@ -66,7 +67,7 @@ func (l *Loop) publishProblems() {
 	if v := l.state.problemsVersion(); changed || v != l.counted {
 		l.counted = v
 		l.version.Add(1)
-		l.publishCounts()
+		l.publishCounts(inputs.more)
 	}
 }
 
@@ -85,9 +86,9 @@ func (a listing) equal(b listing) bool {
 }
 
 // publishCounts counts the problems of all objects, and sets the metric of objects with errors.
-func (l *Loop) publishCounts() {
+func (l *Loop) publishCounts(more []object.Problem) {
 	f := l.state.inventory.faults
-	more := append(l.state.more(), l.between...)
+	more = slices.Concat(more, l.between)
 	count := f.Count()
 	rejected, seen := f.Rejected(), map[object.ID]bool{}
 	for _, p := range more {
@@ -194,12 +195,10 @@ func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*obj
 // Settle, Settled covers the sealed record. The error is that of ctx, if ctx ends before the answer.
 func (l *Loop) Unsealed(ctx context.Context, id object.ID) (bool, error) {
 	return ask(ctx, l, func() bool {
-		for key := range l.state.sealing.wanted.awaitingSeal {
-			if l.state.inventory.sourceOf(key) == id {
-				return true
-			}
-		}
-		return false
+		n := l.state.inventory.objects.Get(id)
+		return n != nil && slices.ContainsFunc(n.Entry.records, func(r model.Record) bool {
+			return l.state.sealing.wanted.awaitingSeal[r.Meta().Key] != nil
+		})
 	})
 }
 

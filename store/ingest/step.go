@@ -263,16 +263,15 @@ func (s *State) requestReencryption() []Effect {
 // Problems returns the problems of single objects and of their records, of budgets and of held removals. The list is
 // bounded by Bounded and sorted by normal.CompareProblems. Problems between objects are not included. The caller must
 // not change the list.
-func (s *State) Problems() []object.Problem { return s.listed(nil) }
+func (s *State) Problems() []object.Problem { return s.listed(s.more(), nil) }
 
 // listed returns Problems together with the given problems between objects, which normal.CompareProblems has sorted.
-func (s *State) listed(between []object.Problem) []object.Problem {
+func (s *State) listed(more, between []object.Problem) []object.Problem {
 	f := s.inventory.faults
-	more := s.more()
 	if len(more)+len(between) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {
 		return f.Listed()
 	}
-	slices.SortFunc(more, normal.CompareProblems)
+	more = slices.SortedFunc(slices.Values(more), normal.CompareProblems)
 	return Bounded(mergedProblems(mergedProblems(f.Listed(), more), between), f.Left())
 }
 

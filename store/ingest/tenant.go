@@ -323,7 +323,11 @@ func (l *ledger) refusals() (all []refusal) {
 		for _, c := range a.waiting {
 			next := a.used.minus(c.applied).plus(*c.wanted)
 			stands := "the previous version stays in effect"
-			if c.applied == (charge{}) {
+			switch {
+			case c.applied != (charge{}):
+			case objectsOf(c.id) == 0: // a small version counts for nothing, so it may be applied
+				stands = "a previous version, if any, stays in effect"
+			default:
 				stands = "the object is not in effect"
 			}
 			_, lacks := l.fits(a, c)

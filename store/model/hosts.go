@@ -2,8 +2,16 @@ package model
 
 import (
 	"iter"
+	"slices"
 	"strings"
 )
+
+// Backwards returns the bytes of a host in reverse order, so that hosts with a common ending are neighbours in order.
+func Backwards(host string) string {
+	b := []byte(host)
+	slices.Reverse(b)
+	return string(b)
+}
 
 // Wildcards yields the wildcards that cover a host or wildcard, the most specific first. For "a.b-c.d" they are
 // "*.b-c.d", "*-c.d", "*.d" and "*". The argument itself is not yielded. For "" it yields "*".

@@ -23,6 +23,8 @@ func Joins(a, b *Service) bool {
 // are exported use the younger one (istio: pilot/pkg/model/destination_rule.go, mergeDestinationRule).
 func Merges(older, younger *DestinationRule) bool {
 	to, more := older.Spec.GetExportTo(), younger.Spec.GetExportTo()
-	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to,
-		func(namespace string) bool { return !slices.Contains(more, namespace) })
+	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to, func(namespace string) bool {
+		_, is := slices.BinarySearch(more, namespace) // the normaliser sorts exportTo
+		return !is
+	})
 }

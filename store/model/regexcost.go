@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"regexp/syntax"
 	"slices"
 	"unicode"
@@ -64,8 +65,8 @@ func RuleRegexCost(h *networkingv1.HTTPRoute, spent int) (match, action int) {
 			match += of(text)
 		}
 		for _, by := range []map[string]*networkingv1.StringMatch{m.GetHeaders(), m.GetWithoutHeaders(), m.GetQueryParams()} {
-			for _, value := range by {
-				match += of(value)
+			for _, name := range slices.Sorted(maps.Keys(by)) { // the sum depends on the order once it exceeds the bound
+				match += of(by[name])
 			}
 		}
 	}
@@ -87,9 +88,9 @@ func statesOf(parsed *syntax.Regexp) int {
 	if err != nil {
 		return 0
 	}
-	d := determiniser{prog: prog, letters: letters(prog), seen: map[string]bool{}}
+	d := determiniser{prog: prog, letters: letters(prog), seen: map[string]bool{}, visited: make([]int, len(prog.Inst))}
 	d.visit([]uint32{uint32(prog.Start)})
-	for len(d.todo) > 0 && !d.gaveUp() {
+	for len(d.todo) > 0 {
 		state := d.todo[len(d.todo)-1]
 		d.todo = d.todo[:len(d.todo)-1]
 		for _, letter := range d.letters {
@@ -118,6 +119,8 @@ type determiniser struct {
 	seen    map[string]bool
 	todo    [][]uint32
 	steps   int
+	visits  int   // number of calls of visit
+	visited []int // by instruction: the last call of visit that reached it
 }
 
 func (d *determiniser) gaveUp() bool { return len(d.seen) > mostStates || d.steps > mostSteps }
@@ -125,14 +128,14 @@ func (d *determiniser) gaveUp() bool { return len(d.seen) > mostStates || d.step
 // visit adds the state that the instructions lead to without a further character, unless it is known.
 func (d *determiniser) visit(from []uint32) {
 	var state []uint32
-	on := map[uint32]bool{}
+	d.visits++
 	for len(from) > 0 {
 		pc := from[len(from)-1]
 		from = from[:len(from)-1]
-		if d.steps++; on[pc] {
+		if d.steps++; d.visited[pc] == d.visits {
 			continue
 		}
-		on[pc] = true
+		d.visited[pc] = d.visits
 		switch in := &d.prog.Inst[pc]; in.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:
 			from = append(from, in.Out, in.Arg)

@@ -233,7 +233,7 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 
 // overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities). It returns ""
 // for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one. Each
-// locality is looked up by its parts, because a list may have tens of thousands.
+// locality is looked up by its parts.
 func overlapping(localities []string) string {
 	stated, first := map[string]string{}, map[string]string{} // first: by region, zone or subzone, of the localities within
 	for _, l := range localities {

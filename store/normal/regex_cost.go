@@ -14,6 +14,7 @@ import (
 func checkRegexCost(r *report, vs *networkingv1.VirtualService) {
 	sum, most := 0, 0
 	for i, h := range vs.Http {
+		r.look() // one rule may cost many milliseconds
 		match, action := model.RuleRegexCost(h, sum)
 		sum, most = sum+match, max(most, action)
 		if sum+most > model.MostRegexCost {

@@ -29,7 +29,14 @@ const stepsPerLook = 32
 
 // step is called for each element of lists that may be large. It ends the normalisation if nobody waits for it.
 func (r *report) step() {
-	if r.steps++; r.waiting == nil || r.steps%stepsPerLook > 0 {
+	if r.steps++; r.steps%stepsPerLook == 0 {
+		r.look()
+	}
+}
+
+// look ends the normalisation if nobody waits for it.
+func (r *report) look() {
+	if r.waiting == nil {
 		return
 	}
 	if err := r.waiting.Err(); err != nil {

@@ -50,7 +50,7 @@ func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 func (s *serverHosts) sort() {
 	at := map[string]int{}
 	for t, times := range s.times {
-		at[backwards(t.host)] += times
+		at[model.Backwards(t.host)] += times
 	}
 	s.endings = slices.Sorted(maps.Keys(at))
 	s.sums = append(s.sums, 0)
@@ -68,7 +68,7 @@ func (s *serverHosts) meets(host string) (n int) {
 		}
 		return n
 	}
-	ending := backwards(rest)
+	ending := model.Backwards(rest)
 	from, _ := slices.BinarySearch(s.endings, ending)
 	to, _ := slices.BinarySearch(s.endings, ending+"\xff") // no host has this byte
 	n = s.sums[to] - s.sums[from]
@@ -78,13 +78,6 @@ func (s *serverHosts) meets(host string) (n int) {
 		}
 	}
 	return n
-}
-
-// backwards returns the bytes of a text in reverse order.
-func backwards(text string) string {
-	bytes := []byte(text)
-	slices.Reverse(bytes)
-	return string(bytes)
 }
 
 // meets counts the hosts of a Gateway that intersect with a host of a VirtualService in a namespace. Each intersection

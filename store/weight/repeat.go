@@ -68,12 +68,23 @@ func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	return x.endpoints[t], all
 }
 
+// endpointsWith returns the number of a host's endpoints in a namespace with so many points of a record, instead of the
+// record's present points.
+func (x *Index) endpointsWith(t target, l Load, points int) int {
+	change := points - x.points[l.key]
+	if len(l.sliced) == 0 {
+		return x.endpoints[t] + change
+	}
+	s := x.sliced[t]
+	return x.endpoints[t] - countedSliced(s) + countedSliced(s+change)
+}
+
 // repeated returns the KiB that subsets of the same namespace add for the endpoints of a record, because each subset
 // contains all endpoints of its host. The amount in the weights of the rules is subtracted.
 func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
 	for _, h := range hosts {
 		t := target{namespace: l.key.Namespace, host: h}
-		all := x.endpoints[t] - x.points[l.key] + points
+		all := x.endpointsWith(t, l, points)
 		x.rulesOf(l.key.Namespace, h, read, func(r *rules) {
 			sum = min(most, sum+max(0, min(times(r.subsets, points), times(r.subsets, all)-r.copied)))
 		})

@@ -19,8 +19,8 @@ func strictServers(w *world) {
 		return
 	}
 	var in *planinput.Input // an index of all records, made for the first rule that needs it
+	automatic := w.known.Mesh().Spec.GetEnableAutoMtls().GetValue()
 	for rule := range each[*model.DestinationRule](w, model.KindDestinationRule) {
-		automatic := w.known.Mesh().Spec.GetEnableAutoMtls().GetValue()
 		if !mayRefuse(rule, automatic) {
 			continue
 		}
@@ -28,7 +28,7 @@ func strictServers(w *world) {
 			in = planinput.New(w.known, &pool.Pool{}, "")
 		}
 		reported := map[string]bool{} // fields
-		for service, host := range w.ruledServices(rule) {
+		for service, host := range w.ruledServices(in, rule) {
 			w.strictPorts(in, rule, service, host, reported)
 		}
 	}
@@ -58,9 +58,9 @@ func withoutMTLS(tls *networkingv1.ClientTLSSettings, automatic bool) bool {
 	return tls.GetMode() == networkingv1.ClientTLSSettings_DISABLE || tls.GetMode() == networkingv1.ClientTLSSettings_SIMPLE
 }
 
-// ruledServices yields the services of a rule's host, each with the host. If the host is a wildcard, hosts with a rule
-// of their own are left out, because the more specific rule counts.
-func (w *world) ruledServices(rule *model.DestinationRule) iter.Seq2[*model.Service, string] {
+// ruledServices yields the services of a rule's host, each with the host. If the rule's host is a wildcard, hosts with
+// a more specific rule are left out, because only the more specific rule applies to them.
+func (w *world) ruledServices(in *planinput.Input, rule *model.DestinationRule) iter.Seq2[*model.Service, string] {
 	return func(yield func(*model.Service, string) bool) {
 		for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
 			for r := range w.known.ByHost(of, rule.Spec.GetHost()) {
@@ -68,9 +68,12 @@ func (w *world) ruledServices(rule *model.DestinationRule) iter.Seq2[*model.Serv
 					return
 				}
 			}
+			if !planinput.IsWildcard(rule.Spec.GetHost()) {
+				continue
+			}
 			for svc := range each[*model.Service](w, of) {
 				for _, host := range svc.Spec.GetHosts() {
-					if !model.Covers(rule.Spec.GetHost(), host) || w.hasRule(host) {
+					if !model.Covers(rule.Spec.GetHost(), host) || w.ruleFor(in, host) != rule.Spec.GetHost() {
 						continue
 					}
 					if !yield(svc, host) {
@@ -80,6 +83,18 @@ func (w *world) ruledServices(rule *model.DestinationRule) iter.Seq2[*model.Serv
 			}
 		}
 	}
+}
+
+// ruleFor returns the host of the most specific DestinationRules for a host: the host itself, or the longest wildcard
+// that covers it. The result is "" without such a rule.
+func (w *world) ruleFor(in *planinput.Input, host string) (found string) {
+	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) (more bool) {
+		if w.hasRule(pattern) {
+			found = pattern
+		}
+		return found == ""
+	})
+	return found
 }
 
 // hasRule reports whether a DestinationRule has exactly this host.

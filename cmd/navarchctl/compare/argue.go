@@ -205,7 +205,7 @@ func endpointsOf(assignment map[string]any) map[string]int {
 		locality, _ := l.(map[string]any)
 		list, _ := locality["lb_endpoints"].([]any)
 		for _, e := range list {
-			all[key(".lb_endpoints", e, 0)]++
+			all[key("lb_endpoints", e, 0)]++
 		}
 	}
 	return all

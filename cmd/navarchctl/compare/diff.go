@@ -90,7 +90,7 @@ func (d *differ) lists(path string, a, b []any) {
 	if slices.Contains(rules, name) && reflect.DeepEqual(sortedCanon(a), sortedCanon(b)) {
 		return
 	}
-	x, y := keyed(path, a), keyed(path, b)
+	x, y := keyed(name, a), keyed(name, b)
 	if name == "routes" && len(a) != len(b) {
 		d.add(path+"#count", namesOf(a), namesOf(b))
 		return
@@ -134,11 +134,11 @@ func (e elements) common(other elements) (keys []string) {
 
 // keyed returns the elements of a list by their keys. If several elements have the same key, "~2" is appended to the
 // second key, "~3" to the third, and so on.
-func keyed(path string, list []any) elements {
+func keyed(name string, list []any) elements {
 	out := elements{at: map[string]any{}}
 	seen := map[string]int{}
 	for i, e := range list {
-		k := key(path, e, i)
+		k := key(name, e, i)
 		if seen[k]++; seen[k] > 1 {
 			k += fmt.Sprintf("~%d", seen[k])
 		}
@@ -148,16 +148,17 @@ func keyed(path string, list []any) elements {
 	return out
 }
 
-// key returns the text that identifies an element of the list at a path. The text is the element's match, address,
-// locality with priority, or name. An element that has no such text is identified by its index i.
-func key(path string, e any, i int) string {
+// key returns the text that identifies an element of the list in a field. The parameter list is the name of the field.
+// The text is the element's match, address, locality with priority, or name. An element that has no such text is
+// identified by its index i.
+func key(list string, e any, i int) string {
 	place := strconv.Itoa(i)
 	fields, is := e.(map[string]any)
 	if !is {
 		return place
 	}
 	name, named := fields["name"].(string)
-	switch list := lastField(path); {
+	switch {
 	case list == "filter_chains":
 		if match := fields["filter_chain_match"]; match != nil {
 			return canon(match)

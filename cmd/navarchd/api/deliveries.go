@@ -260,6 +260,7 @@ type Objects interface {
 type StoredQuestion struct {
 	Group, Kind, Namespace, Name string
 	Generation                   int64
+	Whole                        bool // problems name all objects, for a caller who sees everything
 }
 
 // storedEvery is the interval at which a leader checks whether an object is stored, while a caller waits.
@@ -268,7 +269,8 @@ const storedEvery = 20 * time.Millisecond
 // storedPart returns the state of an object, once the leader has stored it or the parameter wait is over. A process
 // that does not lead answers at once. Errors: a wrong parameter, or the error of ctx.
 func storedPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
-	question := StoredQuestion{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+	question := StoredQuestion{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name"),
+		Whole: who.Sees == nil}
 	var err error
 	if text := q.Get("generation"); text != "" {
 		if question.Generation, err = strconv.ParseInt(text, 10, 64); err != nil || question.Generation < 0 {

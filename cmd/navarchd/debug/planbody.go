@@ -42,7 +42,10 @@ func (r *planRoom) take(bytes int64, tenant bool) (release func(), ok bool) {
 	if r.all+bytes > planBodies || tenant && r.tenants+bytes > planBodiesTenant {
 		return func() {}, false
 	}
-	of := map[bool]int64{true: bytes}[tenant]
+	var of int64 // of tenants
+	if tenant {
+		of = bytes
+	}
 	r.all, r.tenants = r.all+bytes, r.tenants+of
 	return sync.OnceFunc(func() {
 		r.mu.Lock()

@@ -34,16 +34,13 @@ func cloneInPieces(l *listenerv3.Listener, pause func()) *listenerv3.Listener {
 
 // checkChains returns the error of Check, and calls pause between the chains of the listener.
 func checkChains(l *listenerv3.Listener, pause func()) error {
-	err := Check(WithoutChains(l))
-	for _, c := range l.FilterChains {
-		if err != nil {
-			return Check(l) // the error names the field of the listener
-		}
-		err = Check(c)
+	ok := Check(WithoutChains(l)) == nil
+	for i := 0; ok && i < len(l.FilterChains); i++ {
+		ok = Check(l.FilterChains[i]) == nil
 		pause()
 	}
-	if err != nil {
-		return Check(l)
+	if ok {
+		return nil
 	}
-	return nil
+	return Check(l) // the error names the field of the listener
 }

@@ -49,17 +49,14 @@ func (t *Table) balance(setting traffic.Localities, inputs view.Inputs, members 
 		}
 		seen[key] = true
 		value, known := t.placeLabel(key, inputs)
-		switch {
-		case known:
-		case ended:
-			value = noValue
-		case len(seen) > mostReplaced:
+		if !known {
 			value, _ = inputs.Label(key)
-		default:
-			value, _ = inputs.Label(key)
-			last := i == len(compared)-1 && key == priority[len(priority)-1]
-			all, none := t.have(members, key, value)
-			if ended = none; none || all && last { // by the last label, all members then have the same priority
+			same := false // by the last label, all members have the same priority
+			if !ended && len(seen) <= mostReplaced {
+				same, ended = t.have(members, key, value)
+				same = same && i == len(compared)-1 && key == priority[len(priority)-1]
+			}
+			if ended || same {
 				value = noValue
 			}
 		}

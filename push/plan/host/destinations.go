@@ -32,9 +32,8 @@ type guard struct {
 	reserved map[string]bool
 
 	// SetListening sets these maps. They are immutable.
-	bound     map[uint32]bool
-	ports     map[uint32]bool // the ports of returning
-	returning map[ServicePort]bool
+	listening map[uint32]bool      // the ports of the router's Pods, and the ports of returning
+	returning map[ServicePort]bool // the ports of the Services that forward to the router's Pods
 
 	in  *input.Input        // the input from which own was computed
 	own map[netip.Addr]bool // the addresses of the router's Pods

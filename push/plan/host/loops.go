@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"maps"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
@@ -22,14 +23,14 @@ type ServicePort struct {
 
 // SetListening sets the ports at which the router's listeners receive requests. The map bound has the ports of the
 // router's Pods. The map own has the ports of the Services that forward to these Pods. Destinations at these ports are
-// refused. The maps must not be changed afterwards. Without Form.Guarded, SetListening has no effect.
+// refused. The map own must not be changed afterwards. Without Form.Guarded, SetListening has no effect.
 func (t *Table) SetListening(bound map[uint32]bool, own map[ServicePort]bool) {
 	if t.guard == nil {
 		return
 	}
-	t.guard.bound, t.guard.ports, t.guard.returning = bound, map[uint32]bool{}, own
+	t.guard.listening, t.guard.returning = maps.Clone(bound), own
 	for of := range own {
-		t.guard.ports[of.Port] = true
+		t.guard.listening[of.Port] = true
 	}
 }
 
@@ -43,7 +44,7 @@ func (t *Table) Returns(host string, port uint32) bool {
 // own namespace.
 func (g *guard) returns(svc *model.Service, port uint32) bool {
 	stated := svc.Key.Kind == model.KindServiceEntry || len(svc.Spec.GetSelector()) == 0
-	return stated && (g.bound[port] || g.ports[port])
+	return stated && g.listening[port]
 }
 
 // circular reports whether a destination's cluster returns requests to the router. If so, it appends a problem of the

@@ -143,8 +143,11 @@ func New(in *input.Input, key view.Workload, yield func()) *Workload {
 }
 
 // plan adds one resource, unless its build fails or an EnvoyFilter has added a resource of this type and name.
-func (wl *Workload) plan(spec pool.ResourceSpec) {
-	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
+func (wl *Workload) plan(spec pool.ResourceSpec) { wl.add(wl.in.Make(spec, model.MeshKey, &wl.found)) }
+
+// add adds the resource of a unit if ok is true, unless an EnvoyFilter has added a resource of this type and name.
+func (wl *Workload) add(u layer.Unit, ok bool) {
+	if ok && !wl.Reserved(u.Res) {
 		wl.Add(u)
 	}
 }

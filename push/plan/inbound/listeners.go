@@ -46,9 +46,7 @@ func (wl *Workload) planListeners(ports []port, yield func()) {
 	if input.Direct(wl.sidecar, wl.key.Mode) || wl.removesListener(xds.VirtualInbound, v.Port) {
 		return
 	}
-	if u, ok := wl.in.MakeInPieces(v, yield, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
-		wl.Add(u)
-	}
+	wl.add(wl.in.MakeInPieces(v, yield, model.MeshKey, &wl.found))
 }
 
 // common returns the common part of inbound listeners. An inbound listener contains the routes to its clusters, so its

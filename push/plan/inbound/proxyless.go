@@ -21,27 +21,40 @@ var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 func (wl *Workload) planServers(yield func()) {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)
-	closed, enforced := wl.key.Closed || wl.demandsTokens(), wl.policies
-	if wl.tooLarge(len(wl.ports()), nil) {
+	closed, enforced, servers := wl.key.Closed || wl.demandsTokens(), wl.policies, wl.servers()
+	if wl.tooLarge(len(servers), nil) {
 		closed, enforced = true, policies.List()
 	}
+	for _, s := range servers {
+		mtls, ok := wl.acceptsMTLS(s.service, s.port)
+		if !ok {
+			continue
+		}
+		for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
+			wl.plan(proxyless.Server{Bind: bind, Port: s.port, MTLS: mtls, Closed: closed, Policies: enforced, Mesh: wl.in.Meshes.Listener})
+			yield()
+		}
+	}
+}
+
+// server is a port of a workload without a proxy, with the first service that names the port.
+type server struct {
+	service *model.Service
+	port    uint32
+}
+
+// servers returns the ports that services name, each once.
+func (wl *Workload) servers() (all []server) {
 	seen := map[uint32]bool{}
 	for _, svc := range wl.services {
 		for _, p := range wl.service(svc) {
-			if seen[p.Port] {
-				continue
-			}
-			seen[p.Port] = true
-			mtls, ok := wl.acceptsMTLS(svc, p.Port)
-			if !ok {
-				continue
-			}
-			for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
-				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: closed, Policies: enforced, Mesh: wl.in.Meshes.Listener})
-				yield()
+			if !seen[p.Port] {
+				seen[p.Port] = true
+				all = append(all, server{svc, p.Port})
 			}
 		}
 	}
+	return all
 }
 
 // demandsTokens reports whether a RequestAuthentication has rules for tokens. gRPC servers cannot verify tokens, so

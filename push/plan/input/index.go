@@ -85,7 +85,7 @@ func (x *Index) put(r model.Record, there bool) {
 		for _, h := range t.Spec.GetHosts() {
 			x.wildcard(key, h, there)
 			if IsWildcard(h) || virtualservice.Connects(t) {
-				x.routing.put(backwards(h), key.Path(), key, there)
+				x.routing.put(model.Backwards(h), key.Path(), key, there)
 			}
 		}
 		for _, gateway := range virtualservice.ConnectedGateways(t) {
@@ -128,25 +128,18 @@ func (x *Index) routingOf(host string) (keys []model.Key) {
 	if x.routing.empty() {
 		return nil
 	}
-	named := x.routing.of(backwards(host))
+	named := x.routing.of(model.Backwards(host))
 	if suffix, is := strings.CutPrefix(host, "*"); is {
-		named = x.routing.under(backwards(suffix))
+		named = x.routing.under(model.Backwards(suffix))
 	}
 	keys = slices.Collect(named)
 	if x.wildcards.empty() {
 		return keys
 	}
 	for pattern := range model.Wildcards(host) {
-		keys = slices.AppendSeq(keys, x.routing.of(backwards(pattern)))
+		keys = slices.AppendSeq(keys, x.routing.of(model.Backwards(pattern)))
 	}
 	return keys
-}
-
-// backwards returns a host with its bytes in reverse order.
-func backwards(host string) string {
-	b := []byte(host)
-	slices.Reverse(b)
-	return string(b)
 }
 
 // IsWildcard reports whether a host begins with "*".

@@ -77,18 +77,11 @@ func readHosts(known *mirror.Snapshot) (all []below) {
 	for r := range known.All(model.KindServiceEntry) {
 		s := r.(*model.Service)
 		for _, host := range s.Spec.GetHosts() {
-			all = append(all, below{backwards(host), s})
+			all = append(all, below{model.Backwards(host), s})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b below) int { return cmp.Compare(a.ending, b.ending) })
 	return all
-}
-
-// backwards returns the bytes of a text from the last to the first.
-func backwards(text string) string {
-	all := []byte(text)
-	slices.Reverse(all)
-	return string(all)
 }
 
 // Services implements normal.Owners: it returns the Kubernetes Services and the ServiceEntries with exactly this host,
@@ -105,14 +98,14 @@ func (o *owners) Services(host string) (all []*model.Service) {
 // Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers (model.Covers), each
 // once. A host equal to the wildcard does not count. The result is nil without such ServiceEntries.
 func (o *owners) Below(wildcard string) (all []*model.Service) {
-	ending, hosts := backwards(strings.TrimPrefix(wildcard, "*")), o.below()
+	ending, hosts := model.Backwards(strings.TrimPrefix(wildcard, "*")), o.below()
 	at, _ := slices.BinarySearchFunc(hosts, ending, func(b below, ending string) int { return cmp.Compare(b.ending, ending) })
 	seen := map[*model.Service]bool{}
 	for _, b := range hosts[at:] {
 		if !strings.HasPrefix(b.ending, ending) {
 			break
 		}
-		if !seen[b.entry] && model.Covers(wildcard, backwards(b.ending)) {
+		if !seen[b.entry] && model.Covers(wildcard, model.Backwards(b.ending)) {
 			seen[b.entry], all = true, append(all, b.entry)
 		}
 	}
