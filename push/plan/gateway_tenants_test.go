@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // ownerOf returns what the owner of a gateway has: a Gateway of an age, and a service with its routes.
@@ -186,4 +189,63 @@ func keepsBytes(t *testing.T, what, editor, name string, before, after map[strin
 		}
 	}
 	return compared
+}
+
+// Age is that of a Gateway, not of its hosts: a tenant's older Gateway that is edited takes the owner's host or port,
+// and a younger one that has waited takes it while the owner's Gateway is created again. The owner's Gateway has a
+// problem then that names the other. With PILOT_SCOPE_GATEWAY_TO_NAMESPACE neither happens. (The policy that refuses
+// the tenant's Gateway is tested in deploy/docs.)
+// Promise: security-gateways.md#allowed-by-istios-defaults
+func TestOlderGatewayTakesHosts(t *testing.T) {
+	owner := func(age int) model.Record {
+		return rec(t, model.KindGateway, fmt.Sprintf("edge/front@%d", age), "{selector: {app: gw}, servers: ["+
+			"{port: {number: 443, name: https, protocol: HTTPS}, hosts: [pay.test], tls: {mode: SIMPLE, credentialName: c}}]}")
+	}
+	tenant := func(age int, server string) model.Record {
+		return rec(t, model.KindGateway, fmt.Sprintf("evil/own@%d", age), "{selector: {app: gw}, servers: [{"+server+"}]}")
+	}
+	const (
+		harmless = "port: {number: 443, name: x, protocol: HTTPS}, hosts: [evil.test], tls: {mode: SIMPLE, credentialName: c}"
+		host     = "port: {number: 443, name: x, protocol: HTTPS}, hosts: [pay.test], tls: {mode: SIMPLE, credentialName: c}"
+		port     = "port: {number: 443, name: x, protocol: HTTP}, hosts: ['*']"
+	)
+	gone := model.Key{Kind: model.KindGateway, Namespace: "edge", Name: "front"}
+	for _, c := range []struct {
+		name   string
+		before []model.Record
+		edit   func(p *Planner)
+		field  string // of the owner's problem
+	}{
+		{"an older Gateway takes a host", []model.Record{owner(2), tenant(1, harmless)}, func(p *Planner) { edited(p, tenant(1, host)) }, "spec.servers[0].hosts[0]"},
+		{"an older Gateway takes a port", []model.Record{owner(2), tenant(1, harmless)}, func(p *Planner) { edited(p, tenant(1, port)) }, "spec.servers[0].port.protocol"},
+		{"the owner's Gateway is created again", []model.Record{owner(1), tenant(2, host)}, func(p *Planner) {
+			editedOrGone(p, nil, gone)
+			edited(p, owner(3))
+		}, "spec.servers[0].hosts[0]"},
+		{"a younger Gateway", []model.Record{owner(1), tenant(2, harmless)}, func(p *Planner) { edited(p, tenant(2, host)) }, ""},
+	} {
+		for _, scoped := range []bool{false, true} {
+			p := New(Settings{Pool: &pool.Pool{}, Snapshot: snapshot(c.before...)})
+			n := routerOf("edge", "gw")
+			n.Routers.OwnNamespace = scoped
+			gw := p.Join(n)
+			serves := func() bool {
+				return gw.Set().Types[xds.Listener].Get("0.0.0.0_443") != nil && strings.Contains(listenerOf(t, gw.Set(), "0.0.0.0_443").String(), "https.443.https.front.edge")
+			}
+			if !serves() {
+				t.Fatalf("%s: not served before", c.name)
+			}
+			c.edit(p)
+			lost := c.field != "" && !scoped
+			if serves() == lost {
+				t.Errorf("%s, scoped %v: the owner's host is served: %v", c.name, scoped, serves())
+			}
+			named := slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
+				return one.Key == gone && one.Field == c.field && one.Severity == problem.Error && strings.Contains(one.Message, "Gateway evil/own")
+			})
+			if named != lost {
+				t.Errorf("%s, scoped %v: the owner's Gateway has a problem: %v, want %v; all: %v", c.name, scoped, named, lost, p.Problems())
+			}
+		}
+	}
 }
