@@ -156,7 +156,7 @@ func TestWarnings(t *testing.T) {
 // warns checks that records have these warnings, and none once they are mended.
 func warns(t *testing.T, name string, records []string, mend string, want []string) {
 	t.Helper()
-	a, all := New(), map[model.Key]model.Record{}
+	a, all := New(Settings{}), map[model.Key]model.Record{}
 	put := func(text string) {
 		text, gone := strings.CutPrefix(text, "-")
 		r := record(t, text)
@@ -166,7 +166,7 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 			edit.New = nil
 		}
 		a.Step([]Edit{edit})
-		if whole := Of(maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
+		if whole := Of(Settings{}, maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
 			t.Errorf("%s: step by step %v, from scratch %v", name, a.Problems(), whole)
 		}
 	}
@@ -189,7 +189,7 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 // depend on workloads.
 func appliesTheSame(t *testing.T, name string, all map[model.Key]model.Record) {
 	t.Helper()
-	stored := Of(maps.Values(all))
+	stored := Of(Settings{}, maps.Values(all))
 	for key, record := range all {
 		want := &examination{unit: &unit{record: record}, of: stored, read: map[fact]bool{}, watched: map[*watch]bool{}}
 		want.run(examiners[key.Kind])
@@ -266,7 +266,7 @@ func TestPortsOfPortLevelMtls(t *testing.T) {
 	warns(t, "a Sidecar's listener", []string{pod, policy(7070)}, "Sidecar shop/s {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 7070}}]}", said(7070))
 	warns(t, "no workload is known", []string{service, policy(80)}, "", nil)
 	named := "Service shop/web {hosts: [web.shop], selector: {app: web}, ports: [{number: 80, targetNumber: 8080}]}"
-	if got := Of(slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})).Problems(); len(got) != 1 ||
+	if got := Of(Settings{}, slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})).Problems(); len(got) != 1 ||
 		!strings.HasSuffix(got[0].Message, "80 is a port of Service shop/web, whose target port is 8080") {
 		t.Errorf("%v", got)
 	}
