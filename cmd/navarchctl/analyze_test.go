@@ -101,6 +101,22 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	}
 }
 
+// A Service is named live if none of its Pods is ready.
+func TestAnalyzeNamesServicesWithoutEndpoints(t *testing.T) {
+	out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "-n", "shop")
+	want := `Info [NAV1011] (Service shop/web) spec.selector: "web.shop.svc.cluster.local" has no ready endpoint (1 that are not ready): ` +
+		"calls of it are answered 503\n"
+	if !strings.Contains(out, want) {
+		t.Errorf("%s", out)
+	}
+	slices := lists["/apis/discovery.k8s.io/v1/endpointslices"]
+	lists["/apis/discovery.k8s.io/v1/endpointslices"] = strings.Replace(slices, `"ready": false`, `"ready": true`, 1)
+	t.Cleanup(func() { lists["/apis/discovery.k8s.io/v1/endpointslices"] = slices })
+	if out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "-n", "shop"); strings.Contains(out, "NAV1011") {
+		t.Errorf("a ready endpoint: %s", out)
+	}
+}
+
 // A cluster is analyzed by its lists: also of older versions. A route to a Pod that is not ready is found, and a Secret
 // that is not there.
 func TestAnalyzeCluster(t *testing.T) {
@@ -109,8 +125,9 @@ func TestAnalyzeCluster(t *testing.T) {
 Warning [IST0103] (Pod shop/web-1) spec.containers: has no proxy, though a Pod with its labels gets one now: restart the workload
 Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: service "web.shop.svc.cluster.local" has no ready endpoint: requests to it are answered 503
 Info [IST0102] (Namespace edge) metadata.labels: Pods get no proxy: label it istio-injection=enabled, or istio-injection=disabled where that is meant
+Info [NAV1011] (Service shop/web) spec.selector: "web.shop.svc.cluster.local" has no ready endpoint (1 that are not ready): calls of it are answered 503
 
-1 error, 2 warnings, 1 info.
+1 error, 2 warnings, 2 infos.
 `
 	if found := (exitError{}); out != want || notes != noControlPlane(notes) || !errors.As(err, &found) || found.ExitCode() != 2 {
 		t.Errorf("%v, notes %q:\n%s", err, notes, out)

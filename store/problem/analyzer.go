@@ -75,16 +75,17 @@ const (
 
 // The codes that Istio does not have.
 const (
-	RouteWithoutEndpoints Analyzer = "NAV1001" // a route leads to a service without a ready endpoint
-	CertificateEnds       Analyzer = "NAV1002" // a certificate in a Secret ends soon, or has ended
-	PolicyCloses          Analyzer = "NAV1003" // a policy refuses all requests, because it is invalid or not supported
-	ImportedHostNotFound  Analyzer = "NAV1004" // a Sidecar imports a host that does not exist
-	RefusedByProxies      Analyzer = "NAV1005" // proxies refuse a version of a resource
-	VersionWithheld       Analyzer = "NAV1006" // a version is withheld, because several proxies refused it
-	TenantNearBudget      Analyzer = "NAV1007" // a tenant uses most of a budget
-	AuthorityEnds         Analyzer = "NAV1008" // the certificate of an authority ends soon, or has ended
-	ClusterStale          Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
-	PlaintextToStrict     Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
+	RouteWithoutEndpoints   Analyzer = "NAV1001" // a route leads to a service without a ready endpoint
+	CertificateEnds         Analyzer = "NAV1002" // a certificate in a Secret ends soon, or has ended
+	PolicyCloses            Analyzer = "NAV1003" // a policy refuses all requests, because it is invalid or not supported
+	ImportedHostNotFound    Analyzer = "NAV1004" // a Sidecar imports a host that does not exist
+	RefusedByProxies        Analyzer = "NAV1005" // proxies refuse a version of a resource
+	VersionWithheld         Analyzer = "NAV1006" // a version is withheld, because several proxies refused it
+	TenantNearBudget        Analyzer = "NAV1007" // a tenant uses most of a budget
+	AuthorityEnds           Analyzer = "NAV1008" // the certificate of an authority ends soon, or has ended
+	ClusterStale            Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
+	PlaintextToStrict       Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
+	ServiceWithoutEndpoints Analyzer = "NAV1011" // a Service has no ready endpoint
 )
 
 // analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
@@ -161,6 +162,7 @@ var analyzers = map[Analyzer]struct {
 	AuthorityEnds:                                    {"AuthorityEnds", Warning},
 	ClusterStale:                                     {"ClusterStale", Error},
 	PlaintextToStrict:                                {"PlaintextToStrict", Error},
+	ServiceWithoutEndpoints:                          {"ServiceWithoutEndpoints", Info},
 }
 
 // Analyzers returns every code of this build, sorted. The caller owns the result.

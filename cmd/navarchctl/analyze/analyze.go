@@ -85,7 +85,7 @@ var checks = []func(*world){
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
-	strictServers,
+	strictServers, unreadyServices,
 }
 
 // newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
