@@ -86,6 +86,13 @@ const (
 	ClusterStale            Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
 	PlaintextToStrict       Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
 	ServiceWithoutEndpoints Analyzer = "NAV1011" // a Service has no ready endpoint
+	PatchWithoutEffect      Analyzer = "NAV1012" // a patch of an EnvoyFilter changes nothing of the connected proxies
+	ImportWithoutEffect     Analyzer = "NAV1013" // an import of a Sidecar adds no host
+	UsedHostNotImported     Analyzer = "NAV1014" // an EnvoyFilter sends requests to a host that a Sidecar does not import
+	ViewsMultiplied         Analyzer = "NAV1015" // an object makes proxies of one namespace differ in their configuration
+	ProxyOverBudget         Analyzer = "NAV1016" // the configuration of a proxy has more bytes than the operator's budget
+	SeveralWriters          Analyzer = "NAV1017" // several field managers write one field of an object
+	CertificateNotRenewed   Analyzer = "NAV1018" // nothing renews a certificate, or its renewal fails
 )
 
 // analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
@@ -163,6 +170,13 @@ var analyzers = map[Analyzer]struct {
 	ClusterStale:                                     {"ClusterStale", Error},
 	PlaintextToStrict:                                {"PlaintextToStrict", Error},
 	ServiceWithoutEndpoints:                          {"ServiceWithoutEndpoints", Info},
+	PatchWithoutEffect:                               {"PatchWithoutEffect", Warning},
+	ImportWithoutEffect:                              {"ImportWithoutEffect", Info},
+	UsedHostNotImported:                              {"UsedHostNotImported", Warning},
+	ViewsMultiplied:                                  {"ViewsMultiplied", Warning},
+	ProxyOverBudget:                                  {"ProxyOverBudget", Warning},
+	SeveralWriters:                                   {"SeveralWriters", Warning},
+	CertificateNotRenewed:                            {"CertificateNotRenewed", Warning},
 }
 
 // Analyzers returns every code of this build, sorted. The caller owns the result.

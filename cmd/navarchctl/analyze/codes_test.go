@@ -68,6 +68,7 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	var reported []Reported
+	var patches []Patch
 	for _, s := range sections {
 		word, rest, nested := strings.Cut(strings.TrimSuffix(s.Name, ".yaml"), "/")
 		if !slices.Contains(words, word) {
@@ -80,6 +81,11 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 				t.Fatal(err)
 			}
 			continue
+		case rest == "patches.json":
+			if err := json.Unmarshal(s.Data, &patches); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		case rest == "cluster":
 			name = filepath.Join("cluster", word+".yaml")
 		case nested:
@@ -89,6 +95,11 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 		for _, days := range []int{20, 60} {
 			text = strings.ReplaceAll(text, fmt.Sprintf("@CERT%d@", days), secret(t, days))
 			text = strings.ReplaceAll(text, fmt.Sprintf("@ROOT%d@", days), root(t, days))
+			for word, more := range map[string]string{"MANAGED": "annotations: {cert-manager.io/certificate-name: cert}",
+				"WRITTEN": `managedFields: [{manager: kubectl, operation: Update, time: "2025-11-01T00:00:00Z"}]`} {
+				text = strings.ReplaceAll(text, fmt.Sprintf("@%s%d@", word, days), strings.Replace(secret(t, days), "namespace: edge",
+					"namespace: edge, "+more, 1))
+			}
 		}
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -98,7 +109,7 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 		}
 	}
 	in := read(t)
-	in.Reported = reported
+	in.Reported, in.Patches = reported, patches
 	return in
 }
 
@@ -183,6 +194,10 @@ func ofCode(t *testing.T, path, code string) {
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	config := config
+	if code == string(problem.ProxyOverBudget) {
+		config.ProxyBytes = 10_000
 	}
 	got := lines(Run(input(t, archive.Files, "both", "fires"), config), code)
 	if got == "" {
