@@ -80,10 +80,12 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/replicas":
-			_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema, Items: slices.Repeat([]api.Replica{{Proxies: 2}}, replicas)})
+			_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema,
+				Items: slices.Repeat([]api.Replica{{Proxies: 2}}, replicas)})
 			return
 		case "/debug/patches":
-			_ = json.NewEncoder(w).Encode([]inspect.Patch{{Object: "EnvoyFilter shop/f", Index: 1, ApplyTo: "CLUSTER", Operation: "MERGE", Changed: &changed}})
+			_ = json.NewEncoder(w).Encode([]inspect.Patch{{Object: "EnvoyFilter shop/f", Index: 1, ApplyTo: "CLUSTER", Operation: "MERGE",
+				Changed: &changed}})
 			return
 		case "/api/v1/problems":
 			windows++

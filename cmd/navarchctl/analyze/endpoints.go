@@ -26,8 +26,9 @@ func unreadyServices(w *world) {
 		}
 	}
 	for svc := range each[*model.Service](w, model.KindService) {
-		if svc.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS || svc.Spec.GetAliasFor() != "" || w.ofSystem(svc.Key.Namespace) ||
-			!known[svc.Key.Namespace] || len(svc.Spec.GetSelector()) == 0 && !w.live("EndpointSlice") || len(svc.Spec.GetHosts()) == 0 || svc.Spec.GetHeadless() {
+		if svc.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS || svc.Spec.GetAliasFor() != "" || svc.Spec.GetHeadless() ||
+			len(svc.Spec.GetHosts()) == 0 || len(svc.Spec.GetSelector()) == 0 && !w.live("EndpointSlice") ||
+			w.ofSystem(svc.Key.Namespace) || !known[svc.Key.Namespace] {
 			continue
 		}
 		if host := svc.Spec.GetHosts()[0]; !ready[host] {

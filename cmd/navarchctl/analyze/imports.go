@@ -170,16 +170,16 @@ func patchedImports(w *world) {
 				contradict(s.Spec.GetWorkloadSelector().GetLabels(), f.Spec.GetWorkloadSelector().GetLabels()) || len(f.Spec.GetTargetRefs()) > 0 {
 				continue
 			}
-			all, told := host.ImportsOf(s, s.Key.Namespace), map[string]bool{}
+			all, reported := host.ImportsOf(s, s.Key.Namespace), map[string]bool{}
 			for i, p := range f.Spec.GetConfigPatches() {
 				if p.GetMatch().GetContext() == networkingv1.EnvoyFilter_GATEWAY {
 					continue
 				}
 				outboundHosts(structpb.NewStructValue(p.GetPatch().GetValue()), func(name string) {
-					if told[name] || routed[name] || !w.lacks(all, name) {
+					if reported[name] || routed[name] || !w.lacks(all, name) {
 						return
 					}
-					told[name] = true
+					reported[name] = true
 					w.foundRecord(problem.UsedHostNotImported, s, "spec.egress", "configPatches[%d] of %v sends requests to %q, which no egress "+
 						"listener imports: proxies lack the cluster, and these requests fail; add %q to the hosts of a listener", i, f.Key, name,
 						"*/"+name)

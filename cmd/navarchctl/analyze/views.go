@@ -39,8 +39,9 @@ func (w *world) sidecars() map[string][]view.Node {
 		}
 		seen[key] = true
 		all[id.Namespace] = append(all[id.Namespace], view.Node{ID: "sidecar~" + e.GetAddress() + "~" + id.Name + "." + id.Namespace + "~",
-			Kind: view.Sidecar, Name: id.Name, Namespace: id.Namespace, Domain: "svc." + cmp.Or(w.Normal.Domain, "cluster.local"), Addresses: []string{e.GetAddress()},
-			Labels: e.GetLabels(), Workload: e.GetWorkload(), Account: e.GetServiceAccount(), Network: e.GetNetwork(),
+			Kind: view.Sidecar, Name: id.Name, Namespace: id.Namespace, Domain: "svc." + cmp.Or(w.Normal.Domain, "cluster.local"),
+			Addresses: []string{e.GetAddress()},
+			Labels:    e.GetLabels(), Workload: e.GetWorkload(), Account: e.GetServiceAccount(), Network: e.GetNetwork(),
 			Locality: e.GetLocality(), Caps: xds.StockCaps})
 	}
 	return all

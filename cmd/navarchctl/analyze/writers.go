@@ -48,7 +48,7 @@ func (w *world) writersOf(o *object.Object) {
 	owners, last := map[string][]string{}, map[string]time.Time{}
 	for _, e := range head.Metadata.ManagedFields {
 		var fields map[string]json.RawMessage
-		if e.Subresource != "" || e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil || fields["f:spec"] == nil {
+		if e.Subresource != "" || e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields) != nil || fields["f:spec"] == nil {
 			continue
 		}
 		leaves(fields["f:spec"], "spec", func(path string) {
