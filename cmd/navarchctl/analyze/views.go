@@ -19,9 +19,10 @@ import (
 
 // The limits of multipliers and overBudget.
 const (
-	fewViews     = 10  // an object that adds fewer views to a namespace is not reported
-	mostReaders  = 100 // objects without which the views are counted again
-	mostMeasured = 200 // scopes whose configuration is planned
+	fewViews     = 10   // an object that adds fewer views to a namespace is not reported
+	mostReaders  = 100  // objects without which the views are counted again
+	mostNodes    = 2000 // sidecars of a namespace whose views are counted
+	mostMeasured = 200  // scopes whose configuration is planned
 )
 
 // sidecars returns a node for each Pod with a sidecar, by namespace. Of Pods with equal labels at one place, it returns
@@ -60,42 +61,76 @@ func viewsOf(x *view.Index, s *mirror.Snapshot, nodes []view.Node) int {
 }
 
 // multipliers reports an object without which the sidecars of a namespace would have less than half as many views. Such
-// an object reads a property in which the Pods differ: a label, the locality, the network or the name.
+// an object reads a property in which the Pods differ: a label, the locality, the network or the name. Of a namespace,
+// the first mostNodes Pods count.
 func multipliers(w *world) {
 	x := view.NewIndex(w.known)
-	var readers []model.Record
-	for _, kind := range []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindTelemetry, model.KindEnvoyFilter,
-		model.KindService, model.KindServiceEntry} {
-		for r := range w.known.All(kind) {
-			if len(readers) < mostReaders && x.Apply(mirror.Edit{Old: r}) {
-				readers = append(readers, r)
-				x.Apply(mirror.Edit{New: r})
-			}
-		}
-	}
+	readers := w.readers(x)
 	if len(readers) == 0 {
 		return
 	}
 	nodes, with := w.sidecars(), map[string]int{}
+	whole, none := view.NewIndex(w.known), w.without(x, readers...)
 	for namespace, of := range nodes {
-		if with[namespace] = viewsOf(x, w.known, of); with[namespace] < fewViews {
-			delete(nodes, namespace)
+		nodes[namespace] = of[:min(len(of), mostNodes)]
+		with[namespace] = viewsOf(whole, w.known, nodes[namespace])
+		if fewer := viewsOf(x, none, nodes[namespace]); with[namespace] <= 2*fewer || with[namespace]-fewer < fewViews {
+			delete(nodes, namespace) // no reader alone makes so many views
 		}
 	}
+	restore(x, readers...)
 	for _, r := range readers {
-		s := w.known.Apply(w.known.Revision(), nil, []model.Key{r.Meta().Key}).New
-		x.Apply(mirror.Edit{Old: r})
-		most, at, without := 0, "", 0
+		if len(nodes) == 0 {
+			return
+		}
+		s := w.without(x, r)
+		most, at := 0, ""
 		for _, namespace := range sorted(nodes) {
-			if n := viewsOf(x, s, nodes[namespace]); with[namespace] > 2*n && with[namespace]-n >= max(fewViews, most+1) {
-				most, at, without = with[namespace]-n, namespace, n
+			n := viewsOf(x, s, nodes[namespace])
+			if more := with[namespace] - n; with[namespace] > 2*n && more >= max(fewViews, most+1) {
+				most, at = more, namespace
 			}
 		}
-		x.Apply(mirror.Edit{New: r})
+		restore(x, r)
 		if at != "" {
 			w.foundRecord(problem.ViewsMultiplied, r, "spec", "the sidecars of namespace %s have %d different configurations, and %d without "+
-				"this object: each is planned and kept by its own; match labels that many Pods share", at, with[at], without)
+				"this object: each is planned and kept by its own; match labels that many Pods share", at, with[at], with[at]-most)
 		}
+	}
+}
+
+// readers returns the first mostReaders records, by kind and key, that read a property of proxies which no other record
+// reads.
+func (w *world) readers(x *view.Index) (all []model.Record) {
+	for _, kind := range []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindTelemetry, model.KindEnvoyFilter,
+		model.KindService, model.KindServiceEntry} {
+		for r := range w.known.All(kind) {
+			if len(all) == mostReaders {
+				return all
+			}
+			if x.Apply(mirror.Edit{Old: r}) {
+				all = append(all, r)
+			}
+			x.Apply(mirror.Edit{New: r})
+		}
+	}
+	return all
+}
+
+// without removes records from the index, and returns the configuration without them.
+func (w *world) without(x *view.Index, records ...model.Record) *mirror.Snapshot {
+	var keys []model.Key
+	for _, r := range records {
+		x.Apply(mirror.Edit{Old: r})
+		keys = append(keys, r.Meta().Key)
+	}
+	return w.known.Apply(w.known.Revision(), nil, keys).New
+}
+
+// restore adds records to the index again.
+func restore(x *view.Index, records ...model.Record) {
+	for _, r := range records {
+		x.Apply(mirror.Edit{New: r})
 	}
 }
 
