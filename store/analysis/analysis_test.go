@@ -284,6 +284,13 @@ func TestRoutesWithoutEndpoints(t *testing.T) {
 	at := func(path string) []string {
 		return []string{"VirtualService v spec." + path + ".destination.host NotFound NAV1001"}
 	}
+	const rule = "DestinationRule shop/r {host: web.shop, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}"
+	canary := func(health string, weight int) []string {
+		return []string{web, gateway, rule, "Endpoints shop/v1 {hosts: [web.shop], endpoints: [{address: 10.0.0.1, labels: {version: v1}}]}",
+			"Endpoints shop/v2 {hosts: [web.shop], endpoints: [{address: 10.0.0.2, health: " + health + ", labels: {version: v2}}]}",
+			to(fmt.Sprintf("http: [{route: [{destination: {host: web.shop, subset: v1}, weight: 90}, {destination: {host: web.shop, subset: v2}, weight: %d}]}]", weight))}
+	}
+	subset := []string{"VirtualService v spec.http[0].route[1].destination.subset NotFound NAV1001"}
 	for _, c := range []struct {
 		name    string
 		records []string
@@ -305,6 +312,14 @@ func TestRoutesWithoutEndpoints(t *testing.T) {
 		{"an entry that is resolved", []string{web, some, gateway, "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, ports: [{number: 80}]}", route}, "", nil},
 		{"an entry that selects", []string{web, some, gateway, "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], selector: {app: web}, ports: [{number: 80}]}", "Workload shop/p {endpoint: {labels: {app: web}}}", route}, "", nil},
 		{"an entry that selects nothing", []string{web, some, gateway, "Workload other/p {endpoint: {labels: {app: web}}}", "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], selector: {version: v1}, ports: [{number: 80}]}", route}, pod, []string{"ServiceEntry db spec.workloadSelector.labels NoEffect IST0127", "VirtualService v spec.http[0].route[0].destination.host NotFound NAV1001"}},
+		{"a subset of which none is ready", canary("HEALTH_NOT_READY", 10), "Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.3, labels: {version: v2}}]}", subset},
+		{"a subset that has gone", append(canary("HEALTH_READY", 10), "-Endpoints shop/v2 {}", "-DestinationRule shop/r {}", "DestinationRule shop/r {host: '*.shop', subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v3}}]}"),
+			"Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.3, labels: {version: v3}}]}", subset},
+		{"a subset of which one is ready", append(canary("HEALTH_READY", 10), "Endpoints shop/v3 {hosts: [web.shop], endpoints: [{address: 10.0.0.3, health: HEALTH_NOT_READY, labels: {version: v2}}]}"), "", nil},
+		{"a subset of weight 0", canary("HEALTH_NOT_READY", 0), "", nil},
+		{"a subset that another rule gives ready endpoints", append(canary("HEALTH_NOT_READY", 10), "DestinationRule shop/s {host: '*.shop', subsets: [{name: v2, labels: {version: v1}}]}"), "", nil},
+		{"a subset of an entry that selects", []string{"ServiceEntry shop/web {hosts: [web.shop], exportTo: ['*'], selector: {app: web}, ports: [{number: 80}]}", "Workload shop/p {endpoint: {labels: {app: web, version: v2}}}", "Workload shop/q {endpoint: {labels: {app: web, version: v1}}}",
+			gateway, rule, to("http: [{route: [{destination: {host: web.shop, subset: v2}}]}]")}, "", nil},
 		{"an alias", []string{web, some, db, gateway, "Service shop/a {hosts: [a.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, aliasFor: db.shop, ports: [{number: 80}]}", to("http: [{route: [{destination: {host: a.shop}}]}]")}, ready, at("http[0].route[0]")},
 		{"an alias of the outside", []string{web, some, gateway, "Service shop/a {hosts: [a.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, aliasFor: a.example.com, ports: [{number: 80}]}", to("http: [{route: [{destination: {host: a.shop}}]}]")}, "", nil},
 	} {
