@@ -108,8 +108,8 @@ func TestTenantsChangeChainsAlone(t *testing.T) {
 	}
 }
 
-// servedAt returns the servers that the Gateways of a snapshot have at each listener of a router with the label app: gw.
-// A server has its namespace, its name in its listener, and whether it shares the chain of the port's HTTP servers.
+// servedAt returns the served servers of a router with the label app: gw, by listener and by all properties of a server
+// (Gateway, index, content, served hosts).
 func servedAt(s *mirror.Snapshot) map[string]map[string]gateways.Server {
 	r := gateways.Router{Wildcards: []string{"0.0.0.0"}}
 	for g := range s.All(model.KindGateway) {
@@ -191,10 +191,10 @@ func keepsBytes(t *testing.T, what, editor, name string, before, after map[strin
 	return compared
 }
 
-// Age is that of a Gateway, not of its hosts: a tenant's older Gateway that is edited takes the owner's host or port,
-// and a younger one that has waited takes it while the owner's Gateway is created again. The owner's Gateway has a
-// problem then that names the other. With PILOT_SCOPE_GATEWAY_TO_NAMESPACE neither happens. (The policy that refuses
-// the tenant's Gateway is tested in deploy/docs.)
+// Age belongs to a Gateway, not to its hosts. An edit of a tenant's older Gateway takes the owner's host or port. A
+// tenant's younger Gateway takes the host while the owner's Gateway is created again. The owner's Gateway then has a
+// problem that names the tenant's. PILOT_SCOPE_GATEWAY_TO_NAMESPACE prevents both. A test of deploy/docs evaluates the
+// policy that refuses the tenant's Gateway.
 // Promise: security-gateways.md#allowed-by-istios-defaults
 func TestOlderGatewayTakesHosts(t *testing.T) {
 	owner := func(age int) model.Record {

@@ -266,7 +266,8 @@ func TestPortsOfPortLevelMtls(t *testing.T) {
 	warns(t, "a Sidecar's listener", []string{pod, policy(7070)}, "Sidecar shop/s {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 7070}}]}", said(7070))
 	warns(t, "no workload is known", []string{service, policy(80)}, "", nil)
 	named := "Service shop/web {hosts: [web.shop], selector: {app: web}, ports: [{number: 80, targetNumber: 8080}]}"
-	if got := Of(Settings{}, slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})).Problems(); len(got) != 1 ||
+	all := slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})
+	if got := Of(Settings{}, all).Problems(); len(got) != 1 ||
 		!strings.HasSuffix(got[0].Message, "80 is a port of Service shop/web, whose target port is 8080") {
 		t.Errorf("%v", got)
 	}

@@ -237,8 +237,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node.Verified = verified // identity that the server has authenticated
-	node.Routers.OwnNamespace = s.pipeline.scoped
+	node.Verified, node.Routers.OwnNamespace = verified, s.pipeline.scoped // of the server, which authenticates the identity
 	a := &actor{view: node}
 	if err := s.join(a); err != nil {
 		return "", err
