@@ -259,3 +259,14 @@ func TestRightsMaxAge(t *testing.T) {
 		}
 	}
 }
+
+// The leader reports Gateways that PILOT_SCOPE_GATEWAY_TO_NAMESPACE keeps from routers of other namespaces.
+func TestScopeOfGatewaysReachesTheLeader(t *testing.T) {
+	for _, scoped := range []bool{true, false} {
+		c := &config{}
+		c.env.routers.OwnNamespace = scoped
+		if got := c.normal().OwnGateways; got != scoped {
+			t.Errorf("scoped %v: the leader has %v", scoped, got)
+		}
+	}
+}

@@ -86,3 +86,30 @@ func TestGatewaysOfTheirNamespace(t *testing.T) {
 		t.Errorf("with a workload of its namespace: %v", got)
 	}
 }
+
+// An edit that changes neither whether the Gateway selects a workload, nor whether one of them sees the VirtualService,
+// examines nothing again.
+func TestWorkOfHiddenRoutes(t *testing.T) {
+	var records []model.Record
+	for _, text := range []string{"Gateway edge/front {selector: {app: gw}, servers: [{hosts: ['*']}]}", "Workload edge/gw {endpoint: {labels: {app: gw}}}",
+		"VirtualService shop/v {hosts: [a.test], gateways: [edge/front], exportTo: [shop]}"} {
+		records = append(records, record(t, text))
+	}
+	a := Of(Settings{}, slices.Values(records))
+	for _, c := range []struct {
+		text string
+		want uint64
+	}{
+		{"Workload edge/gw2 {endpoint: {labels: {app: gw}}}", 0},
+		{"Workload shop/web {endpoint: {labels: {app: web}}}", 0},
+		{"Workload other/router {endpoint: {labels: {app: gw, version: v2}}}", 0},
+		{"VirtualService shop/w {hosts: [b.test], gateways: [mesh], exportTo: [shop]}", 1}, // itself
+		{"Gateway edge/other {selector: {app: gw}}", 1},
+		{"Workload shop/gw {endpoint: {labels: {app: gw}}}", 1}, // the first that sees shop/v
+	} {
+		before := a.Examined
+		if a.Step([]Edit{{New: record(t, c.text)}}); a.Examined-before != c.want {
+			t.Errorf("%s: %d records are examined, want %d", c.text, a.Examined-before, c.want)
+		}
+	}
+}
