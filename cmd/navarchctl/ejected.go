@@ -20,9 +20,9 @@ const ejectedWithin = 3 * time.Second
 // clustersPage is the page of Envoy's admin interface with the state of endpoints.
 const clustersPage = "/clusters?format=json"
 
-// observe adds the state of the endpoints to a proxy's configuration. It reads the state from the file of --clusters if
-// file is set, from the Envoy of --envoy, or from the Envoy in the proxy's Pod, if a kubeconfig leads to it. In all other
-// cases the state stays unknown. Only a file that cannot be read is an error.
+// observe adds the state of the endpoints to a proxy's configuration. It reads the state from the file of --clusters
+// if file is set, from the Envoy of --envoy, or from the Envoy in the proxy's Pod, if a kubeconfig leads to it. In all
+// other cases the state stays unknown. Only a file that cannot be read is an error.
 func (q *question) observe(cmd *cobra.Command, s *subject, file string) error {
 	d, ctx := s.dump, cmd.Context()
 	switch {
@@ -70,8 +70,8 @@ func (q *question) askPod(ctx context.Context, d *dump.Dump, proxy string) {
 	}
 }
 
-// ejection returns the reasons why Envoy sends nothing to an endpoint, or an empty text. A state that Envoy has from the
-// assignment itself (eds_health_status) is left to the walk.
+// ejection returns the reasons why Envoy sends nothing to an endpoint, or an empty text. A state that Envoy has from
+// the assignment itself (eds_health_status) is left to the walk.
 func ejection(s *adminv3.HostHealthStatus) string {
 	var all []string
 	if s.GetFailedOutlierCheck() {

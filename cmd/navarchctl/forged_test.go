@@ -70,7 +70,9 @@ func TestNamesForgeNoLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, real, http.StatusInternalServerError) }))
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, real, http.StatusInternalServerError)
+	}))
 	defer failing.Close()
 	dump, cases, server := file("dump.json", hostileDump), file("cases.json", hostileCases), strings.TrimPrefix(web.URL, "http://")
 	clusters := file("clusters.json", `{"cluster_statuses": [{"name": "cEVIL", "host_statuses": [{"address": {"pipe": {"path": "/EVIL"}},

@@ -20,7 +20,7 @@ const evil = `\u001b]0;x\u0007\u001b[31m\u202e\u009b31m\r\nFORGED: allowed\u2028
 
 // forged returns the lines of an output that begin as the line in evil does.
 func forged(text string) (all []string) {
-	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\u2028' || r == '\v' || r == '\f' }) {
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u2028", r) }) {
 		if strings.HasPrefix(strings.TrimLeft(line, " \t-\"'"), "FORGED") {
 			all = append(all, line)
 		}

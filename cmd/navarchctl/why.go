@@ -76,6 +76,11 @@ weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and --to
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return q.run(cmd, args) },
 	}
+	q.bind(cmd)
+	return cmd
+}
+
+func (q *question) bind(cmd *cobra.Command) {
 	q.walks.bind(cmd)
 	q.client.bind(cmd)
 	f := cmd.Flags()
@@ -84,12 +89,12 @@ weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and --to
 	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; for a gateway the port that it binds. Default: of the URL.")
 	f.StringVar(&q.flags, "flags", "", "Response flags of Envoy to explain, separated by commas, as UH,URX.")
 	f.StringVar(&q.host, "host", "", "With --flags: HOST[:PORT] or URL of the request, which is followed from --from or --to.")
-	f.StringVar(&q.clusters, "clusters", "", "A saved /clusters?format=json of the (client's) Envoy: its ejected endpoints. - is standard input.")
+	f.StringVar(&q.clusters, "clusters", "",
+		"A saved /clusters?format=json of the (client's) Envoy, with its ejected endpoints; - is standard input.")
 	f.StringVar(&q.log, "log", "", "A line of a proxy's access log, in Istio's default text format.")
 	cmd.MarkFlagsMutuallyExclusive("flags", "log")
 	q.completesProxies(cmd, "from", "to")
 	q.format.bind(cmd, short, "json", "yaml")
-	return cmd
 }
 
 // run explains response flags (--flags), explains a log line (--log), or follows a request.

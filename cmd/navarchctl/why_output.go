@@ -113,8 +113,8 @@ func callOf(c walk.Call) called {
 	return out
 }
 
-// explainFlags prints the flags of --flags. With -o json or yaml and --host it prints nothing, because the output is the
-// request.
+// explainFlags prints the flags of --flags. With -o json or yaml and --host it prints nothing, because the output is
+// the request.
 func (q *question) explainFlags(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
 	if q.host != "" && q.format != short {

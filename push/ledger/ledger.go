@@ -155,7 +155,8 @@ func (l *Ledger) Begin(p Plan) {
 
 // newChange returns the change of a publication.
 func newChange(l *Ledger, p Plan) *Change {
-	c := &Change{lane: p.Lane, span: model.Span{First: p.First, Last: p.Last, Since: p.Since}, parts: make(map[string]*Part, len(p.Views)), of: l}
+	c := &Change{lane: p.Lane, span: model.Span{First: p.First, Last: p.Last, Since: p.Since}, of: l}
+	c.parts = make(map[string]*Part, len(p.Views))
 	if now := time.Now(); c.span.Since.IsZero() || c.span.Since.After(now) {
 		c.span.Since = now
 	}

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Report describes one change for a caller, limited to the namespaces that the caller may see. A publication may contain
-// edits of several tenants. First, Last, Since and Took are those of the visible edits. Without visible edits (a visible
-// view changed by an object of another namespace), they are those of the publication.
+// Report describes one change for a caller, limited to the namespaces that the caller may see. A publication may
+// contain edits of several tenants. First, Last, Since and Took are those of the visible edits. Without visible edits,
+// for example if an object of another namespace changed a visible view, they are those of the publication.
 type Report struct {
 	Lane        Lane
 	First, Last int64     // the store's revisions of the first and the last edit
@@ -49,8 +49,8 @@ func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
 
-// counts returns the counts of a namespace. If all is false, times are those since the tenant's first edit. Payments are
-// read before debts, so that Pending is never negative.
+// counts returns the counts of a namespace. If all is false, times are those since the tenant's first edit. Payments
+// are read before debts, so that Pending is never negative.
 func (p *Part) counts(all bool) Counts {
 	took := &p.took
 	if !all && p.own != nil {

@@ -53,8 +53,8 @@ func (p *Pending) Add(edits []mirror.Edit) {
 	}
 }
 
-// pass records the New of an edit, a version of Endpoints between the first and the last one. It records only one version with the same
-// hosts.
+// pass records the New of an edit, a version of Endpoints between the first and the last one. It records only one
+// version with the same hosts.
 func (p *Pending) pass(key model.Key, first mirror.Edit) {
 	r := first.New
 	if r == nil {

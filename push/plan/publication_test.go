@@ -26,8 +26,8 @@ func TestViewsOfAPublication(t *testing.T) {
 	}
 }
 
-// The revisions of a namespace's edits are those of the batches that wrote them, although edits of other batches and
-// namespaces were merged before they were planned. Where those of one edit are not known, the namespace has none.
+// Each namespace has the revisions of the batches that wrote its edits, although edits were merged before they were
+// planned. A namespace with an edit of unknown revisions has no revisions.
 func TestSpansOfAPublication(t *testing.T) {
 	in := func(c mirror.Change) mirror.Change {
 		for i := range c.Edits {

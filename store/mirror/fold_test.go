@@ -72,7 +72,8 @@ func TestEditsAreOfTheirBatches(t *testing.T) {
 	f := newFold()
 	f.load(listed(5, 5, value(t, "a", 1)))
 	at := time.Unix(6, 0)
-	c, ok := f.apply(kv.Update{Revision: 6, Head: &kv.Head{Revision: 6, Complete: true, LastComplete: 5, Time: at}, Values: []kv.Value{value(t, "b", 1)}})
+	head := &kv.Head{Revision: 6, Complete: true, LastComplete: 5, Time: at}
+	c, ok := f.apply(kv.Update{Revision: 6, Head: head, Values: []kv.Value{value(t, "b", 1)}})
 	if !ok || len(c.Edits) != 1 || c.Edits[0].In == nil || *c.Edits[0].In != (model.Span{First: 6, Last: 6, Since: at}) {
 		t.Errorf("%+v", c.Edits)
 	}

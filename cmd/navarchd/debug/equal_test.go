@@ -140,7 +140,8 @@ func TestTenantsConfigurationsAreEqual(t *testing.T) {
 			h := handles[n.Name]
 			for kind := range xds.NumTypes {
 				for _, r := range h.Set().Types[kind].Sorted() {
-					why, err := json.Marshal(inspect.Explain(h.Set(), r.Name, func(of xds.Type, name string) []any { return planner.Explain(h, of, name) }))
+					specs := func(of xds.Type, name string) []any { return planner.Explain(h, of, name) }
+					why, err := json.Marshal(inspect.Explain(h.Set(), r.Name, specs))
 					if err != nil {
 						t.Fatal(err)
 					}
