@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,12 +22,15 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// forwarded connects to the replica's server, by the Pod's name.
+// forwarded connects to the server in a Pod, by the Pod's name: a replica, or with the suffix :15000 an Envoy.
 type forwarded map[string]http.HandlerFunc
 
 // PortForward implements portforward.PortForwarder: one connection to a port of a Pod.
 func (f forwarded) PortForward(_ context.Context, name, _ string, port int32, stream io.ReadWriteCloser) error {
-	if f[name] == nil || port != 15014 {
+	if port != 15014 {
+		name = fmt.Sprint(name, ":", port)
+	}
+	if f[name] == nil {
 		return fmt.Errorf("nobody listens on %d of %s", port, name)
 	}
 	web := httptest.NewServer(f[name])
@@ -56,6 +60,8 @@ func replicas(t *testing.T) (kubeconfig string) {
 				fmt.Fprintf(w, `{"version": "of %s", "golang_version": "go1"}`, proxy)
 			case !has:
 				http.Error(w, fmt.Sprintf("proxy %q is not connected to this replica", r.URL.Query().Get("proxyID")), http.StatusNotFound)
+			case r.URL.Path == "/debug/config_dump" && proxy == "web-0.shop" && r.URL.Query().Get("types") == "":
+				fmt.Fprint(w, envoyDump)
 			case r.URL.Path == "/debug/config_dump":
 				fmt.Fprint(w, `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "outbound|80||`+proxy+`"}}]}]}`)
 			default:
@@ -63,16 +69,18 @@ func replicas(t *testing.T) (kubeconfig string) {
 			}
 		}
 	}
-	f := forwarded{"istiod-0": pages("web-0.shop"), "istiod-1": pages("db-0.shop")}
+	f := forwarded{"istiod-0": pages("web-0.shop"), "istiod-1": pages("db-0.shop"), "web-0:15000": envoyAnswers}
 	pod := func(name string) string {
 		return fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q, "labels": {"app": "istiod"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, name)
 	}
 	return apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
 		switch name, is := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/istio-system/pods/"), "/portforward"); {
 		case is && r.Method == http.MethodPost:
-			portforward.ServePortForward(w, r, f, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
+			portforward.ServePortForward(w, r, f, path.Base(name), "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
 		case is:
 			http.Error(w, "no websockets", http.StatusBadRequest)
+		case r.URL.Path == "/api/v1/namespaces/shop/pods/web-0":
+			fmt.Fprint(w, `{"metadata": {"namespace": "shop", "name": "web-0"}}`)
 		case r.URL.Path == "/apis/apps/v1/namespaces/shop/deployments/web":
 			fmt.Fprint(w, `{"spec": {"selector": {"matchLabels": {"app": "web"}}}}`)
 		case r.URL.Path == "/api/v1/namespaces/shop/pods" && r.URL.Query().Get("labelSelector") == "app=web":

@@ -76,7 +76,7 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 		if in == nil {
 			return nil
 		}
-		dump, err := envoyOf(ctx, in, one)
+		dump, err := envoyPage(ctx, in, one.namespace, one.name, "/config_dump?include_eds")
 		if err != nil {
 			return err
 		}
@@ -93,17 +93,17 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 	return list, dumps
 }
 
-// envoyOf returns the dump of the Envoy in a Pod. Errors: the Pod cannot be read, its Envoy does not answer, or the
-// dump has more than maxDumpBytes.
-func envoyOf(ctx context.Context, in *cluster.Cluster, of illProxy) ([]byte, error) {
+// envoyPage returns a page of the admin interface of the Envoy in a Pod. Errors: the Pod cannot be read, its Envoy does
+// not answer, or the page has more than maxDumpBytes.
+func envoyPage(ctx context.Context, in *cluster.Cluster, namespace, name, path string) ([]byte, error) {
 	var pod corev1.Pod
-	path := "/api/v1/namespaces/" + url.PathEscape(of.namespace) + "/pods/" + url.PathEscape(of.name)
-	if err := in.API.Do(ctx, http.MethodGet, path, nil, &pod); err != nil {
+	object := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(name)
+	if err := in.API.Do(ctx, http.MethodGet, object, nil, &pod); err != nil {
 		return nil, err
 	}
 	at := in.Pod(&pod)
 	defer at.Close()
 	envoy := page{address: at.String(), by: in.String(), what: "Envoy's admin interface", url: envoyAdmin, client: at.Client(),
 		most: maxDumpBytes}
-	return envoy.get(ctx, "/config_dump?include_eds")
+	return envoy.get(ctx, path)
 }

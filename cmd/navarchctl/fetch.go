@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/navarchctl/progress"
+	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
 // patience is the time limit of one request, including its response.
@@ -101,6 +102,7 @@ func (p page) within(ctx context.Context, patience time.Duration, method, path, 
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
 		text := strings.TrimSpace(string(body))
 		said := text
+		text = show.Printable(text) // it may name objects, which forge no lines
 		switch res.StatusCode {
 		case http.StatusNotFound, http.StatusBadRequest:
 		case http.StatusUnauthorized:

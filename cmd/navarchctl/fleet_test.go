@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
@@ -66,5 +71,36 @@ func TestNextAfterAHeldRemoval(t *testing.T) {
 			t.Errorf("%s: %v\n%s", object, err, next)
 		}
 		web.Close()
+	}
+}
+
+// With --watch the fleet is printed again, below the time, until the command is interrupted, which is no error.
+func TestWatchedFleet(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	var asked atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != fleetapi.Root+"proxies" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"items": [], "sums": {"total": {"in_sync": %d}}}`, 10+asked.Add(1))
+		if asked.Load() == 2 {
+			time.AfterFunc(300*time.Millisecond, interrupt)
+		}
+	}))
+	defer web.Close()
+	var out bytes.Buffer
+	cmd := root()
+	cmd.SetArgs([]string{"ps", "--watch", "--server", strings.TrimPrefix(web.URL, "http://")})
+	cmd.SetOut(&out)
+	began := time.Now()
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+	if n := asked.Load(); n != 2 || time.Since(began) < watchEvery {
+		t.Errorf("%d answers in %v", n, time.Since(began))
+	}
+	if want := regexp.MustCompile(`(?s)^11 proxies: 11 in sync.*\n\n\d\d:\d\d:\d\d\n12 proxies: 12 in sync`); !want.MatchString(out.String()) {
+		t.Errorf("%s", out.String())
 	}
 }

@@ -15,6 +15,19 @@ import (
 	"navarch.io/navarch/cmd/internal/report"
 )
 
+// evil is a text in JSON with commands for terminals, marks that reverse the direction, and a line of its own.
+const evil = `\u001b]0;x\u0007\u001b[31m\u202e\u009b31m\r\nFORGED: allowed\u2028FORGED`
+
+// forged returns the lines of an output that begin as the line in evil does.
+func forged(text string) (all []string) {
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u2028", r) }) {
+		if strings.HasPrefix(strings.TrimLeft(line, " \t-\"'"), "FORGED") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
 // hostileReport writes an archive whose names and texts all have control characters, and returns its path.
 func hostileReport(t *testing.T) string {
 	t.Helper()
@@ -36,7 +49,7 @@ func hostileReport(t *testing.T) string {
 		{"processes/a/leader.json", `{"name":"EVIL","revision":"EVIL","epoch":4,"self":true}`},
 		{"processes/a/removals.json", `{"leader":"EVIL","held":[{"id":"EVIL","namespace":"EVIL","count":1,"kinds":{"EVIL":1},"names":["EVIL"]}]}`},
 	} {
-		content := strings.ReplaceAll(entry[1], "EVIL", `\u001b]0;x\u0007\u001b[31m\u202e\u009b31m\r`)
+		content := strings.ReplaceAll(entry[1], "EVIL", evil)
 		if err := w.Add(entry[0], []byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +101,9 @@ func TestOutputIsPrintable(t *testing.T) {
 		for stream, text := range map[string]string{"stdout": out.String(), "stderr": problems.String()} {
 			if !utf8.ValidString(text) || strings.ContainsFunc(text, control) {
 				t.Errorf("%s: %s %q", line, stream, text)
+			}
+			if lines := forged(text); len(lines) > 0 {
+				t.Errorf("%s: %s has the lines %q", line, stream, lines)
 			}
 			if strings.Contains(text, `\x1b`) {
 				escaped++

@@ -38,7 +38,9 @@ func (q *walks) bind(cmd *cobra.Command) {
 type subject struct {
 	walk.Peer
 	held     *walk.Messages
-	accounts []string // SPIFFE IDs of service accounts; known only with --config-dir
+	dump     *dump.Dump // nil with --config-dir
+	asked    string     // NAME.NAMESPACE for which the control plane was asked; empty: it was not asked
+	accounts []string   // SPIFFE IDs of service accounts; known only with --config-dir
 }
 
 // address sets the address of a request that states no address. For Outbound, address looks for the host in the proxy's
@@ -81,7 +83,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 		return nil, err
 	}
 	held := ofDump(d)
-	s := &subject{held: held, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
+	s := &subject{held: held, dump: d, asked: from.asked, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
 	if d.Node.Namespace != "" && d.Node.Account != "" {
 		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
 	}

@@ -23,7 +23,9 @@ type question struct {
 	from, to string // --from and --to: proxies of the client and of the server
 	at       string // --address
 	flags    string // --flags
+	host     string // --host
 	log      string // --log
+	clusters string // --clusters
 	format   output
 }
 
@@ -41,11 +43,15 @@ The last lines sum up the fate of the request, say how certain that is, and name
 likely: state that only Envoy knows may differ (ejected endpoints, open connections), or a token was not verified. possible: an
 authorization service, a rate limit or an extension decides.
 
---log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
-request. --flags explains Envoy's response flags.
+Which endpoints are ejected is read from the Envoy of --envoy, from --clusters, or from the Envoy in the Pod by way of the API server,
+if a kubeconfig is used. Otherwise it is unknown.
 
-With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text}], to: [{cluster,
-weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
+--log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
+request. --flags explains Envoy's response flags, and with --host also follows a request to that host (GET, or as a URL says).
+
+With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text,
+passed: [{route, index, why}], more_passed}], to: [{cluster,
+weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
   navarchctl why --from web-5d4f8c7b9-aaaaa.shop GET http://catalog.shop.svc.cluster.local:8000/items -H 'end-user: jason'
 
@@ -62,11 +68,19 @@ weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, 
   # What the flags of a log line mean.
   navarchctl why --flags UF,URX
 
+  # And which endpoints the proxy that logged them has for the host.
+  navarchctl why --flags UH --host catalog.shop:8000 --from web-5d4f8c7b9-aaaaa.shop
+
   # Without a server.
   navarchctl why --config-dir deploy/demo/shop --from deploy/demo/node.json http://catalog.shop.svc.cluster.local:8000/items`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return q.run(cmd, args) },
 	}
+	q.bind(cmd)
+	return cmd
+}
+
+func (q *question) bind(cmd *cobra.Command) {
 	q.walks.bind(cmd)
 	q.client.bind(cmd)
 	f := cmd.Flags()
@@ -74,20 +88,31 @@ weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, 
 	f.StringVar(&q.to, "to", "", "The proxy of the server, or a gateway.")
 	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; for a gateway the port that it binds. Default: of the URL.")
 	f.StringVar(&q.flags, "flags", "", "Response flags of Envoy to explain, separated by commas, as UH,URX.")
+	f.StringVar(&q.host, "host", "", "With --flags: HOST[:PORT] or URL of the request, which is followed from --from or --to.")
+	f.StringVar(&q.clusters, "clusters", "",
+		"A saved /clusters?format=json of the (client's) Envoy, with its ejected endpoints; - is standard input.")
 	f.StringVar(&q.log, "log", "", "A line of a proxy's access log, in Istio's default text format.")
 	cmd.MarkFlagsMutuallyExclusive("flags", "log")
 	q.completesProxies(cmd, "from", "to")
 	q.format.bind(cmd, short, "json", "yaml")
-	return cmd
 }
 
 // run explains response flags (--flags), explains a log line (--log), or follows a request.
 func (q *question) run(cmd *cobra.Command, args []string) error {
 	switch {
+	case q.host != "" && (q.flags == "" || q.from+q.to == "" && !q.local()):
+		return errors.New("--host is the host of a request with --flags: it also needs --from or --to, the proxy that logged them")
 	case q.flags != "" && len(args) > 0:
-		return errors.New("--flags only explains flags: omit it to follow a URL")
+		return errors.New("--flags only explains flags: state the host by --host, or omit --flags to follow a URL")
+	case q.flags != "" && q.host != "":
+		if err := q.explainFlags(cmd); err != nil {
+			return err
+		}
+		if args = []string{q.host}; !strings.Contains(q.host, "://") {
+			args[0] = "http://" + q.host
+		}
 	case q.flags != "":
-		return printFlags(cmd.OutOrStdout(), strings.Split(q.flags, ","))
+		return q.explainFlags(cmd)
 	case q.log != "" && len(args) > 0:
 		return errors.New("--log contains the request: omit the URL")
 	case q.log != "":
@@ -111,6 +136,9 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 		return q.between(cmd, request)
 	}
 	held, err := q.proxy(cmd, q.from+q.to)
+	if err == nil {
+		err = q.observe(cmd, held, q.clusters)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,6 +168,9 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 		return errors.New("--from and --to name two proxies, but --envoy and --file name only one")
 	}
 	from, err := q.proxy(cmd, q.from)
+	if err == nil {
+		err = q.observe(cmd, from, q.clusters)
+	}
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
@@ -205,6 +236,12 @@ func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 func printSteps(w io.Writer, indent string, steps []walk.Step) {
 	for _, step := range steps {
 		fmt.Fprintln(w, indent+show.Printable(step.Text))
+		for _, p := range step.Passed {
+			fmt.Fprintln(w, indent+"  "+show.Printable(p.String()))
+		}
+		if step.MorePassed > 0 {
+			fmt.Fprintf(w, "%s  nor %d more\n", indent, step.MorePassed)
+		}
 	}
 }
 

@@ -39,13 +39,25 @@ type walkedStep struct {
 	Type     string `json:"type,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	Text     string `json:"text"`
+	// Passed are the routes before the selected one, at most 20, with the reason why each does not match.
+	Passed     []passedRoute `json:"passed,omitempty"`
+	MorePassed int           `json:"more_passed,omitempty"` // number of further ones
+}
+
+type passedRoute struct {
+	Route string `json:"route,omitempty"`
+	Index int    `json:"index"` // among the routes of the virtual host
+	Why   string `json:"why"`
 }
 
 type destination struct {
 	Cluster   string   `json:"cluster"`
 	Weight    uint32   `json:"weight,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
-	TLS       string   `json:"tls,omitempty"`
+	// Ejected are the endpoints to which Envoy sends nothing at present. If EjectedKnown is false, they are unknown.
+	Ejected      []string `json:"ejected,omitempty"`
+	EjectedKnown bool     `json:"ejected_known"`
+	TLS          string   `json:"tls,omitempty"`
 }
 
 func walkOf(r walk.Result) walked {
@@ -59,7 +71,10 @@ func walkOf(r walk.Result) walked {
 		out.Refusal = r.Refusal.String()
 	}
 	for _, s := range r.Steps {
-		step := walkedStep{Resource: s.Resource, Text: s.Text}
+		step := walkedStep{Resource: s.Resource, Text: s.Text, MorePassed: s.MorePassed}
+		for _, p := range s.Passed {
+			step.Passed = append(step.Passed, passedRoute(p))
+		}
 		if s.Resource != "" {
 			step.Type = s.Type.Noun()
 		}
@@ -70,7 +85,7 @@ func walkOf(r walk.Result) walked {
 
 func destinations(all []walk.Destination) (out []destination) {
 	for _, d := range all {
-		out = append(out, destination{d.Cluster, d.Weight, d.Endpoints, d.TLS.Mode})
+		out = append(out, destination{d.Cluster, d.Weight, d.Endpoints, d.Ejected, d.Observed, d.TLS.Mode})
 	}
 	return out
 }
@@ -96,6 +111,20 @@ func callOf(c walk.Call) called {
 		out.Server = &server
 	}
 	return out
+}
+
+// explainFlags prints the flags of --flags. With -o json or yaml and --host it prints nothing, because the output is
+// the request.
+func (q *question) explainFlags(cmd *cobra.Command) error {
+	w := cmd.OutOrStdout()
+	if q.host != "" && q.format != short {
+		w = io.Discard
+	}
+	err := printFlags(w, strings.Split(q.flags, ","))
+	if q.host != "" && err == nil {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
 }
 
 // printFlags prints a line for each response flag. A flag that Envoy does not have is an error.

@@ -62,10 +62,10 @@ func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	defer d.mu.Unlock()
 	n = min(n, len(d.parts))
 	for _, p := range d.parts[:n] {
-		if refused(p.change.first) {
+		if refused(p.change.span.First) {
 			p.refused.Add(1)
 		} else {
-			p.took.add(now.Sub(p.change.since))
+			p.acknowledged(now)
 		}
 		p.settled()
 	}

@@ -63,6 +63,8 @@ type Plan struct {
 	// Since is the time at which the first edit was committed. If it is zero (unknown) or in the future, the present
 	// time is used.
 	Since time.Time
+	// Spans contains the revisions of each namespace's edits. Namespaces for which they are not known are missing.
+	Spans map[string]model.Span
 	// Objects contains the objects of the edits, sorted.
 	Objects []model.Key
 	// Views is the number of changed views (configurations that several proxies share) by the namespace of their
@@ -72,18 +74,18 @@ type Plan struct {
 
 // Change is one recorded publication. Begin creates it.
 type Change struct {
-	lane        Lane
-	first, last int64
-	since       time.Time
-	objects     []objects // at most maxSpaces
-	others      int       // objects of namespaces that are not listed
-	parts       map[string]*Part
-	shares      []*share // of tenants, if the ledger reports them
-	bytes       int
-	left        atomic.Int64 // number of unpaid debts, plus one until the change is sealed
-	sealed      atomic.Bool  // all streams are notified
-	evicted     atomic.Bool
-	of          *Ledger
+	lane    Lane
+	span    model.Span            // of all edits; Since is never zero
+	spans   map[string]model.Span // of the edits of a namespace, where they differ from span
+	objects []objects             // at most maxSpaces
+	others  map[string]int        // number of objects by namespace, for namespaces that are not listed
+	parts   map[string]*Part
+	shares  []*share // of tenants, if the ledger reports them
+	bytes   int
+	left    atomic.Int64 // number of unpaid debts, plus one until the change is sealed
+	sealed  atomic.Bool  // all streams are notified
+	evicted atomic.Bool
+	of      *Ledger
 }
 
 // objects are the changed objects of one namespace.
@@ -94,7 +96,7 @@ type objects struct {
 }
 
 // First returns the store's revision of the first edit.
-func (c *Change) First() int64 { return c.first }
+func (c *Change) First() int64 { return c.span.First }
 
 // Part contains the counts of one namespace in a change.
 type Part struct {
@@ -105,7 +107,9 @@ type Part struct {
 	affected  atomic.Int64
 	refused   atomic.Int64
 	gone      atomic.Int64
-	took      histogram
+	took      histogram     // times since the change's first edit
+	own       *histogram    // times since the tenant's first edit, which is later than the change's; nil: equal to took
+	late      time.Duration // of the tenant's first edit, after the change's
 }
 
 // Ledger contains the newest changes. New creates it. It is safe for concurrent use, with two exceptions: only the plan
@@ -141,7 +145,7 @@ func (l *Ledger) Begin(p Plan) {
 	c := newChange(l, p)
 	l.mu.Lock()
 	own := &l.lanes[p.Lane]
-	if n := len(own.changes); n > 0 && own.changes[n-1].last > c.last { // etcd was restored: revisions begin again
+	if n := len(own.changes); n > 0 && own.changes[n-1].span.Last > c.span.Last { // etcd was restored: revisions begin again
 		own.clear()
 	}
 	own.add(c)
@@ -151,19 +155,24 @@ func (l *Ledger) Begin(p Plan) {
 
 // newChange returns the change of a publication.
 func newChange(l *Ledger, p Plan) *Change {
-	c := &Change{lane: p.Lane, first: p.First, last: p.Last, since: p.Since, parts: make(map[string]*Part, len(p.Views)), of: l}
-	if now := time.Now(); c.since.IsZero() || c.since.After(now) {
-		c.since = now
+	c := &Change{lane: p.Lane, span: model.Span{First: p.First, Last: p.Last, Since: p.Since}, of: l}
+	c.parts = make(map[string]*Part, len(p.Views))
+	if now := time.Now(); c.span.Since.IsZero() || c.span.Since.After(now) {
+		c.span.Since = now
 	}
+	c.narrow(p)
 	c.left.Store(1)
 	for namespace, views := range p.Views {
 		c.parts[namespace] = &Part{change: c, namespace: namespace, views: views}
+	}
+	if l.reports != nil {
+		c.measure(l.reports.tenant)
 	}
 	if p.Lane == Config {
 		c.divide(l.reports)
 	}
 	c.list(p.Objects)
-	c.bytes += 256 + 384*len(c.parts)
+	c.bytes += 256 + 384*len(c.parts) + 128*len(c.spans) + 64*len(c.others)
 	for _, o := range c.objects {
 		c.bytes += 128 + 160*len(o.Keys)
 	}
@@ -177,7 +186,10 @@ func (c *Change) list(all []model.Key) {
 		i, known := at[key.Namespace]
 		if !known {
 			if len(c.objects) == maxSpaces {
-				c.others++
+				if c.others == nil {
+					c.others = map[string]int{}
+				}
+				c.others[key.Namespace]++
 				continue
 			}
 			i = len(c.objects)

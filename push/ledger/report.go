@@ -8,7 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Report describes one change for a caller, limited to the namespaces that the caller may see.
+// Report describes one change for a caller, limited to the namespaces that the caller may see. A publication may
+// contain edits of several tenants. First, Last, Since and Took are those of the visible edits. Without visible edits,
+// for example if an object of another namespace changed a visible view, they are those of the publication.
 type Report struct {
 	Lane        Lane
 	First, Last int64     // the store's revisions of the first and the last edit
@@ -47,18 +49,23 @@ func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
 
-// counts returns the counts of a namespace. Payments are read before debts, so that Pending is never negative.
-func (p *Part) counts() Counts {
-	c := Counts{Views: p.views, Took: p.took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
+// counts returns the counts of a namespace. If all is false, times are those since the tenant's first edit. Payments
+// are read before debts, so that Pending is never negative.
+func (p *Part) counts(all bool) Counts {
+	took := &p.took
+	if !all && p.own != nil {
+		took = p.own
+	}
+	c := Counts{Views: p.views, Took: took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
 	c.Affected = int(p.affected.Load())
 	return c
 }
 
-// counts returns the counts of the visible namespaces.
-func (c *Change) counts(sees func(namespace string) bool) (sum Counts) {
+// counts returns the counts of the visible namespaces. The argument all is that of Part.counts.
+func (c *Change) counts(sees func(namespace string) bool, all bool) (sum Counts) {
 	for namespace, p := range c.parts {
 		if sees(namespace) {
-			sum = sum.Plus(p.counts())
+			sum = sum.Plus(p.counts(all))
 		}
 	}
 	return sum
@@ -66,13 +73,14 @@ func (c *Change) counts(sees func(namespace string) bool) (sum Counts) {
 
 // paid reports whether all clients of the visible namespaces have acknowledged or refused the change, or are gone.
 func (c *Change) paid(sees func(namespace string) bool) bool {
-	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees).Pending() == 0
+	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees, true).Pending() == 0
 }
 
 // report returns the visible part of a change. visible is true if all is true (the caller may see everything), or if
 // the caller may see an object or a view of the change.
 func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
-	r = Report{Lane: c.lane, First: c.first, Last: c.last, Since: c.since, Counts: c.counts(sees)}
+	span := c.visible(sees, all)
+	r = Report{Lane: c.lane, First: span.First, Last: span.Last, Since: span.Since, Counts: c.counts(sees, all)}
 	for _, o := range c.objects {
 		if sees(o.Namespace) {
 			for _, key := range o.Keys {
@@ -81,10 +89,12 @@ func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, v
 			r.More += o.More
 		}
 	}
-	if all {
-		r.More += c.others
+	for namespace, n := range c.others {
+		if all || sees(namespace) {
+			r.More += n
+		}
 	}
-	return r, all || len(r.Objects) > 0 || r.Views > 0
+	return r, all || len(r.Objects) > 0 || r.More > 0 || r.Views > 0
 }
 
 // Changes returns the recorded changes of both lanes, newest first; nil without changes. sees selects the visible
@@ -125,6 +135,7 @@ type Target struct {
 	// that contain the revision. If an object is requested, there is at most one: the newest change that contains or
 	// may contain the object. A change may contain the object if it has more objects than it lists.
 	Changes []Report
+	Span    model.Span // of the publications of Changes, including edits that the caller may not see
 	// Of selects the changes of the Target whose debts must be paid (Debts.Owes).
 	Of func(*Change) bool
 	// Paid states that no answer is missing: all clients of the visible namespaces have acknowledged or refused the
@@ -138,8 +149,8 @@ type Target struct {
 // all limit them as in Ledger.Changes.
 func (l *Ledger) Find(revision int64, object Object, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
-	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}
-	newest, listed := newestOf(changes, revision, object)
+	t := Target{Paid: true, Of: func(c *Change) bool { return c.visible(sees, all).First <= revision }}
+	newest, listed := newestOf(changes, revision, object, sees, all)
 	if t.Exact = listed; listed {
 		t.Of = func(c *Change) bool { return c == newest }
 	}
@@ -148,10 +159,11 @@ func (l *Ledger) Find(revision int64, object Object, sees func(namespace string)
 			continue
 		}
 		t.Paid = t.Paid && c.paid(sees)
-		if object.Is != nil && c != newest || object.Is == nil && c.last < revision {
+		if object.Is != nil && c != newest || object.Is == nil && c.visible(sees, all).Last < revision {
 			continue
 		}
 		if r, visible := c.report(sees, all); visible {
+			t.Span = t.Span.Join(c.span)
 			t.Counts = t.Counts.Plus(r.Counts)
 			t.Changes = append(t.Changes, r)
 		}
@@ -161,9 +173,9 @@ func (l *Ledger) Find(revision int64, object Object, sees func(namespace string)
 
 // newestOf returns the newest change up to the revision that contains or may contain the object, or nil. listed reports
 // whether the change lists the object.
-func newestOf(changes []*Change, revision int64, object Object) (newest *Change, listed bool) {
+func newestOf(changes []*Change, revision int64, object Object, sees func(string) bool, all bool) (newest *Change, listed bool) {
 	for _, c := range changes {
-		if object.Is == nil || c.first > revision || newest != nil && c.last <= newest.last {
+		if object.Is == nil || c.visible(sees, all).First > revision || newest != nil && c.span.Last <= newest.span.Last {
 			continue
 		}
 		if has := c.has(object.Is); has || c.mayHave(object.Namespace) {
@@ -181,5 +193,5 @@ func (c *Change) has(object func(model.Key) bool) bool {
 // mayHave reports whether a change has objects of a namespace that it does not list.
 func (c *Change) mayHave(namespace string) bool {
 	i := slices.IndexFunc(c.objects, func(o objects) bool { return o.Namespace == namespace })
-	return i < 0 && c.others > 0 || i >= 0 && c.objects[i].More > 0
+	return c.others[namespace] > 0 || i >= 0 && c.objects[i].More > 0
 }

@@ -82,7 +82,7 @@ func (s *share) report() {
 	}
 	var sum Counts
 	for _, p := range s.parts {
-		sum = sum.Plus(p.counts())
+		sum = sum.Plus(p.counts(false))
 	}
 	if sum.Affected == 0 {
 		return

@@ -38,12 +38,12 @@ func (p *Pending) Add(edits []mirror.Edit) {
 		key := e.Key()
 		if first, ok := p.edits[key]; ok {
 			if key.Kind == model.KindEndpoints {
-				p.pass(key, first.New)
+				p.pass(key, first)
 			}
-			e.Old = first.Old
+			e = first.Then(e)
 		}
 		for i := range p.passed[key] {
-			p.passed[key][i].New = e.New
+			p.passed[key][i] = p.passed[key][i].Then(e)
 		}
 		if e.Old == e.New { // equal pointers: the edit was undone
 			delete(p.edits, key)
@@ -53,15 +53,16 @@ func (p *Pending) Add(edits []mirror.Edit) {
 	}
 }
 
-// pass records a version of Endpoints between the first and the last one. It records only one version with the same
-// hosts.
-func (p *Pending) pass(key model.Key, r model.Record) {
+// pass records the New of an edit, a version of Endpoints between the first and the last one. It records only one
+// version with the same hosts.
+func (p *Pending) pass(key model.Key, first mirror.Edit) {
+	r := first.New
 	if r == nil {
 		return
 	}
 	known := func(e mirror.Edit) bool { return slices.Equal(model.HostsOf(e.Old), model.HostsOf(r)) }
 	if !slices.ContainsFunc(p.passed[key], known) {
-		p.passed[key] = append(p.passed[key], mirror.Edit{Old: r})
+		p.passed[key] = append(p.passed[key], mirror.Edit{Old: r, In: first.In})
 	}
 }
 

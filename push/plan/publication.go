@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"time"
-
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -11,12 +9,8 @@ import (
 // during the call of Config.Publishing, and must not be modified.
 type Publication struct {
 	Path Path // Fast for a plan of endpoints, Slow for a plan of configuration
-	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
-	// for a plan that only publishes a newer revision.
-	First, Last int64
-	// Since is the time when the leader wrote the earliest of these changes, by the leader's clock. It is zero if this
-	// time is unknown.
-	Since time.Time
+	// Span contains the changes whose edits were planned. It is empty for a plan that only publishes a newer revision.
+	model.Span
 	// Edits are the planned edits of records. If both paths plan an edit, it is in a Publication of each path.
 	Edits []mirror.Edit
 	// Moved lists the proxies whose sets of resources changed, or that got another view. A view groups the proxies with
@@ -32,6 +26,24 @@ func (p Publication) Objects() []model.Key {
 		keys[i] = e.Key()
 	}
 	return keys
+}
+
+// Spans returns the revisions of the edits of each namespace. A namespace is missing if the revisions of one of its
+// edits are unknown. The caller owns the map.
+func (p Publication) Spans() map[string]model.Span {
+	all, unknown := map[string]model.Span{}, map[string]bool{}
+	for _, e := range p.Edits {
+		namespace := e.Key().Namespace
+		if e.In == nil {
+			unknown[namespace] = true
+		} else {
+			all[namespace] = all[namespace].Join(*e.In)
+		}
+	}
+	for namespace := range unknown {
+		delete(all, namespace)
+	}
+	return all
 }
 
 // Views returns the number of views (groups of proxies with equal configuration) in Moved, by namespace. The map is
@@ -55,36 +67,21 @@ func (p Publication) Views() map[string]int {
 func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved) {
 	if l.cfg.Publishing != nil {
 		l.watchPlanned.Call(func() {
-			l.cfg.Publishing(Publication{Path: path, First: of.first, Last: of.last, Since: of.since, Edits: edits, Moved: moved})
+			l.cfg.Publishing(Publication{Path: path, Span: of.Span, Edits: edits, Moved: moved})
 		})
 	}
 }
 
-// span is the range of the store's revisions to which waiting edits belong. The zero span means that no edits wait. The
-// field since is the time when the leader wrote the earliest change, or zero if it is unknown.
-type span struct {
-	first, last int64
-	since       time.Time
-}
+// span contains the revisions to which waiting edits belong. It is empty if no edits wait.
+type span struct{ model.Span }
 
 // spanOf returns the span of a change.
 func spanOf(c mirror.Change) span {
-	return span{c.New.Revision(), c.New.Revision(), c.Committed}
+	return span{model.Span{First: c.New.Revision(), Last: c.New.Revision(), Since: c.Committed}}
 }
 
 // add extends a span by another span.
-func (s *span) add(o span) {
-	switch {
-	case o.last == 0:
-	case s.last == 0:
-		*s = o
-	default:
-		s.first, s.last = min(s.first, o.first), max(s.last, o.last)
-		if s.since.IsZero() || !o.since.IsZero() && o.since.Before(s.since) {
-			s.since = o.since
-		}
-	}
-}
+func (s *span) add(o span) { s.Span = s.Join(o.Span) }
 
 // take returns a span and empties it.
 func (s *span) take() (taken span) {

@@ -178,6 +178,7 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 		return source
 	}
 	out := make([]mirror.Edit, 0, len(source)+len(altered))
+	in := spanOf(source) // each of the edits may have altered a record
 	for _, e := range source {
 		key := e.Key()
 		if _, is := r.overlay[key]; !is && !altered[key] {
@@ -185,7 +186,7 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 		}
 	}
 	for key := range altered {
-		var e mirror.Edit
+		e := mirror.Edit{In: in}
 		e.Old, _ = r.resolved.Get(key)
 		if e.New = r.overlay[key]; e.New == nil {
 			e.New, _ = r.source.Get(key)
@@ -196,6 +197,18 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	}
 	slices.SortFunc(out, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) })
 	return out
+}
+
+// spanOf returns the revisions of all edits, or nil if those of one are unknown.
+func spanOf(edits []mirror.Edit) *model.Span {
+	var all model.Span
+	for _, e := range edits {
+		if e.In == nil {
+			return nil
+		}
+		all = all.Join(*e.In)
+	}
+	return &all
 }
 
 // snapshot returns the newest resolved snapshot. If the overlay is empty, this is the source's snapshot. If not, it is

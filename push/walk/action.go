@@ -82,12 +82,7 @@ func (w *walker) arrives() {
 	if len(w.result.To) > 1 {
 		w.doubt(Likely, "the weights choose the cluster")
 	}
-	for _, to := range w.result.To {
-		if to.Reach != Missing && to.Reach != Empty {
-			w.doubt(Likely, "ejected endpoints, failed connections and full circuit breakers are known to Envoy alone")
-			return
-		}
-	}
+	w.doubtEndpoints()
 }
 
 // policies adds steps about the time limit, retries, rewrites and hash policies of a forwarded request.
@@ -175,6 +170,7 @@ func (w *walker) reach(how, name string, weight uint32) Destination {
 	}
 	to.TLS, to.byEndpoint = upstream(c, cla)
 	w.decide(xds.Cluster, name, "%s %s: %s", how, name, text)
+	w.observe(&to)
 	return to
 }
 
@@ -197,7 +193,11 @@ func endpoints(cla *endpointv3.ClusterLoadAssignment) (hosts []string) {
 
 // addressOf returns the address of an endpoint: host:port, or the path of a Unix socket.
 func addressOf(e *endpointv3.LbEndpoint) string {
-	a := e.GetEndpoint().GetAddress()
+	return HostPort(e.GetEndpoint().GetAddress())
+}
+
+// HostPort returns an address in the form of Destination.Endpoints: host:port, or the path of a Unix socket.
+func HostPort(a *corev3.Address) string {
 	if p := a.GetPipe(); p != nil {
 		return p.GetPath()
 	}

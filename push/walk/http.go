@@ -152,9 +152,11 @@ func (w *walker) routed(rc *routev3.RouteConfiguration, on selected, filters []s
 		w.answer(301)
 	case on.route == nil:
 		w.decide(xds.Route, rc.GetName(), "404: no route in virtual host %s", on.host.GetName())
+		w.passed(on)
 		w.answer(404)
 	default:
 		w.decide(xds.Route, rc.GetName(), "route %s virtual host %s route %s", rc.GetName(), on.host.GetName(), or(on.route.GetName()))
+		w.passed(on)
 		w.act(on.host, on.route, filters)
 	}
 }

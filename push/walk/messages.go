@@ -21,6 +21,8 @@ type Messages struct {
 	clusters  map[string]*clusterv3.Cluster
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
 	secrets   map[string]*tlsv3.Secret
+	asked     bool                         // see Asked
+	ejected   map[string]map[string]string // reasons by cluster and address
 }
 
 var _ Secrets = (*Messages)(nil)

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -292,4 +293,52 @@ func FuzzNormalised(f *testing.F) {
 			t.Errorf("%q has dot segments", once)
 		}
 	})
+}
+
+// For each route before the selected one, a walk names the first part of the match that the request does not have. The
+// list is bounded, and the others are counted.
+func TestPassedRoutes(t *testing.T) {
+	matches := []struct{ match, want string }{
+		{`{"prefix": "/v2"}`, "not route r0: path /a, want prefix /v2"}, {`{"path": "/b"}`, "not route r1: path /a, want /b"},
+		{`{"path_separated_prefix": "/b"}`, "not route r2: path /a, want /b or a path below it"},
+		{`{"safe_regex": {"regex": "/x.*"}}`, "not route r3: path /a, want regular expression /x.*"},
+		{`{"connect_matcher": {}}`, "not route r4: method GET, want CONNECT"},
+		{`{"prefix": "/", "headers": [{"name": "n"}, {"name": "user", "string_match": {"exact": "jason"}}]}`,
+			"not route r5: header user is absent, want jason"},
+		{`{"prefix": "/", "headers": [{"name": "n", "string_match": {"prefix": "6"}}]}`, "not route r6: header n is 5, want prefix 6"},
+		{`{"prefix": "/", "headers": [{"name": "n", "string_match": {"exact": "5"}, "invert_match": true}]}`,
+			"not route r7: header n is 5, want any value but 5"},
+		{`{"prefix": "/", "headers": [{"name": "n", "present_match": false}]}`, "not route r8: header n is 5"},
+		{`{"prefix": "/", "query_parameters": [{"name": "v", "string_match": {"exact": "2"}}]}`,
+			"not route r9: query parameter v is 1, want 2"},
+		{`{"prefix": "/", "query_parameters": [{"name": "w", "present_match": true}]}`, "not route r10: query parameter w is absent"},
+		{`{"prefix": "/", "grpc": {}}`, "not route r11: the request is not gRPC"},
+		{`{"prefix": "/", "runtime_fraction": {"default_value": {"numerator": 0}}}`, "not route r12: its share of the requests is 0"},
+		{`{"prefix": "/", "dynamic_metadata": [{"filter": "f", "path": [{"key": "k"}], "value": {"present_match": true}}]}`,
+			"not route r13: the claims of the token, or other metadata of the request, differ"},
+		{`{"prefix": "/y"}`, "not route #15: path /a, want prefix /y"},
+	}
+	routes, want := []string{}, []string{}
+	for i, m := range matches {
+		routes, want = append(routes, fmt.Sprintf(`{"name": "r%d", "match": %s}`, i, m.match)), append(want, m.want)
+	}
+	routes[len(routes)-1] = `{"match": {"prefix": "/y"}}`
+	for i := range 8 {
+		routes = append(routes, fmt.Sprintf(`{"name": "m%d", "match": {"path": "/m"}}`, i))
+	}
+	for _, last := range []string{`, {"name": "last", "match": {"prefix": "/"}, "direct_response": {"status": 200}}`, ""} {
+		rc := from(t, `{"name": "80", "virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [`+strings.Join(routes, ",")+last+`]}]}`,
+			&routev3.RouteConfiguration{})
+		w := &walker{Held: &Messages{}, Request: Request{Headers: map[string]string{":path": "/a?v=1", ":method": "GET", "n": "5"}}}
+		w.routed(rc, w.selectRoute(rc), nil)
+		step := w.result.Steps[0]
+		if len(step.Passed) != MaxPassed || step.MorePassed != len(routes)-MaxPassed || (w.result.Status == 404) != (last == "") {
+			t.Errorf("%d routes listed, %d more, status %d", len(step.Passed), step.MorePassed, w.result.Status)
+		}
+		for i := range want {
+			if got := step.Passed[i].String(); got != want[i] {
+				t.Errorf("got %q, want %q", got, want[i])
+			}
+		}
+	}
 }

@@ -15,6 +15,8 @@ type selected struct {
 	host   *routev3.VirtualHost // nil: no virtual host has the request's host
 	secure bool                 // the virtual host requires TLS, and the request came without TLS
 	route  *routev3.Route       // nil: no route of the virtual host matches
+	passed []Passed             // at most MaxPassed of the routes that precede route
+	more   int                  // number of further ones
 }
 
 // selectRoute selects the virtual host for the request, and the first route of the virtual host that matches.
@@ -31,6 +33,11 @@ func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 			on.route = route
 			break
 		}
+		if len(on.passed) == MaxPassed {
+			on.more++
+			continue
+		}
+		on.passed = append(on.passed, Passed{Route: route.GetName(), Index: len(on.passed), Why: w.mismatch(route.GetMatch())})
 	}
 	return on
 }

@@ -3,9 +3,9 @@
 // the cluster and the endpoints.
 //
 // A walk is a pure function of Envoy's messages and of a Request. It does not read the objects from which the messages
-// were made, nor state that only Envoy has (ejected endpoints, open connections). The signatures of tokens are not
-// verified. Result.Confidence states whether facts that a walk does not know could change the result.
-// TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
+// were made, nor state that only Envoy has, such as open connections. A Held that is Observed states which endpoints
+// are ejected. The signatures of tokens are not verified. Result.Confidence states whether facts that a walk does not
+// know could change the result. TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
 //
 // Owns: nothing.  Reads: the resources that a Held (the configuration of one proxy) returns.  Never: changes these
 // resources; reads the snapshot or a clock.
@@ -137,6 +137,11 @@ type Step struct {
 	Resource string
 	// Text is one line, without a newline. It may contain unprintable characters of the configuration or the request.
 	Text string
+	// Passed lists the routes of the virtual host before the selected one, at most MaxPassed, in order. MorePassed is
+	// the number of further ones. Without a selected route, they are all routes of the virtual host. Other steps have
+	// none.
+	Passed     []Passed
+	MorePassed int
 }
 
 // Destination is a cluster to which a request goes.
@@ -150,6 +155,10 @@ type Destination struct {
 	// values of Reach, Endpoints is nil.
 	Reach     Reach
 	Endpoints []string
+	// Ejected lists the Endpoints to which Envoy sends nothing at present, for example because of outlier detection.
+	// Observed is false if Envoy was not asked.
+	Ejected  []string
+	Observed bool
 	// TLS is the transport security towards the endpoints. byEndpoint has the transport security of each endpoint.
 	TLS        Upstream
 	byEndpoint map[string]Upstream

@@ -30,7 +30,7 @@ func (c Change) Merge(next Change) Change {
 			add(second[0])
 			second = second[1:]
 		default:
-			add(Edit{Old: first[0].Old, New: second[0].New})
+			add(first[0].Then(second[0]))
 			first, second = first[1:], second[1:]
 		}
 	}

@@ -198,7 +198,12 @@ func (f *fold) complete(revision int64, committed time.Time, place kv.Place, sai
 		f.published = true
 		return Diff(Empty(), f.base), true
 	}
-	change.Committed = committed
+	if change.Committed = committed; !committed.IsZero() {
+		in := &model.Span{First: revision, Last: revision, Since: committed}
+		for i := range change.Edits {
+			change.Edits[i].In = in
+		}
+	}
 	return change, true
 }
 

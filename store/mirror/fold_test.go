@@ -3,6 +3,7 @@ package mirror
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
@@ -63,5 +64,20 @@ func TestThereAndBackWithinABatch(t *testing.T) {
 	c, ok := f.apply(kv.Update{Revision: 7, Head: &kv.Head{Revision: 7, Complete: true, LastComplete: 5}, Values: []kv.Value{value(t, "a", 1), value(t, "b", 1), {Path: "Service////c"}}})
 	if !ok || len(c.Edits) != 0 || c.Old != first.New || names(c.New) != "a=1 b=1 " {
 		t.Fatalf("%v, %t: %s", c.Edits, ok, names(c.New))
+	}
+}
+
+// An edit has the revision and time of the batch that wrote it. Those of an edit that was read from a list are unknown.
+func TestEditsAreOfTheirBatches(t *testing.T) {
+	f := newFold()
+	f.load(listed(5, 5, value(t, "a", 1)))
+	at := time.Unix(6, 0)
+	head := &kv.Head{Revision: 6, Complete: true, LastComplete: 5, Time: at}
+	c, ok := f.apply(kv.Update{Revision: 6, Head: head, Values: []kv.Value{value(t, "b", 1)}})
+	if !ok || len(c.Edits) != 1 || c.Edits[0].In == nil || *c.Edits[0].In != (model.Span{First: 6, Last: 6, Since: at}) {
+		t.Errorf("%+v", c.Edits)
+	}
+	if c, ok = f.load(listed(9, 9, value(t, "a", 2), value(t, "b", 1))); !ok || len(c.Edits) != 1 || c.Edits[0].In != nil {
+		t.Errorf("%+v", c.Edits)
 	}
 }

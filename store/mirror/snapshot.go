@@ -25,7 +25,22 @@ type Snapshot struct {
 }
 
 // Edit is one record that differs between two snapshots. Old is nil for an added record, New for a removed one.
-type Edit struct{ Old, New model.Record }
+type Edit struct {
+	Old, New model.Record
+	// In are the revisions of the batches that wrote the record; nil: unknown, for example if it was read from a list.
+	// It is shared by the edits of a batch, and read-only.
+	In *model.Span
+}
+
+// Then returns e and its successor next, which changes the same record, as one edit.
+func (e Edit) Then(next Edit) Edit {
+	one := Edit{Old: e.Old, New: next.New}
+	if e.In != nil && next.In != nil {
+		in := e.In.Join(*next.In)
+		one.In = &in
+	}
+	return one
+}
 
 // Key returns the key of the edited record. Old or New must not be nil.
 func (e Edit) Key() model.Key {

@@ -184,15 +184,30 @@ func recordedSums(t *testing.T, replicas []*daemon, tenant string) {
 	says(t, string(out), "59 proxies: 59 in sync, 0 behind, 0 refusing", "REPLICA STATE AGE IN SYNC", "ready")
 }
 
+// ownRoute is a VirtualService that a tenant plans.
+const ownRoute = `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: own, namespace: team-0}, spec: ` +
+	`{hosts: [web.shop.svc.cluster.local], http: [{timeout: 9s, route: [{destination: {host: web.shop.svc.cluster.local}}]}]}}`
+
 // tenantsAnswersAreEqual checks that a tenant's answers by way of any replica are equal, and show nothing of others.
 func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 	t.Helper()
-	for _, path := range []string{"proxies?limit=100", "proxies?limit=1&sort=since", "problems", "changes", "config/app-0.team-0",
+	changes, err := apiAnswer[fleetapi.Change](t, f.replicas()[0], "changes?limit=1", own)
+	if err != nil || len(changes.Items) != 1 || changes.Items[0].Affected != 4 {
+		t.Fatalf("%+v, %v", changes, err)
+	}
+	delivered := fmt.Sprint("deliveries?revision=", changes.Items[0].Last)
+	for _, path := range []string{"plan", delivered, delivered + "&object=VirtualService%20team-0/own", "proxies?limit=100", "proxies?limit=1&sort=since", "problems", "changes", "config/app-0.team-0",
 		"describe?noun=pod&namespace=team-0&name=app-0", "describe?noun=host&name=web.shop", "describe?noun=pod&namespace=team-2&name=app-2",
 		"explain?proxy=app-0.team-0&resource=" + webCluster[strings.LastIndexByte(webCluster, ' ')+1:]} {
 		var bodies []string
 		for _, d := range f.replicas() {
-			code, body := askedFrom(t, d, fleetapi.Root+path, own)
+			code, body := postedFrom(t, d, fleetapi.Root+path, own, map[string]string{"plan": ownRoute}[path])
+			for _, want := range map[string][]string{"plan": {`"act":"created"`, `"proxies":4`, "app-0.team-0"},
+				delivered: {`"done":true`, `"acknowledged":4`}}[path] {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s: no %s in %.900s", path, want, body)
+				}
+			}
 			if code != http.StatusOK || strings.Contains(body, "team-2") || strings.Contains(body, `"partial":[{`) {
 				t.Errorf("%s: %d %.300s", path, code, body)
 			}

@@ -57,6 +57,8 @@ func TestSnapshotAnswersAsTheControlPlane(t *testing.T) {
 		{"authz", "check", "--to", "client-0.shop", "GET", "/"}, {"who-can", "--to", "client-0.shop", "GET", "/"},
 		{"problems"}, {"problems", "-o", "json", "--severity", "warning"}, {"patches"}, {"removals", "list"}, {"version", "--short"},
 		{"plan", "-f", filepath.Join(scratch, "change.yaml"), "-o", "json"}, {"plan", "-f", filepath.Join(scratch, "change.yaml"), "--delete"},
+		{"describe", "pod", "client-0.shop"}, {"describe", "service", "web.shop", "-o", "json"}, {"describe", "host", "web.shop"},
+		{"describe", "route", "web.shop"}, {"describe", "pod", "nobody.shop"},
 		{"explain", "--proxy", "nobody.shop", "80"}, {"proxy-status", "nobody.shop"},
 	} {
 		live, liveErr := exec.Command(binary(t, "navarchctl"), append(args, "--server", d.http)...).Output()

@@ -43,7 +43,14 @@ func connected(t *testing.T, address, namespace, workload, ip string) {
 // request.
 func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.http+path, nil)
+	return postedFrom(t, d, path, token, "")
+}
+
+// postedFrom is askedFrom for a POST of a body, if there is one.
+func postedFrom(t *testing.T, d *daemon, path, token, body string) (int, string) {
+	t.Helper()
+	method := map[bool]string{true: http.MethodGet, false: http.MethodPost}[body == ""]
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+d.http+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +63,11 @@ func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	answer, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, string(body)
+	return res.StatusCode, string(answer)
 }
 
 // askedWith returns the status of a page, requested on this machine with one header.

@@ -126,12 +126,36 @@ func TestWaitUntilDelivered(t *testing.T) {
 	leaderGoes(t, f, leader)
 }
 
-// leaderGoes kills the leader before a wait for an object, while another process becomes the leader.
+// leaderGoes kills the leader during a wait for an object that it has not read. Another process becomes the leader, and
+// reads the object; the wait goes on until a proxy that is stuck has acknowledged it.
 func leaderGoes(t *testing.T, f *fleetOf, leader *daemon) {
 	t.Helper()
 	first := f.replicas()[0]
 	next := start(t, "--roles=ingest", "--config-dir", f.dir, f.store, "--leader-lease", lease)
+	stuck := silent(t, first.grpc, "shop", "late", "10.1.9.78")
+	by, heard := overheard(t, leader.http)
+	type result struct {
+		out string
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		out, err := waited(t, "--server", by+","+next.http+","+first.http, "vs", "late.shop", "--timeout", "1m")
+		ended <- result{out, err}
+	}()
+	<-heard
 	leader.kill()
+	write(t, f.dir, "late.yaml", strings.Replace(routes(9), "name: web", "name: late", 1))
+	stuck.hears(t)
+	select {
+	case r := <-ended:
+		t.Errorf("the wait has ended before the acknowledgement: %v: %s", r.err, r.out)
+	case <-time.After(time.Second):
+	}
+	stuck.acks(t)
+	if r := <-ended; r.err != nil || !strings.Contains(r.out, "(VirtualService shop/late)") || !strings.Contains(r.out, "is acknowledged by ") {
+		t.Errorf("%v: %s", r.err, r.out)
+	}
 	out, err := waited(t, "--server", leader.http+","+next.http+","+first.http, "vs", "web.shop", "--timeout", "1m")
 	if err != nil || !strings.Contains(out, "is acknowledged by ") {
 		t.Errorf("%v: %s", err, out)

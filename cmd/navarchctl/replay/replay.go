@@ -32,6 +32,7 @@ import (
 	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/printable"
 )
 
 // Process is one process of a report.
@@ -60,6 +61,7 @@ type process struct {
 func New(r *report.Report) []Process {
 	all := make([]*process, 0, len(r.Processes))
 	for _, of := range r.Processes {
+		of.Name = printable.Line(of.Name) // errors contain it
 		all = append(all, newProcess(r, of))
 	}
 	var out []Process

@@ -170,36 +170,24 @@ func (d *delivery) causes(objects []model.Place) bool {
 
 // span is the range of revisions and times of a target's changes. The zero span contains no refusal.
 type span struct {
-	first, last int64
-	since       time.Time
-	late        bool // proxies refused the changes in responses that may also contain later changes
+	model.Span
+	late bool // proxies refused the changes in responses that may also contain later changes
 }
 
 // spanOf returns the span of a target.
-func spanOf(target ledger.Target) (s span) {
-	for i, c := range target.Changes {
-		if i == 0 {
-			s = span{c.First, c.Last, c.Since, target.Counts.Refused > 0}
-		}
-		s.first, s.last = min(s.first, c.First), max(s.last, c.Last)
-		if c.Since.Before(s.since) {
-			s.since = c.Since
-		}
-	}
-	return s
-}
+func spanOf(target ledger.Target) span { return span{target.Span, target.Counts.Refused > 0} }
 
 // refused reports whether the changes of the span may have caused a refusal that began with the revision since. A
 // refusal that began after the span counts only if s.late is set.
 func (s span) refused(since int64) bool {
-	return s.first > 0 && since >= s.first && (s.late || since <= s.last)
+	return s.First > 0 && since >= s.First && (s.late || since <= s.Last)
 }
 
 // withheld reports whether the changes of the span may be the reason why a version of a resource is withheld. If an
 // object is requested and the version's objects are known, the requested object must be one of them.
 func (s span) withheld(d delivery, w quarantine.Withheld) bool {
 	made := func(at model.Place) bool { return d.object.Is(at.Key) }
-	return s.first > 0 && !w.Last.Before(s.since) &&
+	return s.First > 0 && !w.Last.Before(s.Since) &&
 		(d.object.Is == nil || len(w.Objects) == 0 || slices.ContainsFunc(w.Objects, made))
 }
 

@@ -28,7 +28,7 @@ func TestRefusalsOfADelivery(t *testing.T) {
 		}
 	}
 	at := time.Unix(100, 0)
-	change := ledger.Target{Changes: []ledger.Report{{First: 20, Last: 22, Since: at}}}
+	change := ledger.Target{Span: model.Span{First: 20, Last: 22, Since: at}}
 	coalesced := change
 	coalesced.Counts.Refused = 1
 	for _, one := range []struct {

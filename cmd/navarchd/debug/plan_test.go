@@ -47,6 +47,17 @@ func replicaOf(t *testing.T, objects string, namespaces ...string) *Pages {
 // smallReplicaOf is replicaOf with plan.Config.Room.
 func smallReplicaOf(t *testing.T, room int, objects string, namespaces ...string) *Pages {
 	t.Helper()
+	var proxies []view.Node
+	for _, namespace := range namespaces {
+		proxies = append(proxies, view.Node{ID: "sidecar~10.9.0.1~p." + namespace, Name: "p", Namespace: namespace, Domain: view.DefaultDomain,
+			Caps: xds.StockCaps})
+	}
+	return replicaWith(t, room, objects, proxies...)
+}
+
+// replicaWith is smallReplicaOf with any proxies.
+func replicaWith(t *testing.T, room int, objects string, proxies ...view.Node) *Pages {
+	t.Helper()
 	events, _ := files.Parse("x", []byte(objects))
 	records, _ := ingest.Records(events, normal.Options{})
 	src := standing{loop.NewBox(mirror.Merge)}
@@ -59,8 +70,7 @@ func smallReplicaOf(t *testing.T, room int, objects string, namespaces ...string
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	for _, namespace := range namespaces {
-		n := view.Node{ID: "sidecar~10.9.0.1~p." + namespace, Name: "p", Namespace: namespace, Domain: view.DefaultDomain, Caps: xds.StockCaps}
+	for _, n := range proxies {
 		if _, err := l.Join(t.Context(), n, func(plan.Path) {}); err != nil {
 			t.Fatal(err)
 		}
