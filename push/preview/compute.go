@@ -77,10 +77,11 @@ func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 			names: [2]*manifest.Manifest{was.Names, is.Names}, bootstrap: [2]*xds.Resource{was.Bootstrap, is.Bootstrap}}
 		v := groups[key]
 		if v == nil {
-			v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle}
+			v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle,
+				identities: map[identity]*plan.Handle{}}
 			groups[key] = v
 		}
-		v.add(n)
+		v.add(m.Handle)
 	}
 	diff := comparison{}
 	views := make([]View, 0, len(groups))
@@ -102,7 +103,9 @@ func kindOf(k view.Kind) string {
 }
 
 // add adds a proxy. The example in the label is the first by name.
-func (v *View) add(n *view.Node) {
+func (v *View) add(h *plan.Handle) {
+	n := &h.Node
+	v.identities[identity{n.Verified, h.View().Secrets}] = h
 	v.Proxies = append(v.Proxies, n.ID)
 	if label := v.Namespace + "/" + v.Kind + ", such as " + n.Name; v.Label == "" || label < v.Label {
 		v.Label = label

@@ -30,6 +30,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -80,7 +81,12 @@ type View struct {
 	Before, After *manifest.Set
 
 	after *plan.Handle // one of the proxies, after the change
+	// identities has one of the proxies, after the change, for each service account that may have other Secrets.
+	identities map[identity]*plan.Handle
 }
+
+// identity decides which Secrets a proxy of a View may have.
+type identity struct{ verified, secrets view.Identity }
 
 // Pair is a resource before and after the change.
 type Pair struct {
