@@ -108,30 +108,6 @@ func sizeOf(r *xds.Resource) int64 {
 	return int64(r.Size())
 }
 
-// meshWide returns the names of the created and changed objects that apply to the whole mesh. These are policies,
-// Sidecars, EnvoyFilters, Telemetries and extensions of the root namespace, and the mesh configuration. Services and
-// routes of the root namespace are not included.
-func meshWide(c mirror.Change) (all []string) {
-	root := c.New.Mesh().Spec.GetRootNamespace()
-	for _, e := range c.Edits {
-		key := e.Key()
-		if policy, is := e.New.(*model.Policy); is && !policy.Spec.GetMeshWide() {
-			continue
-		}
-		switch key.Kind {
-		case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindSidecar,
-			model.KindEnvoyFilter, model.KindTelemetry, model.KindWasmPlugin, model.KindTrafficExtension:
-			if key.Namespace == root && e.New != nil {
-				all = append(all, normal.SourceObject(key).String())
-			}
-		case model.KindMesh:
-			all = append(all, "MeshConfig")
-		default: // it applies to its namespace, or to proxies that import it
-		}
-	}
-	return slices.Compact(all)
-}
-
 // plainCallers returns visible workloads without mTLS, as "name.namespace", at most maxPlain. They may send requests in
 // plain text.
 func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
