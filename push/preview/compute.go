@@ -20,18 +20,23 @@ type Sees func(namespace string) bool
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
+// Of is the method Scope.Of for all proxies of the mesh.
+func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
+	return Scope{}.Of(ctx, base, c, sees)
+}
+
 // Of applies a change to base, a copy of the plan, and returns the differences for visible proxies. A proxy is visible
-// if sees permits its namespace. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which
+// if sees permits its namespace, and the scope has the proxy. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which
 // must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if resolving or planning panics. After
 // an error the Plan is nil or incomplete.
-func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
+func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	found, err := problemsOf(ctx, base, sees)
 	if err != nil {
 		return nil, err
 	}
 	before, views := base.Planner.Handles(), map[view.View]bool{}
 	for h := range before {
-		if sees.of(h.Node.Namespace) {
+		if sees.of(h.Node.Namespace) && s.has(&h.Node) {
 			views[h.View()] = true
 		} else {
 			delete(before, h)
@@ -52,7 +57,7 @@ func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan
 	for h := range before {
 		views[h.View()] = true
 	}
-	p.Summary = judged(ctx, p, base, c, sees, len(views))
+	p.assess(ctx, base, c, sees, len(views), s == Scope{})
 	return p, ctx.Err()
 }
 

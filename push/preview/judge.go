@@ -42,9 +42,10 @@ type judge struct {
 	apart   map[Pair][2]proto.Message // cache of decodePair
 }
 
-// judged returns the facts and risks of the change c, whose differences are in p. The parameter base is the copy of the
-// plan with the change. The parameter views is the number of visible views after the change.
-func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
+// assess sets the facts and risks of the change c, whose differences are in p, and the touched records. The parameter
+// base is the copy of the plan with the change. The parameter views is the number of visible views after the change. If
+// fleet is false, the plan is about a part of the fleet, and shares of all proxies are no risk.
+func (p *Plan) assess(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees, views int, fleet bool) {
 	j := newJudge(base, c, sees)
 	groups := alike(p.Views)
 	all := func(yield func(meaning.View) bool) {
@@ -56,7 +57,11 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 	}
 	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies,
 		Views: [2]int{p.AllViews, views}, Bytes: growth(p.Views), Found: patchRisks(ctx, base.Planner, c, sees)}
-	return meaning.Over(ctx, all, reach)
+	if !fleet {
+		reach.All, reach.Views = 0, [2]int{}
+	}
+	p.Summary = meaning.Over(ctx, all, reach)
+	p.Touched, p.MoreTouched = j.touched(ctx, groups, c)
 }
 
 // newJudge returns the judge of the change c. The parameter base is the copy of the plan with the change.

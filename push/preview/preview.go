@@ -46,6 +46,9 @@ type Plan struct {
 	AllViews int             // number of views of all visible proxies before the change, affected or not
 	Problems Problems        // differences of the problems that resolving and planning find
 	Summary  meaning.Summary // facts and risks
+	Touched  []Touched       // sorted; nil if nothing was planned
+	// MoreTouched is true if touched records are left out because of the bounds.
+	MoreTouched bool
 }
 
 // Act is the effect of a change on an object.
@@ -64,6 +67,7 @@ const (
 type Object struct {
 	ID       object.ID
 	Act      Act
+	Hash     string           // HashOf its records before the change; empty: the object does not exist
 	Problems []object.Problem // problems that the conversion of the object to records finds
 }
 

@@ -49,6 +49,13 @@ func (c Change) Markdown(w io.Writer) error {
 	if text := c.affected(); text != "" {
 		fmt.Fprintf(&b, "\nAffected: %s\n", code(text))
 	}
+	if len(c.Names) > 0 {
+		fmt.Fprintf(&b, "\n<details><summary>Proxies</summary>\n\n")
+		for _, name := range c.Names {
+			fmt.Fprintf(&b, "- %s\n", code(name))
+		}
+		fmt.Fprintf(&b, "\n</details>\n")
+	}
 	table("Differences", "subject | part | difference", facts, c.Summary.MoreFacts)
 	if len(c.Raw) > 0 {
 		fmt.Fprintf(&b, "\n<details><summary>Resources</summary>\n\n")
