@@ -29,7 +29,8 @@ type planner struct {
 func (p *planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	p.asked = append(p.asked, r.URL.RawQuery+" "+string(body))
-	_ = json.NewEncoder(w).Encode(fleetapi.Answer[*preview.Report]{Schema: fleetapi.Schema, Items: []*preview.Report{&p.report}, Partial: p.missing})
+	_ = json.NewEncoder(w).Encode(fleetapi.Answer[*preview.Report]{Schema: fleetapi.Schema, Partial: p.missing,
+		Items: []*preview.Report{&p.report}})
 }
 
 // writableCluster is an API server with VirtualServices, which records what is written.

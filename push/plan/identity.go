@@ -123,9 +123,9 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	return secret.Refused(h.Node, subs, resource)
 }
 
-// DeniedSecret returns the reason why a joined proxy may not have a Secret, by resource name, at the planner's snapshot.
-// The proxy need not subscribe to the Secret. The result is empty if the proxy may have the Secret, if its right is
-// unknown (secret.Table.Denied), and for names of secrets that the control plane does not serve.
+// DeniedSecret returns the reason why a joined proxy may not have the Secret with a resource name, at the planner's
+// snapshot. The proxy need not subscribe to the Secret. The result is empty if the proxy may have the Secret, if its
+// right is unknown (secret.Table.Denied), and for names of secrets that the control plane does not serve.
 func (p *Planner) DeniedSecret(h *Handle, resource string) (why string) {
 	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
 		return ""

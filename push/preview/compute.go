@@ -20,15 +20,15 @@ type Sees func(namespace string) bool
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of is the method Scope.Of for all proxies of the mesh.
+// Of is the method Scope.Of for all proxies of the mesh, with the same errors.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	return Scope{}.Of(ctx, base, c, sees)
 }
 
 // Of applies a change to base, a copy of the plan, and returns the differences for visible proxies. A proxy is visible
-// if sees permits its namespace, and the scope has the proxy. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which
-// must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if resolving or planning panics. After
-// an error the Plan is nil or incomplete.
+// if sees permits its namespace, and the scope has the proxy. c.Old must be the snapshot that base.Resolver.Source
+// returns. Of changes base, which must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if
+// resolving or planning panics. After an error the Plan is nil or incomplete.
 func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	found, err := problemsOf(ctx, base, sees)
 	if err != nil {

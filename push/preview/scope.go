@@ -14,6 +14,7 @@ type Scope struct {
 }
 
 // ParseScope parses "mesh", "namespace NAME" and "proxy NAME.NAMESPACE". An empty text means the mesh.
+// The error contains any other text, and these forms.
 func ParseScope(text string) (Scope, error) {
 	word, name, _ := strings.Cut(strings.TrimSpace(text), " ")
 	name = strings.TrimSpace(name)

@@ -52,8 +52,8 @@ var endpoints = []endpoint{
 		"N of them are; alone=true: no " +
 		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups; scope=namespace NAME, or proxy " +
 		"NAME.NAMESPACE: of these proxies alone; proxies=true: with the names of all affected proxies.",
-		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter, scopeParameter, proxiesParameter}, tenants: true, fleet: true,
-		within: debug.PlanBudget, body: debug.MaxPlanBody, posted: planPart, merge: merging(mergePlans)},
+		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter, scopeParameter, proxiesParameter},
+		tenants:    true, fleet: true, within: debug.PlanBudget, body: debug.MaxPlanBody, posted: planPart, merge: merging(mergePlans)},
 	{name: "explain", help: "The objects from which one resource of a proxy was made.",
 		parameters: []string{proxyParameter, "resource"}, tenants: true, paged: true, part: explainPart, merge: merging(mergeFirst)},
 	{name: "describe", help: "A Pod, workload, service, gateway, host or route as it is planned, with the object behind each fact.",

@@ -35,10 +35,11 @@ const (
 )
 
 // Plan previews a change of objects: its effect on the visible proxies of this process. In the preview, the objects in
-// body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of them
-// are deleted. With scope (preview.ParseScope) the preview is about some proxies, and with proxies=true the report names
-// all affected proxies. With bootstraps=true the report has the configuration of the first groups of proxies, for
-// validation by Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly pages.
+// body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of
+// them are deleted. With scope (preview.ParseScope) the preview is about some proxies. With proxies=true the report
+// names all affected proxies. With bootstraps=true the report has the configuration of the first groups of proxies,
+// for validation by Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly
+// pages.
 //
 // The int is the status of the HTTP response, which is 200 without an error. Errors have these statuses. 404: the
 // process does not have role xds. 400: the body or a parameter is not valid. 403: an object belongs to another tenant.
@@ -149,9 +150,9 @@ type Previewer struct {
 	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
 }
 
-// Preview computes the effect of a change of objects on the visible proxies of a scope. It does not make the change. If the
-// webhook would refuse one of the objects, the result lists the objects and their problems, but no effects. Errors are
-// those of Base, of Afford and of preview.Of.
+// Preview computes the effect of a change of objects on the visible proxies of a scope. It does not make the change. If
+// the webhook would refuse one of the objects, the result lists the objects and their problems, but no effects. Errors
+// are those of Base, of Afford and of preview.Of.
 func (p *Previewer) Preview(ctx context.Context, who authz.Caller, scope preview.Scope, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {

@@ -128,8 +128,8 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
-// A preview is about the proxies of its scope, names all proxies if it is asked to, and has the hashes of its objects and
-// of those behind what changes. A tenant gets no hash of others' objects, and no hash depends on them.
+// A preview is about the proxies of its scope, and names all proxies if it is asked to. It has the hashes of its
+// objects and of those behind what changes. A tenant gets no hash of others' objects, and no hash depends on them.
 func TestPlanOfAScope(t *testing.T) {
 	p := replicaOf(t, shopService, "shop", "pay")
 	for query, want := range map[string]string{"": "2 of 2", "?scope=mesh": "2 of 2", "?scope=namespace+pay": "1 of 1",
