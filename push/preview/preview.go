@@ -22,6 +22,11 @@
 // Private keys are decrypted on demand, after planning. A preview therefore contains a new version of a Secret only if
 // its private key was decrypted before.
 //
+// # Plans that are applied later
+//
+// A plan has the hashes of its objects, and of the records from which the resources that differ are made (touched.go).
+// Two plans of the same change are compared by these hashes (Report.Stale), without the effects of the change.
+//
 // Owns: nothing. Reads: a copy of the plan, and snapshots of records. Never: changes the live plan; decrypts a private
 // key; checks a caller's permissions (Sees does that).
 package preview

@@ -51,14 +51,15 @@ type search struct {
 	old      *mirror.Snapshot // before the change, not resolved
 	keys     map[model.Key]bool
 	seen     map[*xds.Resource]bool
-	examined int  // resources and virtual hosts
-	more     bool // some were left out because of maxExplained
+	hosts    map[string]bool // contents of examined virtual hosts; most scopes share them
+	examined int             // resources and virtual hosts
+	more     bool            // some were left out because of maxExplained
 }
 
 // touched returns the records from which the resources of groups that differ are made, sorted. Only records of visible
 // namespaces that c does not edit are returned. more is true if some records are left out because of the bounds.
 func (j *judge) touched(ctx context.Context, groups []*group, c mirror.Change) (all []Touched, more bool) {
-	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[*xds.Resource]bool{}}
+	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[*xds.Resource]bool{}, hosts: map[string]bool{}}
 	for _, g := range groups {
 		for _, p := range g.Changed {
 			if p.New == nil || p.Type == xds.Endpoint || p.Type == xds.Secret || s.seen[p.New] {
@@ -99,8 +100,12 @@ func (s *search) resource(h *plan.Handle, p Pair) {
 		return
 	}
 	old, now := s.decodePair(p)
-	for _, name := range differingHosts(old, now) {
-		s.add(func() []any { return s.virtualHost(h, p.Name, name) })
+	was := contentsOf(old)
+	for name, content := range contentsOf(now) {
+		if key := p.Name + "\x00" + content; was[name] != content && !s.hosts[key] {
+			s.hosts[key] = true
+			s.add(func() []any { return s.virtualHost(h, p.Name, name) })
+		}
 	}
 }
 
@@ -150,22 +155,19 @@ func guarded(k model.Kind) bool {
 	}
 }
 
-// differingHosts returns the names of the virtual hosts of the route configuration now that old lacks or has otherwise.
-func differingHosts(old, now proto.Message) (names []string) {
-	was := map[string]*routev3.VirtualHost{}
-	if rc, is := old.(*routev3.RouteConfiguration); is {
+// contentsOf returns the encoded virtual hosts of a route configuration, by name. They are compared in this form, which
+// is faster than proto.Equal.
+func contentsOf(m proto.Message) map[string]string {
+	all := map[string]string{}
+	if rc, is := m.(*routev3.RouteConfiguration); is {
 		for _, v := range rc.GetVirtualHosts() {
-			was[v.GetName()] = v
-		}
-	}
-	if rc, is := now.(*routev3.RouteConfiguration); is {
-		for _, v := range rc.GetVirtualHosts() {
-			if !proto.Equal(was[v.GetName()], v) {
-				names = append(names, v.GetName())
+			raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(v)
+			if err == nil {
+				all[v.GetName()] = string(raw)
 			}
 		}
 	}
-	return names
+	return all
 }
 
 // Stale returns a sentence for each object of the plan r, and for each touched record, that differs in the report now
