@@ -14,6 +14,7 @@ const (
 	exitWarned  = 2 // check: a warning, with --strict
 	exitChanges = 2 // plan: something changes
 	exitRisk    = 3 // plan: a risk at or above --fail-on
+	exitStale   = 5 // apply --plan: something has changed since the plan
 	exitPartial = 4 // plan: only a part of the fleet answered; compare, suggest sidecar: a proxy could not be read
 
 	exitDiffers = 2 // compare: something is different
@@ -29,6 +30,8 @@ type exit struct {
 // 0 or 1 a special meaning. The help texts and the documentation of the commands are made from this map.
 var exits = map[string][]exit{
 	"analyze": {{0, "no finding reaches --fail-threshold"}, {1, "the analysis failed"}, {exitFound, "at least one finding reaches it"}},
+	"apply": {{0, "the objects are applied; with --wait: every affected proxy has acknowledged them"}, {1, "error"},
+		{exitStale, "with --plan: an object has changed since the plan, and nothing is applied"}},
 	"authz check": {{0, "the request is allowed at every port that was asked for"}, {1, "error"},
 		{exitDenied, "the request is denied at a port"}},
 	"check": {{0, "no check failed"}, {1, "a check failed, or an error"},

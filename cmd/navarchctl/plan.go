@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,10 @@ type planning struct {
 	nodes   string   // file with several Envoy nodes
 	failOn  string
 	raw     bool
+	scope   string // --scope
+	within  preview.Scope
+	named   bool   // --proxies
+	out     string // --out; empty: the plan is not saved
 	envoy   string // path of the Envoy program that validates; empty: no validation
 	format  output
 }
@@ -40,7 +45,8 @@ func planCommand() *cobra.Command {
 applied or, with --delete, deleted. With --prune, the plan also deletes all objects that the selector selects and that are not in FILE:
 in a running mesh objects of Istio's kinds, read from the API server; with --config-dir objects of any kind.
 
-Nothing is applied. The replicas of the control plane plan for their own proxies. With --config-dir no server is asked: the folder is the
+Nothing is applied. With --out the plan is saved, and navarchctl apply --plan FILE applies exactly its objects, unless one of them, or an
+object behind what changes, has changed since. The replicas of the control plane plan for their own proxies. With --config-dir no server is asked: the folder is the
 configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of many YAML documents).
 
 For a running mesh, only objects of Istio's kinds can be planned. Private keys are not decrypted for the
@@ -51,14 +57,26 @@ plan; after a change, proxies receive a Secret once its key is decrypted.`,
   # The file has all that is to be left with a label: which proxies notice if the rest goes?
   navarchctl plan -f deploy/demo/shop/web.yaml --prune 'app in (web, reviews)' --config-dir deploy/demo/shop --proxy deploy/demo/node.json
 
+  # Of one namespace, with the name of every affected proxy.
+  navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete --scope 'namespace shop' --proxies
+
   # For a code scanner, in a pipeline.
   navarchctl plan -f deploy/demo/shop --config-dir deploy/demo/shop --proxy deploy/demo/node.json -o sarif >plan.sarif
+
+  # Save the plan, to apply exactly this later (navarchctl apply --plan plan.json).
+  navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete --out plan.json
 
   # The same for the running mesh, as JSON.
   navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
+	p.bind(cmd)
+	return cmd
+}
+
+// bind adds the flags of plan.
+func (p *planning) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.at.bind(f)
 	f.StringArrayVarP(&p.files, "filename", "f", nil, "File or folder of the objects; - is the standard input. May be repeated.")
@@ -71,6 +89,9 @@ plan; after a change, proxies receive a Secret once its key is decrypted.`,
 	f.StringVar(&p.from.cluster, "cluster-id", "Kubernetes", "With --config-dir, the name of the cluster that the configuration is of.")
 	f.StringVar(&p.from.domain, "domain", "cluster.local", "With --config-dir, the DNS domain of the cluster.")
 	f.StringVar(&p.envoy, "envoy", "", "Path of an Envoy that validates the configuration of the affected proxies, as risk NP602.")
+	f.StringVar(&p.scope, "scope", "", "Proxies that the plan is about: mesh (the default), \"namespace NAME\" or \"proxy NAME.NAMESPACE\".")
+	f.BoolVar(&p.named, "proxies", false, "Name every affected proxy.")
+	f.StringVar(&p.out, "out", "", "File to save the plan of a running mesh to, for navarchctl apply --plan.")
 	f.BoolVar(&p.raw, "raw", false, "List every resource that differs.")
 	f.Var(&choice{&p.failOn, "level", []string{"high", "medium", "any"}}, "fail-on",
 		"Exit with 3 for a risk of this level or above: high, medium, any.")
@@ -79,7 +100,6 @@ plan; after a change, proxies receive a Secret once its key is decrypted.`,
 	if err := cmd.MarkFlagRequired("filename"); err != nil {
 		panic(err) // the flag was not bound
 	}
-	return cmd
 }
 
 // run plans and prints the report. An exitError means that the report was printed; it contains the exit code for the
@@ -89,16 +109,33 @@ func (p *planning) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("prune") && strings.TrimSpace(p.prune) == "" {
 		return errors.New("--prune: " + errAll.Error())
 	}
+	var err error
+	if p.within, err = preview.ParseScope(p.scope); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	if p.out != "" && p.from.configDir != "" {
+		return errors.New("--out saves a plan for navarchctl apply, which asks the running mesh again: it goes without --config-dir")
+	}
 	c, err := p.read(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
+	started := time.Now()
 	r, err := p.report(cmd.Context(), &c, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+	r.Seconds = time.Since(started).Round(time.Millisecond).Seconds()
+	if r.Proxies == 0 && !r.Refused() && p.within != (preview.Scope{}) {
+		return fmt.Errorf("--scope %s: no such proxy is connected (navarchctl proxy-status lists them)", p.scope)
+	}
 	if p.envoy != "" {
 		if err := validated(cmd.Context(), p.envoy, r, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	if p.out != "" && !r.Refused() {
+		if err := save(p.out, p.scope, c, r); err != nil {
 			return err
 		}
 	}
@@ -110,7 +147,7 @@ func (p *planning) run(cmd *cobra.Command) error {
 
 // print prints a report in the format of -o.
 func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error {
-	w, shown := cmd.OutOrStdout(), show.ChangeOf(r, p.raw)
+	w, shown := cmd.OutOrStdout(), show.ChangeOf(r, p.raw, p.named)
 	switch p.format {
 	case "markdown":
 		return shown.Markdown(w)
@@ -133,6 +170,8 @@ func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error 
 	switch {
 	case r.Refused() || p.from.configDir != "":
 		result.next = nextIs("what is wrong with the objects by themselves", append([]string{"analyze"}, from...)...)
+	case p.out != "":
+		result.next = nextIs("apply what was planned, unless something has changed since", "apply", "--plan", p.out)
 	case !p.remove && p.prune == "" && len(result.names) > 0 && r.Worst() < meaning.High && p.at.cluster.Given():
 		result.next = nextIs("apply them, until all proxies have them", append(append([]string{"apply"}, from...), "--wait")...)
 	}

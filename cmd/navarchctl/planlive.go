@@ -45,6 +45,12 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 	if p.envoy != "" {
 		q.Set("bootstraps", "true")
 	}
+	if p.named {
+		q.Set("proxies", "true")
+	}
+	if p.scope != "" {
+		q.Set("scope", p.scope)
+	}
 	var failed []error
 	for i, at := range pages {
 		a, err := at.plan(ctx, q, body)

@@ -51,24 +51,34 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	}
 	reportProblems(warnings, problems)
 	proposed := c.proposals(before, after, found, refused)
+	within := p.bounds()
 	made := &preview.Plan{Revision: before.Revision(), Objects: proposed}
 	if slices.ContainsFunc(proposed, func(o preview.Object) bool { return o.Act == preview.Refused }) {
-		return made.Report(preview.Usual), nil
+		return made.Report(within), nil
 	}
 	base, err := p.base(before)
 	if err != nil {
 		return nil, err
 	}
-	if made, err = preview.Of(ctx, base, over(before, after), nil); err != nil {
+	if made, err = p.within.Of(ctx, base, over(before, after), nil); err != nil {
 		return nil, err
 	}
 	if made.Objects = proposed; p.nodes == "" {
 		withoutShares(made)
 	}
-	if p.envoy != "" {
-		return made.Report(preview.Usual.Validated()), nil
+	return made.Report(within), nil
+}
+
+// bounds returns the bounds of a report that is made in this process.
+func (p *planning) bounds() preview.Bounds {
+	within := preview.Usual
+	if p.named {
+		within = within.Named()
 	}
-	return made.Report(preview.Usual), nil
+	if p.envoy != "" {
+		within = within.Validated()
+	}
+	return within
 }
 
 // withoutShares removes the risks that depend on a share of all proxies, because --proxy names only some of the
@@ -126,7 +136,7 @@ func (c *change) proposals(
 ) (all []preview.Object) {
 	was, is := recordsOf(before), recordsOf(after)
 	for i, o := range slices.Concat(c.put, c.removed) {
-		d, removed := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID])}, i >= len(c.put)
+		d, removed := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID]), Hash: preview.HashOf(was[o.ID])}, i >= len(c.put)
 		var refusing []object.Problem
 		if !removed {
 			refusing = refused[o.ID]

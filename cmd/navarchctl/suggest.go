@@ -349,7 +349,7 @@ func (s *suggesting) text(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w, "\nThe plan of these objects, for the proxies that were read:")
-	return show.ChangeOf(s.report.Plan, false).Text(w)
+	return show.ChangeOf(s.report.Plan, false, false).Text(w)
 }
 
 // sidecarYAML prints the Sidecars as YAML documents. Comments name the unused hosts to which a VirtualService routes.

@@ -67,3 +67,14 @@ func Granted(s *mirror.Snapshot, who view.Identity) Answer {
 	return Answer{Why: fmt.Sprintf("no RoleBinding of namespace %s and no ClusterRoleBinding gives it the verb list on secrets there",
 		who.Namespace)}
 }
+
+// HasBindings reports whether a snapshot has bindings of a cluster. Without any, the rights of the cluster's service
+// accounts cannot be read from the snapshot.
+func HasBindings(s *mirror.Snapshot, cluster string) bool {
+	for r := range s.All(model.KindSecretReader) {
+		if r.Meta().Key.Origin.Cluster() == cluster {
+			return true
+		}
+	}
+	return false
+}

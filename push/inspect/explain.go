@@ -258,6 +258,18 @@ func Blame(specs []any, text string) []model.Place {
 	return places[:min(len(places), maxBlamed)]
 }
 
+// Objects returns the keys of the objects from which Specs were made, each once, in no order. Endpoints are left out.
+func Objects(specs []any) []model.Key {
+	places, keys := map[model.Place]int{}, map[model.Key]bool{}
+	for _, spec := range specs {
+		collectObjects(reflect.ValueOf(spec), places)
+	}
+	for at := range places {
+		keys[at.Key] = true
+	}
+	return slices.Collect(maps.Keys(keys))
+}
+
 // rank returns the position of a kind of objects among the likely causes; 0 is the likeliest.
 func rank(k model.Kind) int {
 	switch k {

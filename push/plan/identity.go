@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strings"
+
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/secret"
@@ -119,6 +121,19 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 		subs = id.Subscriptions
 	}
 	return secret.Refused(h.Node, subs, resource)
+}
+
+// DeniedSecret returns the reason why a joined proxy may not have the Secret with a resource name, at the planner's
+// snapshot. The proxy need not subscribe to the Secret. The result is empty if the proxy may have the Secret, if its
+// right is unknown (secret.Table.Denied), and for names of secrets that the control plane does not serve.
+func (p *Planner) DeniedSecret(h *Handle, resource string) (why string) {
+	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
+		return ""
+	}
+	if _, why := p.refused(h, resource); why != "" {
+		return why
+	}
+	return p.secrets.Denied(h.planned.Load().identity.Subscriptions, resource)
 }
 
 // missing returns the reason why a proxy is not sent a Secret that it subscribes to. Both results are empty if the

@@ -20,17 +20,22 @@ type Sees func(namespace string) bool
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of applies a change to base, a copy of the plan, and returns the differences for visible proxies. A proxy is visible
-// if sees permits its namespace. c.Old must be the snapshot that base.Resolver.Source returns. Of changes base, which
-// must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if resolving or planning panics. After
-// an error the Plan is nil or incomplete.
+// Of is the method Scope.Of for all proxies of the mesh, with the same errors.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
+	return Scope{}.Of(ctx, base, c, sees)
+}
+
+// Of applies a change to base, a copy of the plan, and returns the differences for visible proxies. A proxy is visible
+// if sees permits its namespace, and the scope has the proxy. c.Old must be the snapshot that base.Resolver.Source
+// returns. Of changes base, which must not be used again. It leaves Plan.Objects empty. Of fails if ctx ends, or if
+// resolving or planning panics. After an error the Plan is nil or incomplete.
+func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	found, err := problemsOf(ctx, base, sees)
 	if err != nil {
 		return nil, err
 	}
 	before := base.Planner.Handles()
-	maps.DeleteFunc(before, func(h *plan.Handle, _ *manifest.Set) bool { return !sees.of(h.Node.Namespace) })
+	maps.DeleteFunc(before, func(h *plan.Handle, _ *manifest.Set) bool { return !sees.of(h.Node.Namespace) || !s.has(&h.Node) })
 	p := &Plan{Revision: c.Old.Revision(), Proxies: len(before), AllViews: plan.Views(maps.Keys(before))}
 	moved, err := base.Apply(ctx, c)
 	if err != nil {
@@ -42,7 +47,7 @@ func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan
 		return nil, err
 	}
 	p.Problems = found.to(later)
-	p.Summary = judged(ctx, p, base, c, sees, plan.Views(maps.Keys(before)))
+	p.assess(ctx, base, c, sees, plan.Views(maps.Keys(before)), s == Scope{})
 	return p, ctx.Err()
 }
 
@@ -77,12 +82,13 @@ func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 			key := outcome{namespace: n.Namespace, kind: n.Kind, was: was.Types, is: is.Types,
 				names: [2]*manifest.Manifest{was.Names, is.Names}, bootstrap: [2]*xds.Resource{was.Bootstrap, is.Bootstrap}}
 			if v = groups[key]; v == nil {
-				v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle}
+				v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle,
+					identities: map[identity]*plan.Handle{}}
 				groups[key] = v
 			}
 			known[move] = v
 		}
-		v.add(n)
+		v.add(m.Handle)
 	}
 	diff := comparison{}
 	views := make([]View, 0, len(groups))
@@ -104,7 +110,9 @@ func kindOf(k view.Kind) string {
 }
 
 // add adds a proxy. The example in the label is the first by name.
-func (v *View) add(n *view.Node) {
+func (v *View) add(h *plan.Handle) {
+	n := &h.Node
+	v.identities[identity{n.Verified, h.View().Secrets}] = h
 	v.Proxies = append(v.Proxies, n.ID)
 	if v.Label == "" || n.Name < v.example {
 		v.Label, v.example = v.Namespace+"/"+v.Kind+", such as "+n.Name, n.Name

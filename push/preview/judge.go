@@ -2,6 +2,8 @@ package preview
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,22 +42,32 @@ type judge struct {
 	apart   map[Pair][2]proto.Message // cache of decodePair
 }
 
-// judged returns the facts and risks of the change c, whose differences are in p. The parameter base is the copy of the
-// plan with the change. The parameter views is the number of visible views after the change.
-func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
-	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees),
-		edited: editedObjects(c, sees)}
+// assess sets the facts and risks of the change c, whose differences are in p, and the touched records. The parameter
+// base is the copy of the plan with the change. The parameter views is the number of visible views after the change. If
+// fleet is false, the plan is about a part of the fleet, and shares of all proxies are no risk.
+func (p *Plan) assess(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees, views int, fleet bool) {
+	j := newJudge(base, c, sees)
 	groups := alike(p.Views)
 	all := func(yield func(meaning.View) bool) {
 		for _, g := range groups {
-			if ctx.Err() != nil || !yield(j.view(g.View, g.proxies)) {
+			if ctx.Err() != nil || !yield(j.view(g)) {
 				return
 			}
 		}
 	}
 	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies,
 		Views: [2]int{p.AllViews, views}, Bytes: growth(p.Views), Found: patchRisks(ctx, base.Planner, c, sees)}
-	return meaning.Over(ctx, all, reach)
+	if !fleet {
+		reach.All, reach.Views = 0, [2]int{}
+	}
+	p.Summary = meaning.Over(ctx, all, reach)
+	p.Touched, p.MoreTouched = j.touched(ctx, groups, c)
+}
+
+// newJudge returns the judge of the change c. The parameter base is the copy of the plan with the change.
+func newJudge(base *plan.Base, c mirror.Change, sees Sees) *judge {
+	return &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees),
+		edited: editedObjects(c, sees)}
 }
 
 // growth returns the sizes in bytes of one proxy's configuration, before and after a change. It chooses a proxy of the
@@ -101,30 +113,6 @@ func sizeOf(r *xds.Resource) int64 {
 	return int64(r.Size())
 }
 
-// meshWide returns the names of the created and changed objects that apply to the whole mesh. These are policies,
-// Sidecars, EnvoyFilters, Telemetries and extensions of the root namespace, and the mesh configuration. Services and
-// routes of the root namespace are not included.
-func meshWide(c mirror.Change) (all []string) {
-	root := c.New.Mesh().Spec.GetRootNamespace()
-	for _, e := range c.Edits {
-		key := e.Key()
-		if policy, is := e.New.(*model.Policy); is && !policy.Spec.GetMeshWide() {
-			continue
-		}
-		switch key.Kind {
-		case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindSidecar,
-			model.KindEnvoyFilter, model.KindTelemetry, model.KindWasmPlugin, model.KindTrafficExtension:
-			if key.Namespace == root && e.New != nil {
-				all = append(all, normal.SourceObject(key).String())
-			}
-		case model.KindMesh:
-			all = append(all, "MeshConfig")
-		default: // it applies to its namespace, or to proxies that import it
-		}
-	}
-	return slices.Compact(all)
-}
-
 // plainCallers returns visible workloads without mTLS, as "name.namespace", at most maxPlain. They may send requests in
 // plain text.
 func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
@@ -168,6 +156,7 @@ func exists(s *mirror.Snapshot, name string) bool {
 type group struct {
 	*View
 	proxies int
+	members []map[identity]*plan.Handle // View.identities of each view
 }
 
 // alike groups views with the same outbound side and the same differences. Most views of a namespace differ only in
@@ -190,19 +179,20 @@ func alike(views []View) (groups []*group) {
 			groups = append(groups, at[key])
 		}
 		at[key].proxies += len(v.Proxies)
+		at[key].members = append(at[key].members, v.identities)
 	}
 	return groups
 }
 
 var pairs intern.Table[Pair]
 
-// view converts a view for package meaning. The parameter proxies is the number of proxies of all views that v
-// represents.
-func (j *judge) view(v *View, proxies int) meaning.View {
-	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain, Edited: j.edited,
+// view converts a group of views for package meaning.
+func (j *judge) view(v *group) meaning.View {
+	out := meaning.View{Label: v.Label, Proxies: v.proxies, PlainCallers: j.plain, Edited: j.edited,
 		Before: j.decoder.Set(v.Before), After: j.decoder.Set(v.After),
 		Exists:      func(name string) bool { return exists(j.after, name) },
 		Objects:     func(t xds.Type, name string) []string { return j.objects(v.after, t, name) },
+		Refused:     func(secret string) string { return j.refused(v.members, secret) },
 		Unreachable: func(config, host string) []*routev3.Route { return j.unreachable(v.after, config, host) }}
 	for _, p := range v.Changed {
 		pair := meaning.Pair{Type: p.Type, Name: p.Name}
@@ -215,6 +205,29 @@ func (j *judge) view(v *View, proxies int) meaning.View {
 		out.Pairs = append(out.Pairs, pair)
 	}
 	return out
+}
+
+// refused returns the reason why proxies of some identities may not have a Secret after the change. If other identities
+// may have it, or several reasons exist, the result is the first reason, with the number of refused identities.
+func (j *judge) refused(views []map[identity]*plan.Handle, secret string) string {
+	reasons := map[identity]string{}
+	for _, identities := range views {
+		for who, h := range identities {
+			if _, known := reasons[who]; !known {
+				reasons[who] = j.base.Planner.DeniedSecret(h, secret)
+			}
+		}
+	}
+	all := len(reasons)
+	maps.DeleteFunc(reasons, func(_ identity, why string) bool { return why == "" })
+	if len(reasons) == 0 {
+		return ""
+	}
+	first := slices.Min(slices.Collect(maps.Values(reasons)))
+	if all == 1 {
+		return first
+	}
+	return fmt.Sprintf("%s (%d of %d identities are refused)", first, len(reasons), all)
 }
 
 // decodePair decodes both versions of a resource. For a missing version it returns nil. A route configuration may have

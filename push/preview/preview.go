@@ -22,6 +22,11 @@
 // Private keys are decrypted on demand, after planning. A preview therefore contains a new version of a Secret only if
 // its private key was decrypted before.
 //
+// # Plans that are applied later
+//
+// A plan has the hashes of its objects, and of the records from which the resources that differ are made (touched.go).
+// Two plans of the same change are compared by these hashes (Report.Stale), without the effects of the change.
+//
 // Owns: nothing. Reads: a copy of the plan, and snapshots of records. Never: changes the live plan; decrypts a private
 // key; checks a caller's permissions (Sees does that).
 package preview
@@ -30,6 +35,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -45,6 +51,9 @@ type Plan struct {
 	AllViews int             // number of views of all visible proxies before the change, affected or not
 	Problems Problems        // differences of the problems that resolving and planning find
 	Summary  meaning.Summary // facts and risks
+	Touched  []Touched       // sorted; nil if nothing was planned
+	// MoreTouched is true if touched records are left out because of the bounds.
+	MoreTouched bool
 }
 
 // Act is the effect of a change on an object.
@@ -63,6 +72,7 @@ const (
 type Object struct {
 	ID       object.ID
 	Act      Act
+	Hash     string           // HashOf its records before the change; empty: the object does not exist
 	Problems []object.Problem // problems that the conversion of the object to records finds
 }
 
@@ -81,7 +91,12 @@ type View struct {
 
 	after   *plan.Handle // one of the proxies, after the change
 	example string       // the first of the proxies, by name
+	// identities has one of the proxies, after the change, for each service account that may have other Secrets.
+	identities map[identity]*plan.Handle
 }
+
+// identity decides which Secrets a proxy of a View may have.
+type identity struct{ verified, secrets view.Identity }
 
 // Pair is a resource before and after the change.
 type Pair struct {

@@ -49,6 +49,12 @@ func route(t *testing.T, to string) model.Record {
 // baseOf is the plan of records for proxies, named "name.namespace".
 func baseOf(t *testing.T, records []model.Record, proxies ...string) *plan.Base {
 	t.Helper()
+	return baseWith(t, records, func(*view.Node) {}, proxies...)
+}
+
+// baseWith is baseOf for nodes with further settings.
+func baseWith(t *testing.T, records []model.Record, set func(*view.Node), proxies ...string) *plan.Base {
+	t.Helper()
 	r := resolve.New(nil)
 	s := r.Step(mirror.Diff(mirror.Empty(), mirror.Empty().Apply(4, records, nil).New)).New
 	p := plan.New(plan.Settings{Snapshot: s})
@@ -58,6 +64,7 @@ func baseOf(t *testing.T, records []model.Record, proxies ...string) *plan.Base 
 		if strings.HasPrefix(name, "edge") {
 			n.Kind = view.Router
 		}
+		set(&n)
 		p.Join(n)
 	}
 	return &plan.Base{Planner: p, Resolver: r}

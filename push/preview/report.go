@@ -3,6 +3,7 @@ package preview
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,6 +37,14 @@ type Report struct {
 		New  []Found `json:"new"`
 		Gone []Found `json:"gone"`
 	} `json:"problems"`
+	// Touched has the records from which the resources that differ are made, before the change. If MoreTouched is true,
+	// further records are left out.
+	Touched     []Touched `json:"touched"`
+	MoreTouched bool      `json:"more_touched,omitempty"`
+	// AllNames states that the groups name all of their proxies.
+	AllNames bool `json:"all_names,omitempty"`
+	// Seconds is the time that the plan took for its caller. Replicas leave it 0.
+	Seconds float64 `json:"seconds,omitempty"`
 	// Partial names the replicas that did not answer, with the reasons. If it is not empty, the numbers of proxies and
 	// views are lower bounds. Plan.Report leaves it empty.
 	Partial []string `json:"partial,omitempty"`
@@ -43,8 +52,9 @@ type Report struct {
 
 // Reported is one object of the change.
 type Reported struct {
-	Object   string  `json:"object"` // "Kind namespace/name"
-	Act      Act     `json:"act"`    // effect of the change on the object
+	Object   string  `json:"object"`         // "Kind namespace/name"
+	Act      Act     `json:"act"`            // effect of the change on the object
+	Hash     string  `json:"hash,omitempty"` // content before the change, for comparison; empty: the object does not exist
 	Problems []Found `json:"problems,omitempty"`
 }
 
@@ -121,6 +131,12 @@ func (b Bounds) Validated() Bounds {
 	return b
 }
 
+// Named returns b without a bound on the names of proxies. Groups are not merged.
+func (b Bounds) Named() Bounds {
+	b.Groups, b.Names = math.MaxInt, math.MaxInt
+	return b
+}
+
 // Usual are the default bounds, without bootstraps.
 var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
 
@@ -128,7 +144,8 @@ var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
 // slices with the plan.
 func (p *Plan) Report(within Bounds) *Report {
 	r := &Report{Schema: Schema, Revision: p.Revision, Proxies: p.Proxies, Views: p.AllViews,
-		Affected: []Group{}, Risks: []Risk{}, Facts: []Fact{}, MoreRisks: p.Summary.MoreRisks, MoreFacts: p.Summary.MoreFacts}
+		Affected: []Group{}, Risks: []Risk{}, Facts: []Fact{}, MoreRisks: p.Summary.MoreRisks, MoreFacts: p.Summary.MoreFacts,
+		Touched: append([]Touched{}, p.Touched...), MoreTouched: p.MoreTouched, AllNames: within.Names == math.MaxInt}
 	for _, one := range p.Summary.Risks {
 		r.Risks = append(r.Risks, Risk{one.Code, one.Level.String(), meaning.Titles[one.Code], one.Named, one.Others, one.Text, one.Objects,
 			Count{one.Views, one.Proxies, one.Example}})
@@ -138,7 +155,7 @@ func (p *Plan) Report(within Bounds) *Report {
 			Count{one.Views, one.Proxies, one.Example}})
 	}
 	for _, o := range p.Objects {
-		r.Objects = append(r.Objects, Reported{o.ID.String(), o.Act, cutTo(ofObjects(o.Problems), within.Problems)})
+		r.Objects = append(r.Objects, Reported{o.ID.String(), o.Act, o.Hash, cutTo(ofObjects(o.Problems), within.Problems)})
 	}
 	for i := range p.Views {
 		g := p.Views[i].group(within)
@@ -223,11 +240,12 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 // are those of the first report, and Revision is the lowest. Proxies, Views, MoreRisks and MoreFacts are sums. Counts
 // of equal risks, facts and groups are added. Problems and Partial contain the elements of all reports. The risk that a
 // patch changes no resource remains only if all reports have it. Risks and facts have the order of meaning.Summary, and
-// groups are sorted by number of proxies, the largest first. Merge applies no Bounds, except Usual.Names. It does not
+// groups are sorted by number of proxies, the largest first. Merge applies no Bounds, except Usual.Names unless the
+// first report has AllNames. It does not
 // change the reports, and shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
-	sum.Affected, sum.Partial, sum.Facts = nil, nil, slices.Clone(sum.Facts)
+	sum.Affected, sum.Partial, sum.Facts, sum.Touched = nil, nil, slices.Clone(sum.Facts), newest(all)
 	sum.Risks = slices.DeleteFunc(slices.Clone(sum.Risks), func(r Risk) bool { return elsewhere(r, all) })
 	groups := map[string]*Group{}
 	for i, r := range all {
@@ -244,12 +262,14 @@ func Merge(all []*Report) *Report {
 			sum.MoreRisks, sum.MoreFacts = sum.MoreRisks+r.MoreRisks, sum.MoreFacts+r.MoreFacts
 			sum.Problems.New, sum.Problems.Gone = union(sum.Problems.New, r.Problems.New), union(sum.Problems.Gone, r.Problems.Gone)
 		}
-		sum.Partial = append(sum.Partial, r.Partial...)
+		sum.Partial, sum.MoreTouched = append(sum.Partial, r.Partial...), sum.MoreTouched || r.MoreTouched
 		for _, g := range r.Affected {
 			key := fmt.Sprint(g.Namespace, "\x00", g.Kind, "\x00", g.Resources, g.More, g.Bytes)
 			if have := groups[key]; have != nil {
 				have.Proxies += g.Proxies
-				have.Names = cutTo(slices.Concat(have.Names, g.Names), Usual.Names)
+				if have.Names = slices.Concat(have.Names, g.Names); !sum.AllNames {
+					have.Names = cutTo(have.Names, Usual.Names)
+				}
 				have.Label = min(have.Label, g.Label)
 				continue
 			}

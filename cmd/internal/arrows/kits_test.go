@@ -24,7 +24,7 @@ var testsMay = map[string][]string{
 	"push/meaning":              {"deploy/docs", "push/build/vhost", "push/envoytest", "push/plan", "push/resolve", "push/view", "store/ingest", "store/loopback", "store/mirror", "store/normal", "store/source/files"},
 	"push/inspect":              {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan", "store/normal"},
 	"push/describe":             {"push/resolve", "store/ingest", "store/normal", "store/source/files"},
-	"push/preview":              {"push/resolve"},
+	"push/preview":              {"push/access", "push/resolve"},
 	"push/plan":                 {"push/agentapi", "push/envoytest", "push/fanout", "push/gateways", "push/serve", "push/serve/servetest", "push/istiometrics", "push/meaning", "push/preview", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret", "push/walk"},
 	"push/plan/telemetry":       {"push/pool", "store/mirror"},
 	"push/quarantine/share":     {"store/kv/kvtest"},

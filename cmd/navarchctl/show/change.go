@@ -29,6 +29,10 @@ type Change struct {
 	NewProblems, GoneProblems []string
 	// Bytes is the sum of the bytes that the change sends to all proxies. If it is 0, it is not printed.
 	Bytes int64
+	// Seconds is the time that the plan took; 0: unknown.
+	Seconds float64
+	// Names lists all affected proxies, as "NAME.NAMESPACE"; nil: they are not listed.
+	Names []string
 	// Missing has a text for each replica that did not answer: its name and the reason. If it is not empty, all counts
 	// are lower bounds.
 	Missing []string
@@ -69,6 +73,9 @@ func (c Change) Text(w io.Writer) error {
 	}
 	if text := c.affected(); text != "" {
 		fmt.Fprintf(w, " affected   %s\n", text)
+	}
+	for _, name := range c.Names {
+		fmt.Fprintf(w, "   %s\n", Printable(name))
 	}
 	rows = nil
 	for _, f := range c.Summary.Facts {
@@ -197,11 +204,18 @@ func (c Change) problems() string {
 	return fmt.Sprintf("Problems: %d new, %d gone.", len(c.NewProblems), len(c.GoneProblems))
 }
 
-// cost returns the lines about bytes and replicas that did not answer.
+// cost returns the lines about bytes, the time of the plan, and replicas that did not answer.
 func (c Change) cost() string {
 	var b strings.Builder
-	if c.Bytes > 0 {
-		fmt.Fprintf(&b, " %s in all.\n", size(c.Bytes))
+	took := ""
+	if c.Seconds > 0 {
+		took = fmt.Sprintf("Planned in %.1f s.", max(c.Seconds, 0.1))
+	}
+	switch {
+	case c.Bytes > 0:
+		fmt.Fprintln(&b, strings.TrimRight(" "+size(c.Bytes)+" in all. "+took, " "))
+	case took != "":
+		fmt.Fprintln(&b, " "+took)
 	}
 	for _, replica := range c.Missing {
 		fmt.Fprintf(&b, " replica %s did not answer: its proxies are not counted.\n", Printable(replica))

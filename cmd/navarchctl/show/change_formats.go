@@ -49,14 +49,9 @@ func (c Change) Markdown(w io.Writer) error {
 	if text := c.affected(); text != "" {
 		fmt.Fprintf(&b, "\nAffected: %s\n", code(text))
 	}
+	writeDetails(&b, "Proxies", c.Names)
 	table("Differences", "subject | part | difference", facts, c.Summary.MoreFacts)
-	if len(c.Raw) > 0 {
-		fmt.Fprintf(&b, "\n<details><summary>Resources</summary>\n\n")
-		for _, line := range c.Raw {
-			fmt.Fprintf(&b, "- %s\n", code(line))
-		}
-		fmt.Fprintf(&b, "\n</details>\n")
-	}
+	writeDetails(&b, "Resources", c.Raw)
 	fmt.Fprintf(&b, "\n%s%s\n", c.unchanged(), c.problems())
 	for _, p := range c.NewProblems {
 		fmt.Fprintf(&b, "- new: %s\n", code(p))
@@ -68,6 +63,18 @@ func (c Change) Markdown(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeDetails writes lines as a list that readers unfold. It writes nothing without lines.
+func writeDetails(b *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n", title)
+	for _, line := range lines {
+		fmt.Fprintf(b, "- %s\n", code(line))
+	}
+	fmt.Fprintf(b, "\n</details>\n")
 }
 
 // code returns a text as a code span for a cell of a table. An empty text stays empty.

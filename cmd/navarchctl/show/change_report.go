@@ -10,9 +10,10 @@ import (
 
 // ChangeOf converts a report for printing. r must not be nil and stays unchanged. The result shares slices with r. If
 // raw is set, Raw of the result has a line for each resource that the report lists as different; otherwise Raw is nil.
-func ChangeOf(r *preview.Report, raw bool) Change {
+// If named is set, Names has the proxies that the report names.
+func ChangeOf(r *preview.Report, raw, named bool) Change {
 	proxies, views, bytes := r.Count()
-	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,
+	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial, Seconds: r.Seconds,
 		NewProblems: problemLines(r.Problems.New), GoneProblems: problemLines(r.Problems.Gone)}
 	for _, o := range r.Objects {
 		switch o.Act {
@@ -37,12 +38,29 @@ func ChangeOf(r *preview.Report, raw bool) Change {
 		}
 		c.Affected[i].Proxies += g.Proxies
 	}
+	if named {
+		c.Names = namesOf(r.Affected)
+	}
 	if raw {
 		c.Raw = rawLines(r.Affected)
 	}
 	c.Summary = summaryOf(r)
 	c.Summary.Views, c.Summary.Proxies = views, proxies
 	return c
+}
+
+// namesOf returns the proxies that groups name, sorted.
+func namesOf(groups []preview.Group) (all []string) {
+	for _, g := range groups {
+		for _, id := range g.Names {
+			if parts := strings.Split(id, "~"); len(parts) > 2 { // TYPE~ADDRESS~NAME.NAMESPACE~DOMAIN
+				id = parts[2]
+			}
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // summaryOf returns the facts and risks of a report.

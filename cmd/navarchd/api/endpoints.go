@@ -50,9 +50,10 @@ var endpoints = []endpoint{
 		parameters: []string{"types"}, tenants: true, paged: true, part: configPart, merge: merging(mergeFirst)},
 	{name: "plan", help: "Previews a change: POST the objects as YAML documents or JSON; delete=true: they are deleted; removed=N: the last " +
 		"N of them are; alone=true: no " +
-		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups.",
-		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter}, tenants: true, fleet: true,
-		within: debug.PlanBudget, body: debug.MaxPlanBody, posted: planPart, merge: merging(mergePlans)},
+		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups; scope=namespace NAME, or proxy " +
+		"NAME.NAMESPACE: of these proxies alone; proxies=true: with the names of all affected proxies.",
+		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter, scopeParameter, proxiesParameter},
+		tenants:    true, fleet: true, within: debug.PlanBudget, body: debug.MaxPlanBody, posted: planPart, merge: merging(mergePlans)},
 	{name: "explain", help: "The objects from which one resource of a proxy was made.",
 		parameters: []string{proxyParameter, "resource"}, tenants: true, paged: true, part: explainPart, merge: merging(mergeFirst)},
 	{name: "describe", help: "A Pod, workload, service, gateway, host or route as it is planned, with the object behind each fact.",

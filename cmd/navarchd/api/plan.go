@@ -20,6 +20,12 @@ const aloneParameter = "alone"
 // ("true").
 const bootstrapsParameter = "bootstraps"
 
+// The parameters of a preview that limit it to some proxies, and make it name all affected proxies ("true").
+const (
+	scopeParameter   = "scope"
+	proxiesParameter = "proxies"
+)
+
 // usualBody is the size in bytes of the largest body of a request, except at endpoints with a larger bound.
 const usualBody = 64 << 10
 
@@ -50,7 +56,7 @@ func (a *API) body(ctx context.Context, e *endpoint, who authz.Caller, w http.Re
 
 // planPart previews a change for the proxies of this process.
 func planPart(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error) {
-	for _, name := range []string{"delete", aloneParameter, bootstrapsParameter} {
+	for _, name := range []string{"delete", aloneParameter, bootstrapsParameter, proxiesParameter} {
 		if text := q.Get(name); text != "" && text != "true" && text != "false" {
 			return nil, fmt.Errorf("%s=%.20q: want true or false", name, text)
 		}

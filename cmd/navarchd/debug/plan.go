@@ -35,9 +35,11 @@ const (
 )
 
 // Plan previews a change of objects: its effect on the visible proxies of this process. In the preview, the objects in
-// body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of them
-// are deleted. With bootstraps=true the report has the configuration of the first groups of proxies, for validation by
-// Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly pages.
+// body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of
+// them are deleted. With scope (preview.ParseScope) the preview is about some proxies. With proxies=true the report
+// names all affected proxies. With bootstraps=true the report has the configuration of the first groups of proxies,
+// for validation by Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly
+// pages.
 //
 // The int is the status of the HTTP response, which is 200 without an error. Errors have these statuses. 404: the
 // process does not have role xds. 400: the body or a parameter is not valid. 403: an object belongs to another tenant.
@@ -66,12 +68,16 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}
+	scope, err := preview.ParseScope(q.Get("scope"))
+	if err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("parameter %w", err)
+	}
 	for _, o := range objects {
 		if !who.Sees.Of(o.ID.Namespace) {
 			return nil, http.StatusForbidden, fmt.Errorf("%v: its namespace is not of your tenant", o.ID)
 		}
 	}
-	made, err := p.Previewer.Preview(ctx, who, validate.Proposal{Objects: objects[:len(objects)-removed],
+	made, err := p.Previewer.Preview(ctx, who, scope, validate.Proposal{Objects: objects[:len(objects)-removed],
 		Removed: objects[len(objects)-removed:], Alone: who.Sees != nil})
 	if errors.Is(err, plan.ErrNoRoom) {
 		return nil, http.StatusRequestEntityTooLarge, err
@@ -80,6 +86,9 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 		return nil, http.StatusServiceUnavailable, err
 	}
 	within := preview.Usual
+	if q.Get("proxies") == "true" {
+		within = within.Named()
+	}
 	if q.Get("bootstraps") == "true" {
 		within = within.Validated()
 	}
@@ -141,10 +150,10 @@ type Previewer struct {
 	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
 }
 
-// Preview computes the effect of a change of objects on the visible proxies. It does not make the change. If the
-// webhook would refuse one of the objects, the result lists the objects and their problems, but no effects. Errors are
-// those of Base, of Afford and of preview.Of.
-func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
+// Preview computes the effect of a change of objects on the visible proxies of a scope. It does not make the change. If
+// the webhook would refuse one of the objects, the result lists the objects and their problems, but no effects. Errors
+// are those of Base, of Afford and of preview.Of.
+func (p *Previewer) Preview(ctx context.Context, who authz.Caller, scope preview.Scope, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {
 		return nil, err
@@ -160,7 +169,7 @@ func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.P
 			return nil, err
 		}
 	}
-	made, err := preview.Of(ctx, base, change, preview.Sees(who.Sees))
+	made, err := scope.Of(ctx, base, change, preview.Sees(who.Sees))
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +204,7 @@ func rank(p object.Problem) int {
 // described returns the effect of the change on each object. For a refused object, errors come before warnings.
 func described(proposed []validate.Proposed) (all []preview.Object) {
 	for _, d := range proposed {
-		o := preview.Object{ID: d.ID, Act: preview.ActOf(d.Was, d.Is), Problems: d.Problems}
+		o := preview.Object{ID: d.ID, Act: preview.ActOf(d.Was, d.Is), Hash: preview.HashOf(d.Was), Problems: d.Problems}
 		if d.Refused {
 			o.Act = preview.Refused
 			slices.SortStableFunc(o.Problems, func(a, b object.Problem) int { return rank(a) - rank(b) })

@@ -138,6 +138,35 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
+// A preview is about the proxies of its scope, and names all proxies if it is asked to. It has the hashes of its
+// objects and of those behind what changes. A tenant gets no hash of others' objects, and no hash depends on them.
+func TestPlanOfAScope(t *testing.T) {
+	p := replicaOf(t, shopService, "shop", "pay")
+	for query, want := range map[string]string{"": "2 of 2", "?scope=mesh": "2 of 2", "?scope=namespace+pay": "1 of 1",
+		"?scope=proxy+p.shop": "1 of 1", "?scope=proxy+q.shop": "0 of 0"} {
+		_, text, r := postPlan(p, authz.Caller{}, query, strings.NewReader(route("shop")))
+		if n, _, _ := r.Count(); fmt.Sprintf("%d of %d", n, r.Proxies) != want {
+			t.Errorf("%s: %s", query, text)
+		}
+	}
+	if status, text, _ := postPlan(p, authz.Caller{}, "?scope=shop", strings.NewReader(route("shop"))); status != http.StatusBadRequest ||
+		!strings.Contains(text, `parameter scope "shop": want mesh`) {
+		t.Errorf("%d %s", status, text)
+	}
+	_, text, r := postPlan(p, authz.Caller{}, "?proxies=true", strings.NewReader(route("shop")))
+	if !r.AllNames || len(r.Touched) != 1 || r.Touched[0].Object != "Service shop/web" || r.Objects[0].Hash != "" {
+		t.Errorf("%s", text)
+	}
+	known := replicaOf(t, shopService+"---\n"+route("shop"), "shop", "pay")
+	_, text, r = postPlan(known, authz.Caller{}, "", strings.NewReader(strings.Replace(route("shop"), "3s", "4s", 1)))
+	if r.Objects[0].Hash == "" || r.AllNames || len(r.Touched) != 1 {
+		t.Errorf("%s", text)
+	}
+	if _, text, r := postPlan(p, tenantOf("pay"), "", strings.NewReader(route("pay"))); len(r.Affected) == 0 || len(r.Touched) != 0 {
+		t.Errorf("%s", text)
+	}
+}
+
 // The last objects of a request may be deleted by the change that applies the others.
 func TestPlanRemovesTheLast(t *testing.T) {
 	gone := strings.Replace(route("shop"), "name: r", "name: gone", 1)

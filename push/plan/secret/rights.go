@@ -22,14 +22,7 @@ import (
 // unused returns the reason why no object makes workloads of an identity use a Secret. Both results are empty if some
 // object makes them use it.
 func unused(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
-	candidates := func(yield func(model.Record) bool) {
-		for by := range in.Index.SecretUsers(key.Name) {
-			if r, ok := in.Get(by); ok && !yield(r) {
-				return
-			}
-		}
-	}
-	switch access.UseOf(candidates, in.Root(), who, key.Name, labels) {
+	switch useOf(in, who, key, labels) {
 	case access.Referred:
 		return "", ""
 	case access.Unlabelled:
@@ -41,6 +34,18 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	case access.Unreferred:
 	}
 	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule of its namespace or EnvoyFilter refers to %v", key)
+}
+
+// useOf returns the use of a Secret by workloads of an identity, according to the records that refer to the Secret.
+func useOf(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) access.Use {
+	candidates := func(yield func(model.Record) bool) {
+		for by := range in.Index.SecretUsers(key.Name) {
+			if r, ok := in.Get(by); ok && !yield(r) {
+				return
+			}
+		}
+	}
+	return access.UseOf(candidates, in.Root(), who, key.Name, labels)
 }
 
 // labelsOf returns a function that computes the label sets of an identity's workloads at its first call. An identity

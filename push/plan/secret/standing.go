@@ -3,6 +3,7 @@ package secret
 import (
 	"fmt"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
@@ -28,6 +29,32 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 		return "Secret of another namespace", "the name does not lead to a Secret of its namespace " + subs.who.Namespace
 	}
 	return "", ""
+}
+
+// Denied returns the reason why an identity may not have the private key of a Secret, whether or not the Secret exists
+// and a proxy subscribes to it. The result is empty if the identity may have the key, for certificates of authorities,
+// and if the right of the identity is unknown. The right is unknown if no authoriser was queried, and the
+// configuration has no bindings of the identity's cluster. The reason names no object of another namespace, and does
+// not depend on objects that do not apply to workloads of the identity. resource must be a name for which Refused
+// returns no reason.
+func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
+	keys, trust := candidates(subs.who.Namespace, resource)
+	if trust {
+		return ""
+	}
+	if useOf(t.in, subs.who, keys[0], labelsOf(t.in, subs.who)) != access.Referred {
+		return fmt.Sprintf("no Gateway, DestinationRule or EnvoyFilter that selects workloads of %v refers to it", subs.who)
+	}
+	right, bindings := t.Right(subs.who), access.Granted(t.in.Snapshot, subs.who)
+	switch {
+	case right.Allowed, bindings.Allowed: // a binding of the change is not part of a known right
+		return ""
+	case right.Known:
+		return fmt.Sprintf("%v may not list Secrets: %s", subs.who, right.Why)
+	case !access.HasBindings(t.in.Snapshot, subs.who.Cluster):
+		return ""
+	}
+	return fmt.Sprintf("%v may not list Secrets: %s", subs.who, bindings.Why)
 }
 
 // Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
