@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
+	"navarch.io/navarch/cmd/navarchd/api"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
@@ -73,9 +76,20 @@ func noControlPlane(notes string) string {
 
 // A control plane is asked for what it alone knows. Where it is named by --server it must answer.
 func TestAnalyzeAsksTheControlPlane(t *testing.T) {
-	windows := 0
+	windows, replicas, changed := 0, 1, 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if windows++; r.URL.Path != "/api/v1/problems" {
+		switch r.URL.Path {
+		case "/api/v1/replicas":
+			_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema,
+				Items: slices.Repeat([]api.Replica{{Proxies: 2}}, replicas)})
+			return
+		case "/debug/patches":
+			_ = json.NewEncoder(w).Encode([]inspect.Patch{{Object: "EnvoyFilter shop/f", Index: 1, ApplyTo: "CLUSTER", Operation: "MERGE",
+				Changed: &changed}})
+			return
+		case "/api/v1/problems":
+			windows++
+		default:
 			t.Errorf("%s", r.URL)
 		}
 		a := fleetapi.Answer[analyze.Reported]{Schema: fleetapi.Schema}
@@ -92,12 +106,64 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	if !strings.Contains(out, `Error [NAV1005] (VirtualService shop/web) 7 proxies refuse it: route was refused:\nx`+"\n") || notes != "" || windows != 2 {
 		t.Errorf("%d windows, notes %q:\n%s", windows, notes, out)
 	}
+	const idle = "Warning [NAV1012] (EnvoyFilter shop/f) spec.configPatches[1]: MERGE of CLUSTER changes nothing of the connected proxies"
+	if !strings.Contains(out, idle) {
+		t.Errorf("a patch without effect: %s", out)
+	}
+	changed = 1
+	if out, _, _ := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); strings.Contains(out, "NAV1012") {
+		t.Errorf("a patch with an effect: %s", out)
+	}
+	changed, replicas = 0, 0
+	if out, notes, _ := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); strings.Contains(out, "NAV1012") || notes != "" {
+		t.Errorf("without proxies: notes %q:\n%s", notes, out)
+	}
+	replicas = 3
+	if out, notes, _ := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); strings.Contains(out, "NAV1012") ||
+		notes != "note: patches without effect are not known (NAV1012): 1 of 3 replicas were asked\n" {
+		t.Errorf("one of three replicas: notes %q:\n%s", notes, out)
+	}
 	s.Close()
 	if _, _, err := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); err == nil {
 		t.Error("a control plane that does not answer is no error")
 	}
 	if _, _, err := runAnalyze("--server", s.URL, "-f", "x.yaml"); err == nil || !strings.Contains(err.Error(), "--live") {
 		t.Errorf("files alone: %v", err)
+	}
+}
+
+// A Service is named live if none of its Pods is ready.
+func TestAnalyzeNamesServicesWithoutEndpoints(t *testing.T) {
+	out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "-n", "shop")
+	want := `Info [NAV1011] (Service shop/web) spec.selector: "web.shop.svc.cluster.local" has no ready endpoint (1 that are not ready): ` +
+		"calls of it are answered 503\n"
+	if !strings.Contains(out, want) {
+		t.Errorf("%s", out)
+	}
+	unready := lists["/apis/discovery.k8s.io/v1/endpointslices"]
+	lists["/apis/discovery.k8s.io/v1/endpointslices"] = strings.Replace(unready, `"ready": false`, `"ready": true`, 1)
+	t.Cleanup(func() { lists["/apis/discovery.k8s.io/v1/endpointslices"] = unready })
+	if out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "-n", "shop"); strings.Contains(out, "NAV1011") {
+		t.Errorf("a ready endpoint: %s", out)
+	}
+}
+
+// The budget of bytes for each proxy is a quantity, and is compared with a plan of the sidecars.
+func TestAnalyzeProxyBytes(t *testing.T) {
+	labels := lists["/api/v1/pods"]
+	lists["/api/v1/pods"] = strings.Replace(labels, `"labels": {"app": "web"}`, `"labels": {"app": "web", "security.istio.io/tlsMode": "istio"}`, 1)
+	t.Cleanup(func() { lists["/api/v1/pods"] = labels })
+	out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "--proxy-bytes", "1Ki")
+	if !strings.Contains(out, "Warning [NAV1016] (Namespace shop) sidecars such as web-1.shop get ") {
+		t.Errorf("%s", out)
+	}
+	if out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "--proxy-bytes", "10Mi"); strings.Contains(out, "NAV1016") {
+		t.Errorf("within the budget: %s", out)
+	}
+	for _, wrong := range []string{"much", "-1", "0"} {
+		if _, _, err := runAnalyze("-f", "x.yaml", "--proxy-bytes", wrong); err == nil || !strings.Contains(err.Error(), "--proxy-bytes") {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }
 
@@ -109,8 +175,9 @@ func TestAnalyzeCluster(t *testing.T) {
 Warning [IST0103] (Pod shop/web-1) spec.containers: has no proxy, though a Pod with its labels gets one now: restart the workload
 Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: service "web.shop.svc.cluster.local" has no ready endpoint: requests to it are answered 503
 Info [IST0102] (Namespace edge) metadata.labels: Pods get no proxy: label it istio-injection=enabled, or istio-injection=disabled where that is meant
+Info [NAV1011] (Service shop/web) spec.selector: "web.shop.svc.cluster.local" has no ready endpoint (1 that are not ready): calls of it are answered 503
 
-1 error, 2 warnings, 1 info.
+1 error, 2 warnings, 2 infos.
 `
 	if found := (exitError{}); out != want || notes != noControlPlane(notes) || !errors.As(err, &found) || found.ExitCode() != 2 {
 		t.Errorf("%v, notes %q:\n%s", err, notes, out)

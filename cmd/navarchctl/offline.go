@@ -86,6 +86,9 @@ func (o *offline) settings() (normal.Options, error) {
 	if err != nil {
 		return settings, err
 	}
+	if settings.OwnGateways, err = environment("PILOT_SCOPE_GATEWAY_TO_NAMESPACE", false); err != nil {
+		return settings, err
+	}
 	names, err := environment("ENABLE_MULTICLUSTER_HEADLESS", true)
 	settings.MergedListeners, settings.LocalNames = merged, !names
 	return settings, err

@@ -110,7 +110,8 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 func (c *config) normal() normal.Options {
 	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers,
 		ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
-		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames, Isolation: c.isolation.settings}
+		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames, Isolation: c.isolation.settings,
+		OwnGateways: c.env.routers.OwnNamespace}
 	if c.env.autoAllocate {
 		o.Automatic = c.automaticRanges()
 	}

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,11 @@ func TestPoliciesForGateways(t *testing.T) {
 		var got []string
 		for _, r := range p.Spec.MatchConstraints.ResourceRules {
 			got = append(got, r.Resources...)
+			// An edit of an older Gateway is refused as a new one is.
+			// Promise: security-gateways.md#allowed-by-istios-defaults
+			if !slices.Contains(r.Operations, admissionregistrationv1.Create) || !slices.Contains(r.Operations, admissionregistrationv1.Update) {
+				t.Errorf("%s matches %v of %v", name, r.Operations, r.Resources)
+			}
 		}
 		if strings.Join(got, " ") != resources {
 			t.Errorf("%s matches %v, want %s", name, got, resources)

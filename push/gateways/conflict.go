@@ -121,6 +121,13 @@ func afterTLS(s Server, w *Server) *reason {
 		s.port(), w.where())
 }
 
+// besideTLS is for TCP. Envoy inspects connections for TLS only if the port has servers with TLS, and an edit of these
+// servers' namespace would replace the whole listener.
+func besideTLS(s Server, w *Server) *reason {
+	return against(w, "port.protocol", "%s: %s serves %s there and is of another namespace, whose edits could end the connections of "+
+		"%s on the same port", s.port(), w.where(), w.family(), s.family())
+}
+
 func sameRoute(s Server, w *Server) *reason {
 	return against(w, "port.name", "the name of the route configuration, %s, belongs to %s, which takes precedence", s.RouteName(), w.where())
 }

@@ -24,10 +24,13 @@ type Owners struct {
 // Elsewhere has hosts of a listener whose connections reach other servers than the given ones (the argument of
 // Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
-	// Guarded has the hosts that the given servers must not serve. Their owners require a client certificate, and no
-	// given server has equal TLS settings. Guarded lists only hosts that are equal to a host of a given server or
-	// covered by one. The given servers serve no other hosts. Guarded is nil if there are no such hosts.
+	// Guarded has the hosts that the given servers must not serve (Owners.Guard). Guarded lists only hosts that are
+	// equal to a host of a given server or covered by one. The given servers serve no other hosts. Guarded is nil if
+	// there are no such hosts.
 	Guarded []string
+	// Open has the hosts that would be in Guarded if their owners preceded the given servers. The list is nil if there
+	// are no such hosts.
+	Open []string
 	// Others has the hosts with an owner that are neither in Guarded nor a host of a given server, except "*". It is
 	// nil if there are no such hosts, or more than MaxElsewhere.
 	Others []string
@@ -85,8 +88,9 @@ func (s Server) asksForCertificate() bool {
 
 // Guard reports whether the given servers must not serve a domain, because its owner guards it. The owner gets the
 // connections with this SNI. The owner guards the domain if it requires a client certificate and no given server has
-// equal TLS settings. The domain must be in lower case. The result by is the owner, even if guarded is false. It is the
-// zero Server if there is no owner.
+// equal TLS settings. Servers without TLS that precede the owner and are of another namespace are not guarded against:
+// no tenant can turn away the requests of an older server. The domain must be in lower case. The result by is the
+// owner, even if guarded is false. It is the zero Server if there is no owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
@@ -96,8 +100,14 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 		by, found = o.byName[pattern]
 	}
 	return by, found && by.asksForCertificate() && !slices.ContainsFunc(servers, func(s Server) bool {
-		return s.TLS() && proto.Equal(s.Spec().GetTls(), by.Spec().GetTls())
+		return s.TLS() && proto.Equal(s.Spec().GetTls(), by.Spec().GetTls()) || s.opens(by)
 	})
+}
+
+// opens reports whether a server without TLS serves the hosts of the server by, which requires client certificates. It
+// does if it is of another namespace and precedes that server.
+func (s Server) opens(by Server) bool {
+	return !s.TLS() && s.namespace() != by.namespace() && Precedes(s.Gateway, by.Gateway) < 0
 }
 
 // Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. The lists in
@@ -111,13 +121,19 @@ func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 	}
 	for name := range own {
 		for _, host := range o.guarded[name] {
-			if _, is := o.Guard(servers, host); is && !guarded[host] {
+			by, is := o.Guard(servers, host)
+			if is && !guarded[host] {
 				guarded[host] = true
 				out.Guarded = append(out.Guarded, host)
+			}
+			if slices.ContainsFunc(servers, func(s Server) bool { return s.opens(by) }) {
+				out.Open = append(out.Open, host)
 			}
 		}
 	}
 	slices.Sort(out.Guarded)
+	slices.Sort(out.Open)
+	out.Open = slices.Compact(out.Open)
 	others := len(o.byName) - len(guarded)
 	for name := range own {
 		if _, is := o.byName[name]; is && !guarded[name] {

@@ -59,6 +59,43 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// A younger server of another namespace that requires certificates guards no host of an older server without TLS,
+// whether that one states the host or covers it. An older one does, and a younger one of the same namespace.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
+func TestGuardOfAnotherNamespace(t *testing.T) {
+	plain := []string{"HTTPS+SIMPLE 443 s.test", "HTTP 443 m.test *.w.test o.com"}
+	mutual := "HTTPS+MUTUAL 443 m.test *.w.test x.w.test *.com other.test"
+	for _, c := range []struct {
+		name       string
+		a, b       *model.Gateway
+		want, open string
+	}{
+		{"younger", gateway("a/plain@1", plain...), gateway("b/mutual@2", mutual), "", "*.w.test m.test x.w.test"},
+		{"younger, of the same namespace", gateway("a/plain@1", plain...), gateway("a/mutual@2", mutual), "*.w.test m.test x.w.test", ""},
+		{"older", gateway("a/plain@2", plain[1]), gateway("b/mutual@1", mutual), "*.w.test m.test x.w.test", ""},
+	} {
+		listeners, conflicts := Merge(Router{Gateways: []*model.Gateway{c.a, c.b}})
+		if len(listeners) != 1 || len(conflicts) > 0 || len(listeners[0].Plain) != 1 {
+			t.Fatal(show(listeners, conflicts))
+		}
+		owners := listeners[0].Owners()
+		e := owners.Elsewhere(listeners[0].Plain)
+		if got, open := strings.Join(e.Guarded, " "), strings.Join(e.Open, " "); got != c.want || open != c.open {
+			t.Errorf("%s: guarded %q and open %q, want %q and %q", c.name, got, open, c.want, c.open)
+		}
+		for _, domain := range []string{"m.test", "x.w.test", "y.w.test", "o.com"} { // o.com: *.com is guarded
+			if by, guarded := owners.Guard(listeners[0].Plain, domain); by.Name() != "b/mutual" && by.Name() != "a/mutual" || guarded != (c.want != "") {
+				t.Errorf("%s: %s is guarded %v by %s", c.name, domain, guarded, by.Name())
+			}
+		}
+		for _, s := range listeners[0].TLS { // whose own hosts stay
+			if e := owners.Elsewhere([]Server{s}); len(e.Guarded)+len(e.Open) > 0 {
+				t.Errorf("%s: %s: guarded %v, open %v", c.name, s.Name(), e.Guarded, e.Open)
+			}
+		}
+	}
+}
+
 // A domain is guarded by the server that gets connections with its SNI, if that one requires a certificate.
 func TestGuard(t *testing.T) {
 	listeners, _ := Merge(Router{Gateways: []*model.Gateway{first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")}})

@@ -17,6 +17,7 @@
 //     name.
 //   - If an older server listens at all addresses of a port, a server of another namespace cannot bind one of these
 //     addresses.
+//   - A TCP server without TLS does not share a port with servers with TLS of another namespace.
 //   - A server cannot use the ports of the agent and of Envoy itself, or the folders of their Unix sockets.
 //
 // Where Envoy would refuse istiod's listener, the older server or host wins.
@@ -66,8 +67,8 @@ type Router struct {
 
 // Listener is one socket of a router, with the servers that share it.
 type Listener struct {
-	// Bind is an IP address or unix://path, as the first server states it. An IPv4-mapped IPv6 address becomes an IPv4
-	// address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
+	// Bind is an IP address in its usual text, or unix://path as the first server states it. An IPv4-mapped IPv6 address
+	// becomes an IPv4 address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
 	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
 	// Plain has the servers without TLS, in order of precedence. They are servers of the HTTP family, which share one

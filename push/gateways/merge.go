@@ -206,6 +206,8 @@ func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *rea
 	}
 	if on != nil && !s.TLS() {
 		switch w := on.chains["*"]; {
+		case w == nil && !s.plainHTTP() && on.foreign(s) != nil:
+			return besideTLS(s, on.foreign(s))
 		case w == nil, w.plainHTTP() && s.plainHTTP():
 		case w.TLS():
 			return catchAll(s, w)
@@ -249,10 +251,18 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 		if all == nil || bind == at.bind {
 			continue
 		}
-		for _, w := range all.owners {
-			if w != nil && w.namespace() != s.namespace() {
-				return moreSpecific(s, w)
-			}
+		if w := all.foreign(s); w != nil {
+			return moreSpecific(s, w)
+		}
+	}
+	return nil
+}
+
+// foreign returns a server of the listener that is of another namespace than s, or nil.
+func (on *sharing) foreign(s Server) *Server {
+	for _, w := range on.owners {
+		if w != nil && w.namespace() != s.namespace() {
+			return w
 		}
 	}
 	return nil

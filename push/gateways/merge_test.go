@@ -130,8 +130,12 @@ var merges = []struct {
 		"*_443: tls a/first.0(*.a.com) tls b/second.0(x.a.com)\n"},
 	{"HTTPS, then HTTP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("HTTP 443 b.com")},
 		"*_443: plain b/second.0(b.com) tls a/first.0(a.com)\n"},
-	{"HTTPS, then TCP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("TCP 443 *")},
-		"*_443: plain b/second.0(*) tls a/first.0(a.com)\n"},
+	{"HTTPS, then TCP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), gateway("a/second@2", "TCP 443 *")},
+		"*_443: plain a/second.0(*) tls a/first.0(a.com)\n"},
+	{"HTTPS, then TCP of another namespace", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("TCP 443 *")},
+		"*_443: tls a/first.0(a.com)\n-b/second spec.servers[0].port.protocol Duplicate [IST0145] < a/first.0\n"},
+	{"HTTPS, then TCP of its namespace, then HTTPS of another", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "TCP 443 *"), second("HTTPS+SIMPLE 443 b.com")},
+		"*_443: plain a/first.1(*) tls a/first.0(a.com) tls b/second.0(b.com)\n"},
 	{"HTTPS, then HTTP twice", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("HTTP 443 b.com", "HTTP 443 c.com")},
 		"*_443: plain b/second.0(b.com) tls a/first.0(a.com)\n-b/second spec.servers[1].port.protocol Duplicate [IST0145] < b/second.0\n"},
 	{"HTTPS twice, then HTTP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTPS+SIMPLE 443 b.com"), second("HTTP 443 b.com")},
@@ -175,7 +179,7 @@ var merges = []struct {
 		"*_80: plain a/first.0(a/a.com,b.com,~/c.com,d/*,e.com)\n*_81: plain a/first.1(*)\n*_82: plain a/first.2(*,a.com)\n"},
 	{"binds", []*model.Gateway{first("HTTP 80 *", "HTTP 80@10.0.0.1 *", "TCP 80@10.0.0.2 *", "HTTPS+SIMPLE 80@10.0.0.1 a.com", "HTTP 0@unix:///a//b *")},
 		"unix:///a//b_0: plain a/first.4(*)\n*_80: plain a/first.0(*)\n10.0.0.1_80: plain a/first.1(*) tls a/first.3(a.com)\n10.0.0.2_80: plain a/first.2(*)\n"},
-	{"equal binds of other texts", []*model.Gateway{first("TCP 80@::1 *", "TCP 80@0:0:0:0:0:0:0:1 *", "TCP 81@::ffff:10.0.0.1 *", "TCP 81@10.0.0.1 *", "TCP 82@0.0.0.0 *", "TCP 82 *", "TCP 0@unix:///a/b *", "TCP 0@unix:///a/./b *")},
+	{"equal binds of other texts", []*model.Gateway{first("TCP 80@0:0:0:0:0:0:0:1 *", "TCP 80@::1 *", "TCP 81@::ffff:10.0.0.1 *", "TCP 81@10.0.0.1 *", "TCP 82@0.0.0.0 *", "TCP 82 *", "TCP 0@unix:///a/b *", "TCP 0@unix:///a/./b *")},
 		"unix:///a/b_0: plain a/first.6(*)\n::1_80: plain a/first.0(*)\n10.0.0.1_81: plain a/first.2(*)\n0.0.0.0_82: plain a/first.4(*)\n" +
 			"-a/first spec.servers[1].port.protocol Duplicate [IST0145] < a/first.0\n-a/first spec.servers[3].port.protocol Duplicate [IST0145] < a/first.2\n" +
 			"-a/first spec.servers[5].port.protocol Duplicate [IST0145] < a/first.4\n-a/first spec.servers[7].port.protocol Duplicate [IST0145] < a/first.6\n"},

@@ -72,10 +72,11 @@ func canonicalPath(file string) (string, error) {
 	return unixPrefix + file, nil
 }
 
-// bindText returns the bind of a listener for the bind of its first server. An IPv4-mapped IPv6 address becomes an IPv4
+// bindText returns the bind of a listener for the bind of its first server. All texts of an IP address give one result,
+// so the listener stays the same if another server becomes the first. An IPv4-mapped IPv6 address becomes an IPv4
 // address, because Envoy cannot bind the mapped form.
 func bindText(stated string) string {
-	if addr, err := netip.ParseAddr(stated); err == nil && addr.Is4In6() {
+	if addr, err := netip.ParseAddr(stated); err == nil {
 		return addr.Unmap().String()
 	}
 	return stated

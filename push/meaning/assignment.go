@@ -206,10 +206,12 @@ func bySocket(x, y socket) int {
 
 // bothKeys returns the keys that at least one of two maps has, sorted.
 func bothKeys[V any](a, b map[string]V) []string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
+	all := slices.AppendSeq(make([]string, 0, len(a)+len(b)), maps.Keys(a))
+	for key := range b {
+		if _, both := a[key]; !both {
+			all = append(all, key)
+		}
 	}
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
+	slices.Sort(all)
+	return all
 }

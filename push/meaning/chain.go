@@ -56,12 +56,13 @@ type filter struct {
 }
 
 // chainsOf returns the models of the chains of a listener.
-func chainsOf(l *listenerv3.Listener) (all []chain) {
+func (p *parts) chainsOf(l *listenerv3.Listener) []chain {
+	all := make([]chain, 0, len(l.GetFilterChains())+1)
 	for _, c := range l.GetFilterChains() {
-		all = append(all, chainOf(c))
+		all = append(all, p.chainOf(c))
 	}
 	if d := l.GetDefaultFilterChain(); d != nil {
-		c := chainOf(d)
+		c := p.chainOf(d)
 		c.deflt = true
 		all = append(all, c)
 	}
@@ -69,20 +70,19 @@ func chainsOf(l *listenerv3.Listener) (all []chain) {
 }
 
 // chainOf returns the model of a chain.
-func chainOf(m *listenerv3.FilterChain) chain {
-	m = proto.CloneOf(m)
-	c := chain{port: m.GetFilterChainMatch().GetDestinationPort().GetValue(), name: m.GetName(), rest: m,
-		index: map[string]int{}, taken: map[string]int{}, match: chainText(m.GetFilterChainMatch()), tls: socketTLS(m.GetTransportSocket())}
+func (p *parts) chainOf(m *listenerv3.FilterChain) chain {
+	c := chain{port: m.GetFilterChainMatch().GetDestinationPort().GetValue(), name: m.GetName(), rest: &listenerv3.FilterChain{},
+		index: map[string]int{}, taken: map[string]int{}, match: chainText(m.GetFilterChainMatch()), tls: p.tls(m.GetTransportSocket())}
 	for _, f := range m.GetFilters() {
-		c.add(f)
+		c.add(f, p)
 	}
-	m.Name, m.FilterChainMatch, m.TransportSocket, m.Filters = "", nil, nil, nil
+	m.ProtoReflect().Range(copyInto(c.rest.ProtoReflect(), "name", "filter_chain_match", "transport_socket", "filters"))
 	return c
 }
 
 // add adds a network filter to the model.
-func (c *chain) add(f *listenerv3.Filter) {
-	config, err := f.GetTypedConfig().UnmarshalNew()
+func (c *chain) add(f *listenerv3.Filter, p *parts) {
+	config, err := p.filter(f.GetTypedConfig())
 	if err != nil {
 		c.addFilter(f.GetName(), f)
 		return
@@ -90,14 +90,13 @@ func (c *chain) add(f *listenerv3.Filter) {
 	switch m := config.(type) {
 	case *hcmv3.HttpConnectionManager:
 		for _, h := range m.GetHttpFilters() {
-			c.addHTTP(h)
+			c.addHTTP(h, p)
 		}
-		c.http, c.route, c.inline = m, m.GetRds().GetRouteConfigName(), m.GetRouteConfig()
-		c.statistics, m.StatPrefix = m.GetStatPrefix(), ""
-		if m.HttpFilters = nil; m.GetRds() != nil {
-			m.GetRds().RouteConfigName = ""
-		} else if c.inline != nil {
-			m.RouteSpecifier = nil
+		c.statistics, c.route, c.inline = m.GetStatPrefix(), m.GetRds().GetRouteConfigName(), m.GetRouteConfig()
+		c.http = &hcmv3.HttpConnectionManager{}
+		m.ProtoReflect().Range(copyInto(c.http.ProtoReflect(), "stat_prefix", "http_filters", "route_config"))
+		if rds := m.GetRds(); rds != nil {
+			c.http.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: rds.GetConfigSource()}}
 		}
 		c.put(f.GetName(), filter{})
 	case *tcpv3.TcpProxy:
@@ -135,8 +134,8 @@ func (c *chain) addTCP(m *tcpv3.TcpProxy) {
 }
 
 // addHTTP adds an HTTP filter to the model.
-func (c *chain) addHTTP(h *hcmv3.HttpFilter) {
-	config, err := h.GetTypedConfig().UnmarshalNew()
+func (c *chain) addHTTP(h *hcmv3.HttpFilter, p *parts) {
+	config, err := p.filter(h.GetTypedConfig())
 	if err != nil || h.GetDisabled() || h.GetIsOptional() {
 		c.addFilter(h.GetName(), h)
 		return

@@ -46,7 +46,7 @@ const maxDepth = 64
 // same reports whether two messages mean the same. A nil message equals only another nil message.
 func same(old, new proto.Message) bool {
 	a, b := old.ProtoReflect(), new.ProtoReflect()
-	return a.IsValid() == b.IsValid() && digest(a, maxDepth) == digest(b, maxDepth)
+	return a.IsValid() == b.IsValid() && (proto.Equal(old, new) || digest(a, maxDepth) == digest(b, maxDepth))
 }
 
 // digest returns a text that is equal for messages of equal meaning. Lists whose order has no effect are sorted, and

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func compareMessages(old, now proto.Message) []Fact {
 		return clusterFacts(was, now)
 	case *listenerv3.Listener:
 		was, _ := old.(*listenerv3.Listener)
-		return listenerFacts(was, now)
+		return listenerFacts(Pair{Old: was, New: now}, newMemo(context.Background()))
 	}
 	was, _ := old.(*endpointv3.ClusterLoadAssignment)
 	return assignmentFacts(was, now.(*endpointv3.ClusterLoadAssignment))

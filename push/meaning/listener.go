@@ -14,23 +14,24 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// listenerFacts compares two listeners of one name. If old is nil, the listener is new. If new is nil, the listener is
-// gone.
-func listenerFacts(old, new *listenerv3.Listener) []Fact {
+// listenerFacts compares the two listeners of a pair. Their models are those of the memo.
+func listenerFacts(p Pair, m *memo) []Fact {
+	old, new := as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New)
 	name := nameOf(old, new)
 	f := Fact{Area: Listeners, Subject: "listener " + short(name)}
 	switch {
 	case old == nil:
-		f.Text = "new: " + listenerText(new)
+		f.Text = "new: " + m.listenerText(new)
 		return []Fact{f}
 	case new == nil:
-		f.Text = "gone: " + listenerText(old)
+		f.Text = "gone: " + m.listenerText(old)
 		return []Fact{f}
 	case proto.Equal(old, new):
 		return nil
 	}
-	all := chainFacts(chainsOf(old), chainsOf(new), name, isInbound(new))
-	if f.Text = headChange(old, new).String(); f.Text != "" {
+	c := m.listener(p)
+	all := chainFacts(c.old, c.new, name, c.inbound)
+	if f.Text = c.head; f.Text != "" {
 		all = append(all, f)
 	}
 	return all
@@ -42,8 +43,8 @@ func isInbound(l *listenerv3.Listener) bool {
 }
 
 // listenerText describes a listener that is new or gone: its address and the destinations of its chains.
-func listenerText(l *listenerv3.Listener) string {
-	return addressText(l.GetAddress()) + " to " + orNone(list(destinations(slices.Values(chainsOf(l)))))
+func (p *parts) listenerText(l *listenerv3.Listener) string {
+	return addressText(l.GetAddress()) + " to " + orNone(list(destinations(slices.Values(p.chainsOf(l)))))
 }
 
 // destinations describes the destinations of chains, in order and without repetitions.
@@ -64,17 +65,17 @@ func head(l *listenerv3.Listener) *listenerv3.Listener {
 	return out
 }
 
-// headChange returns the differences of two listeners outside of their filter chains.
-func headChange(old, new *listenerv3.Listener) (c change) {
-	c.others(head(old), head(new))
-	return c
-}
-
-// replaces reports whether Envoy would replace a listener, and drain all its connections. Envoy updates a listener in
-// place if only its filter chains or the order of lists differ (TestEnvoyReplacesListeners).
-func replaces(old, new *listenerv3.Listener) bool {
+// headChange returns the differences of two listeners outside of their filter chains. It also reports whether Envoy
+// would replace the listener, and drain all its connections. Envoy updates a listener in place if only its filter chains
+// or the order of lists differ (TestEnvoyReplacesListeners).
+func headChange(old, new *listenerv3.Listener) (c change, replaced bool) {
+	a, b := head(old), head(new)
+	if proto.Equal(a, b) {
+		return nil, false
+	}
+	c.others(a, b)
 	d := digester{sets: true}
-	return d.message(head(old).ProtoReflect(), maxDepth) != d.message(head(new).ProtoReflect(), maxDepth)
+	return c, d.message(a.ProtoReflect(), maxDepth) != d.message(b.ProtoReflect(), maxDepth)
 }
 
 // group is the part of a listener that has a common subject in facts. It is one port of an inbound listener, or a whole
@@ -115,9 +116,8 @@ func groupsOf(chains []chain, name string, inbound bool) map[string]group {
 	return all
 }
 
-// chainFacts compares the filter chains of a listener before and after a change.
-func chainFacts(old, new []chain, name string, inbound bool) (all []Fact) {
-	before, after := groupsOf(old, name, inbound), groupsOf(new, name, inbound)
+// chainFacts compares the groups of a listener before and after a change.
+func chainFacts(before, after map[string]group, name string, inbound bool) (all []Fact) {
 	area := map[bool]Area{false: Listeners, true: Inbound}[inbound]
 	for _, subject := range bothKeys(before, after) {
 		a, was := before[subject]

@@ -34,6 +34,7 @@ package meaning
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -43,7 +44,6 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"navarch.io/navarch/push/xds"
@@ -153,11 +153,10 @@ func (f Fact) String() string {
 // the new order of the rules. The facts about removed rules come after them. The assignment of a new or removed cluster
 // has no fact of its own. Instead, the fact about a new cluster counts its usable endpoints. The caller owns the
 // result. Facts only reads v.
-func Facts(v View) []Fact { return facts(v, compare) }
+func Facts(v View) []Fact { return facts(v, newMemo(context.Background())) }
 
-// facts returns the result of Facts. It compares pairs with the function compare, and does not change the results of
-// compare.
-func facts(v View, compare func(Pair) []Fact) (all []Fact) {
+// facts returns the result of Facts. Several views may share the memo, whose results it does not change.
+func facts(v View, m *memo) (all []Fact) {
 	created := map[string]bool{} // names of clusters that are new or gone
 	for _, p := range v.Pairs {
 		created[p.Name] = created[p.Name] || p.Type == xds.Cluster && (p.Old == nil || p.New == nil)
@@ -166,7 +165,7 @@ func facts(v View, compare func(Pair) []Fact) (all []Fact) {
 		if p.Type == xds.Endpoint && created[p.Name] {
 			continue
 		}
-		of := compare(p)
+		of := m.compare(p)
 		if c, is := p.New.(*clusterv3.Cluster); is && p.Old == nil && c.GetType() == clusterv3.Cluster_EDS {
 			of = slices.Clone(of)
 			of[0].Text += fmt.Sprintf(", %s", plural(usable(v.After, c), "endpoint"))
@@ -189,8 +188,8 @@ func sorted(all []Fact) []Fact {
 	})
 }
 
-// compare returns the facts of one pair.
-func compare(p Pair) (all []Fact) {
+// compare returns the facts of one pair. The memo has the models of its resources.
+func compare(p Pair, m *memo) (all []Fact) {
 	switch p.Type {
 	case xds.Cluster:
 		all = clusterFacts(as[*clusterv3.Cluster](p.Old), as[*clusterv3.Cluster](p.New))
@@ -199,7 +198,7 @@ func compare(p Pair) (all []Fact) {
 	case xds.Route:
 		all = routeFacts(as[*routev3.RouteConfiguration](p.Old), as[*routev3.RouteConfiguration](p.New))
 	case xds.Listener:
-		all = listenerFacts(as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New))
+		all = listenerFacts(p, m)
 	case xds.Secret, xds.Extension, xds.NumTypes:
 		all = otherFacts(p)
 	}

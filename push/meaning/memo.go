@@ -25,6 +25,7 @@ type known struct {
 // memo caches the facts and models of pairs, because several views may have the same pair. A model is a decoded form of
 // a pair, from which risks are derived. Pairs without versions are not cached.
 type memo struct {
+	*parts
 	facts  map[known][]Fact
 	models map[known]any // *routesChange, *listenerChange or *clusterChange
 	budget *budget       // limits the comparisons of authorization rules
@@ -32,12 +33,12 @@ type memo struct {
 
 // newMemo returns an empty memo. Its budget ends when ctx ends.
 func newMemo(ctx context.Context) *memo {
-	return &memo{facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
+	return &memo{parts: newParts(), facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
 }
 
 // compare is the function compare with a cache. Callers must not change the result.
 func (m *memo) compare(p Pair) []Fact {
-	return remember(m.facts, p, func() []Fact { return compare(p) })
+	return remember(m.facts, p, func() []Fact { return compare(p, m) })
 }
 
 // remember returns the value that is stored for a pair. If no value is stored, remember computes it. It stores the
@@ -85,7 +86,8 @@ type listenerChange struct {
 	before, after []chain
 	old, new      map[string]group
 	inbound       bool
-	replaced      string // differences that make Envoy replace a listener; empty if Envoy does not replace it
+	head          string // differences outside of the filter chains
+	replaced      bool   // Envoy replaces the listener because of these differences
 	served        map[string]served
 }
 
@@ -93,11 +95,13 @@ type listenerChange struct {
 func (m *memo) listener(p Pair) *listenerChange {
 	return remember(m.models, p, func() any {
 		old, new := as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New)
-		c := &listenerChange{before: chainsOf(old), after: chainsOf(new), inbound: isInbound(new)}
+		c := &listenerChange{before: m.chainsOf(old), after: m.chainsOf(new), inbound: isInbound(new)}
 		c.old, c.new = groupsOf(c.before, p.Name, c.inbound), groupsOf(c.after, p.Name, c.inbound)
 		c.served = servedTCP(c.before, c.after)
-		if old != nil && new != nil && replaces(old, new) {
-			c.replaced = headChange(old, new).String()
+		if old != nil && new != nil {
+			var head change
+			head, c.replaced = headChange(old, new)
+			c.head = head.String()
 		}
 		return c
 	}).(*listenerChange)

@@ -124,7 +124,7 @@ func Over(ctx context.Context, views iter.Seq[View], r Reach) Summary {
 func (s *summing) add(v View) {
 	s.Views++
 	s.Proxies += v.Proxies
-	for _, f := range facts(v, s.memo.compare) {
+	for _, f := range facts(v, s.memo) {
 		line := s.facts[f]
 		switch {
 		case line == nil && len(s.facts) >= maxLines:

@@ -250,14 +250,14 @@ type uses map[string][]use
 const maxUses = 16
 
 // usesOf returns the uses of a set. It reads all routes and listeners of the set.
-func usesOf(s Set) uses {
+func usesOf(s Set, p *parts) uses {
 	all := uses{}
 	for m := range s.All(xds.Route) {
 		rc := as[*routev3.RouteConfiguration](m)
 		all.addRoutes(rc, func(host string) string { return hostSubject(rc.GetName(), host) })
 	}
 	for m := range s.All(xds.Listener) {
-		all.addListener(as[*listenerv3.Listener](m))
+		all.addListener(as[*listenerv3.Listener](m), p)
 	}
 	return all
 }
@@ -289,9 +289,9 @@ func (u uses) add(one use) {
 }
 
 // addListener adds the uses of the TCP chains and of the inline routes of a listener.
-func (u uses) addListener(l *listenerv3.Listener) {
+func (u uses) addListener(l *listenerv3.Listener, p *parts) {
 	name := "listener " + short(l.GetName())
-	for _, c := range chainsOf(l) {
+	for _, c := range p.chainsOf(l) {
 		if c.inline != nil {
 			u.addRoutes(c.inline, func(string) string { return name })
 		}
@@ -304,7 +304,7 @@ func (u uses) addListener(l *listenerv3.Listener) {
 // usesBefore returns the uses of the set before the change. It computes them at the first call.
 func (a *assessment) usesBefore() uses {
 	if a.before == nil {
-		a.before = usesOf(a.Before)
+		a.before = usesOf(a.Before, a.parts)
 	}
 	return a.before
 }
@@ -312,7 +312,7 @@ func (a *assessment) usesBefore() uses {
 // usesAfter returns the uses of the set after the change. It computes them at the first call.
 func (a *assessment) usesAfter() uses {
 	if a.after == nil {
-		a.after = usesOf(a.After)
+		a.after = usesOf(a.After, a.parts)
 	}
 	return a.after
 }

@@ -13,9 +13,9 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 	if !existed {
 		return
 	}
-	if c.replaced != "" {
+	if c.replaced {
 		a.add(ListenerReplaced, Medium, xds.Listener, name, "listener "+short(name), nil,
-			"it is replaced, and its connections drain: %s", c.replaced)
+			"it is replaced, and its connections drain: %s", c.head)
 	}
 	for _, subject := range bothKeys(c.old, c.new) {
 		old, was := c.old[subject]
@@ -39,8 +39,10 @@ func (a *assessment) chains(name, subject string, inbound bool, old, new group) 
 		if b, c := protocolOf(old), protocolOf(new); b != c {
 			a.add(ProtocolChanges, High, xds.Listener, name, subject, nil, "protocol %s -> %s", b, c)
 		}
-		if name == xds.VirtualInbound && !slices.Equal(bothKeys(old.chains, nil), bothKeys(new.chains, nil)) {
-			gone, added := onlyIn(old.chains, new.chains), onlyIn(new.chains, old.chains)
+		if name != xds.VirtualInbound {
+			return
+		}
+		if gone, added := onlyIn(old.chains, new.chains), onlyIn(new.chains, old.chains); len(gone)+len(added) > 0 {
 			a.add(ChainMatchChanges, Medium, xds.Listener, name, subject, nil, "filter chains match other connections: %s -> %s",
 				orNone(list(gone)), orNone(list(added)))
 		}
@@ -73,11 +75,12 @@ func protocolOf(g group) string {
 
 // onlyIn returns the keys of the first map that the second map lacks, sorted.
 func onlyIn(a, b map[string]chain) (keys []string) {
-	for _, key := range bothKeys(a, nil) {
+	for key := range a {
 		if _, is := b[key]; !is {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 

@@ -3,7 +3,6 @@ package plan
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -188,79 +187,6 @@ func TestGatewaysAreReplannedAlone(t *testing.T) {
 				t.Errorf("%s: for %s/%s all stays: %v, the scope too: %v", c.name, h.Node.Namespace, h.Node.Name, same, is.scope == was.scope)
 			}
 		}
-	}
-}
-
-// Whatever a tenant edits (VirtualServices, Services, endpoints, DestinationRules, a younger Gateway of its namespace),
-// the bytes of a listener outside its filter chains stay, so that Envoy drains nobody else's connections. So do the
-// chains of others, and the chain that all HTTP servers of a port share.
-func TestTenantsChangeChainsAlone(t *testing.T) {
-	front := rec(t, model.KindGateway, "edge/front@1", `{selector: {app: gw}, servers: [
-		{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']},
-		{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['www.test'], tls: {mode: SIMPLE, credentialName: cert}},
-		{port: {number: 444, name: pass, protocol: TLS}, hosts: ['*.test'], tls: {mode: PASSTHROUGH}},
-		{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']},
-		{port: {number: 15443, name: cross, protocol: TLS}, hosts: ['*.local'], tls: {mode: AUTO_PASSTHROUGH}}]}`)
-	own := rec(t, model.KindVirtualService, "edge/own@1", `{hosts: ['own.test'], gateways: [edge/front],
-		tls: [{match: [{sniHosts: [own.test]}], route: [{destination: {host: s0.edge.svc.cluster.local}}]}],
-		tcp: [{match: [{port: 9000}], route: [{destination: {host: s0.edge.svc.cluster.local}}]}]}`)
-	kinds := map[model.Kind]int{}
-	changed := 0
-	for seed := range uint64(10) {
-		p, _, gw := gatewayPlanner(front, own, svc(t, "edge/s0", "10.96.1.1", "http:80:HTTP"), rec(t, model.KindEndpoints, "edge/s0-1",
-			"hosts: [s0.edge.svc.cluster.local]\nports: [{name: http, number: 8080}]\nendpoints: [{address: 10.1.5.1, health: HEALTH_READY, mtls: true}]"))
-		heads := map[string][]byte{}
-		names := []string{"0.0.0.0_80", "0.0.0.0_443", "0.0.0.0_444", "0.0.0.0_9000", "0.0.0.0_15443"}
-		for _, name := range names {
-			_, heads[name] = chainsOf(t, gw.Set(), name)
-		}
-		shared, _ := chainsOf(t, gw.Set(), "0.0.0.0_80")
-		secure, _ := chainsOf(t, gw.Set(), "0.0.0.0_443")
-		m := newMesh(t, firstEntrances+100+seed)
-		m.clock = 10 // all that the tenants have is younger
-		m.protocols = rand.New(rand.NewPCG(seed, 1))
-		for range 150 {
-			put, del := m.entrance()
-			if m.one(2) {
-				put, del = m.edit()
-			}
-			key := del
-			if put != nil {
-				key = put.Meta().Key
-			}
-			switch {
-			case key.Namespace != "a" && key.Namespace != "b":
-				continue
-			case key.Kind == model.KindGateway || key.Kind == model.KindVirtualService:
-			case key.Kind == model.KindService || key.Kind == model.KindEndpoints || key.Kind == model.KindDestinationRule:
-			default:
-				continue
-			}
-			kinds[key.Kind]++
-			was, s := gw.Set(), p.Snapshot()
-			if put != nil {
-				p.Apply(s.Apply(s.Revision()+1, []model.Record{put}, nil))
-			} else {
-				p.Apply(s.Apply(s.Revision()+1, nil, []model.Key{del}))
-			}
-			for _, name := range names {
-				if was.Types[xds.Listener].Get(name) != gw.Set().Types[xds.Listener].Get(name) {
-					changed++
-				}
-				if _, now := chainsOf(t, gw.Set(), name); !bytes.Equal(now, heads[name]) {
-					t.Fatalf("seed %d: %v changes listener %s outside its chains", seed, key, name)
-				}
-			}
-			if now, _ := chainsOf(t, gw.Set(), "0.0.0.0_80"); !bytes.Equal(now[""], shared[""]) {
-				t.Fatalf("seed %d: %v changes the chain that the HTTP servers of port 80 share", seed, key)
-			}
-			if now, _ := chainsOf(t, gw.Set(), "0.0.0.0_443"); !bytes.Equal(now["www.test "], secure["www.test "]) {
-				t.Fatalf("seed %d: %v changes the chain of another namespace's HTTPS server", seed, key)
-			}
-		}
-	}
-	if t.Logf("edits %v, changes of listeners %d", kinds, changed); changed < 30 || len(kinds) < 5 {
-		t.Errorf("edits %v change listeners %d times", kinds, changed)
 	}
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"iter"
 	"sync/atomic"
 
 	"navarch.io/navarch/push/manifest"
@@ -108,6 +109,15 @@ func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 
 // View returns the present view of the proxy. It is safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
+
+// Views returns the number of different views of the proxies of one planner. It is safe for any goroutine.
+func Views(of iter.Seq[*Handle]) int {
+	views := map[*planned]struct{}{}
+	for h := range of {
+		views[h.planned.Load()] = struct{}{}
+	}
+	return len(views)
+}
 
 // ID returns a text that is equal for all proxies with the same scope (outbound configuration). It is safe for any
 // goroutine.

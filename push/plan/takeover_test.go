@@ -201,3 +201,34 @@ func TestMisdirectedFollowsVirtualServices(t *testing.T) {
 		}
 	}
 }
+
+// A younger server of another namespace that requires client certificates turns away no requests of an older server
+// without TLS, and says so itself. With the older server alone, or if it is of the same namespace, it does.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
+func TestMutualHostOfATenant(t *testing.T) {
+	older := rec(t, model.KindGateway, "edge/front@1", `{selector: {app: gw}, servers: [
+		{port: {number: 443, name: s, protocol: HTTPS}, hosts: [s.test], tls: {mode: SIMPLE, credentialName: c}},
+		{port: {number: 443, name: p, protocol: HTTP}, hosts: [www.test, '*.shop.test']}]}`)
+	for _, c := range []struct {
+		namespace, want string
+	}{
+		{"b", "misdirected:443: s.test\na.shop.test:443: a.shop.test\nwww.test:443: www.test\nb/mutual spec.servers[0].hosts"},
+		{"edge", "blackhole:443: *\nmisdirected:443: *.shop.test *.shop.test. www.test www.test. s.test\nedge/front spec.servers[1].hosts\nedge/front spec.servers[1].hosts"},
+	} {
+		younger := rec(t, model.KindGateway, c.namespace+"/mutual@2", `{selector: {app: gw}, servers: [
+			{port: {number: 443, name: m, protocol: HTTPS}, hosts: [www.test, '*.shop.test'], tls: {mode: MUTUAL, credentialName: c}}]}`)
+		routes := func(host string) model.Record {
+			return rec(t, model.KindVirtualService, "edge/"+host, "{hosts: ["+host+"], gateways: [edge/front], http: [{route: [{destination: {host: s0.a.svc.cluster.local}}]}]}")
+		}
+		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), older, younger, routes("www.test"), routes("a.shop.test"))
+		got := domains(routesOfSet(t, gw.Set(), "http.443"))
+		for _, one := range p.Problems() {
+			if strings.Contains(one.Message, "client certificate") {
+				got += fmt.Sprintf("\n%s/%s %s", one.Key.Namespace, one.Key.Name, one.Field)
+			}
+		}
+		if got != c.want {
+			t.Errorf("of %s:\n%s\nwant\n%s", c.namespace, got, c.want)
+		}
+	}
+}

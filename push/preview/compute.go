@@ -29,15 +29,9 @@ func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan
 	if err != nil {
 		return nil, err
 	}
-	before, views := base.Planner.Handles(), map[view.View]bool{}
-	for h := range before {
-		if sees.of(h.Node.Namespace) {
-			views[h.View()] = true
-		} else {
-			delete(before, h)
-		}
-	}
-	p := &Plan{Revision: c.Old.Revision(), Proxies: len(before), AllViews: len(views)}
+	before := base.Planner.Handles()
+	maps.DeleteFunc(before, func(h *plan.Handle, _ *manifest.Set) bool { return !sees.of(h.Node.Namespace) })
+	p := &Plan{Revision: c.Old.Revision(), Proxies: len(before), AllViews: plan.Views(maps.Keys(before))}
 	moved, err := base.Apply(ctx, c)
 	if err != nil {
 		return nil, err
@@ -48,11 +42,7 @@ func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan
 		return nil, err
 	}
 	p.Problems = found.to(later)
-	clear(views)
-	for h := range before {
-		views[h.View()] = true
-	}
-	p.Summary = judged(ctx, p, base, c, sees, len(views))
+	p.Summary = judged(ctx, p, base, c, sees, plan.Views(maps.Keys(before)))
 	return p, ctx.Err()
 }
 
@@ -65,20 +55,32 @@ type outcome struct {
 	bootstrap [2]*xds.Resource
 }
 
+// moves identifies proxies that have one outcome, because they share their sets. Proxies with different sets may have
+// the same outcome.
+type moves struct {
+	namespace string
+	kind      view.Kind
+	was, is   *manifest.Set
+}
+
 // viewsOf groups the visible proxies whose configuration changed. For each group it lists the resources that differ.
 func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
-	groups := map[outcome]*View{}
+	groups, known := map[outcome]*View{}, map[moves]*View{}
 	for _, m := range moved {
 		was, is, n := before[m.Handle], m.Handle.Set(), &m.Handle.Node
 		if was == nil { // the caller may not see the proxy
 			continue
 		}
-		key := outcome{namespace: n.Namespace, kind: n.Kind, was: was.Types, is: is.Types,
-			names: [2]*manifest.Manifest{was.Names, is.Names}, bootstrap: [2]*xds.Resource{was.Bootstrap, is.Bootstrap}}
-		v := groups[key]
+		move := moves{n.Namespace, n.Kind, was, is}
+		v := known[move]
 		if v == nil {
-			v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle}
-			groups[key] = v
+			key := outcome{namespace: n.Namespace, kind: n.Kind, was: was.Types, is: is.Types,
+				names: [2]*manifest.Manifest{was.Names, is.Names}, bootstrap: [2]*xds.Resource{was.Bootstrap, is.Bootstrap}}
+			if v = groups[key]; v == nil {
+				v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle}
+				groups[key] = v
+			}
+			known[move] = v
 		}
 		v.add(n)
 	}
@@ -104,8 +106,8 @@ func kindOf(k view.Kind) string {
 // add adds a proxy. The example in the label is the first by name.
 func (v *View) add(n *view.Node) {
 	v.Proxies = append(v.Proxies, n.ID)
-	if label := v.Namespace + "/" + v.Kind + ", such as " + n.Name; v.Label == "" || label < v.Label {
-		v.Label = label
+	if v.Label == "" || n.Name < v.example {
+		v.Label, v.example = v.Namespace+"/"+v.Kind+", such as "+n.Name, n.Name
 	}
 }
 

@@ -79,7 +79,8 @@ type View struct {
 	// Before and After are the configurations of each of these proxies. They are shared and read-only.
 	Before, After *manifest.Set
 
-	after *plan.Handle // one of the proxies, after the change
+	after   *plan.Handle // one of the proxies, after the change
+	example string       // the first of the proxies, by name
 }
 
 // Pair is a resource before and after the change.

@@ -32,6 +32,11 @@ const (
 	maxCompared = 20
 )
 
+// Settings has the settings of the control plane that affect findings.
+type Settings struct {
+	OwnGateways bool // Gateways apply to workloads of their own namespace only (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
+}
+
 // Edit is a change of one record. Old is nil for an added record, New is nil for a removed record.
 type Edit struct{ Old, New model.Record }
 
@@ -46,15 +51,16 @@ func (e Edit) key() model.Key {
 // Analysis contains the findings about a set of records, and updates the findings by edits. It is not safe for
 // concurrent use, and must not be used after a panic. It keeps the records, which must not change.
 type Analysis struct {
-	root    string                            // root namespace of the mesh, whose policies apply to all namespaces
-	givenBy map[fact][]model.Record           // by fact: the records that have the fact, the oldest first
-	readers map[fact]*smallset.Set[model.Key] // by fact: keys of the records whose examination read the fact
-	present map[fact]int                      // by fact: number of the records that have it; only for facts with fact.counted
-	watches watches
-	units   map[model.Key]*unit // examined records that read a fact or watch a selector
-	sorted  []object.Problem    // all findings; nil: to be sorted again
-	listed  int                 // number of findings added to sorted or removed from it since the last call of Problems
-	handed  bool                // Problems returned the present list sorted, so it must not change
+	settings Settings
+	root     string                            // root namespace of the mesh, whose policies apply to all namespaces
+	givenBy  map[fact][]model.Record           // by fact: the records that have the fact, the oldest first
+	readers  map[fact]*smallset.Set[model.Key] // by fact: keys of the records whose examination read the fact
+	present  map[fact]int                      // by fact: number of the records that have it; only for facts with fact.counted
+	watches  watches
+	units    map[model.Key]*unit // examined records that read a fact or watch a selector
+	sorted   []object.Problem    // all findings; nil: to be sorted again
+	listed   int                 // number of findings added to sorted or removed from it since the last call of Problems
+	handed   bool                // Problems returned the present list sorted, so it must not change
 	// Examined counts the examinations of records since New.
 	Examined uint64
 }
@@ -68,21 +74,21 @@ type unit struct {
 }
 
 // New returns an Analysis without records.
-func New() *Analysis {
-	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), givenBy: map[fact][]model.Record{},
+func New(settings Settings) *Analysis {
+	return &Analysis{settings: settings, root: model.DefaultMesh().Spec.GetRootNamespace(), givenBy: map[fact][]model.Record{},
 		readers: map[fact]*smallset.Set[model.Key]{}, present: map[fact]int{},
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
 // Of returns an Analysis of the given records.
-func Of(records iter.Seq[model.Record]) *Analysis {
+func Of(settings Settings, records iter.Seq[model.Record]) *Analysis {
 	var edits []Edit
 	for r := range records {
 		if Reads(r.Meta().Key.Kind) {
 			edits = append(edits, Edit{New: r})
 		}
 	}
-	a := New()
+	a := New(settings)
 	a.Step(edits)
 	return a
 }
@@ -356,7 +362,7 @@ var examiners = [model.NumKinds][]func(*examination){
 // later lists the checks for each kind that warn of missing or unready workloads. Applied omits these checks, since
 // workloads usually appear after their configuration.
 var later = [model.NumKinds][]func(*examination){
-	model.KindVirtualService:        {unreadyDestinations},
+	model.KindVirtualService:        {unreadyDestinations, hiddenRoutes},
 	model.KindDestinationRule:       {emptySubsets, unselected},
 	model.KindServiceEntry:          {unselected},
 	model.KindSidecar:               {unselected},

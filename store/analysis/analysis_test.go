@@ -156,7 +156,7 @@ func TestWarnings(t *testing.T) {
 // warns checks that records have these warnings, and none once they are mended.
 func warns(t *testing.T, name string, records []string, mend string, want []string) {
 	t.Helper()
-	a, all := New(), map[model.Key]model.Record{}
+	a, all := New(Settings{}), map[model.Key]model.Record{}
 	put := func(text string) {
 		text, gone := strings.CutPrefix(text, "-")
 		r := record(t, text)
@@ -166,7 +166,7 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 			edit.New = nil
 		}
 		a.Step([]Edit{edit})
-		if whole := Of(maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
+		if whole := Of(Settings{}, maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
 			t.Errorf("%s: step by step %v, from scratch %v", name, a.Problems(), whole)
 		}
 	}
@@ -189,7 +189,7 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 // depend on workloads.
 func appliesTheSame(t *testing.T, name string, all map[model.Key]model.Record) {
 	t.Helper()
-	stored := Of(maps.Values(all))
+	stored := Of(Settings{}, maps.Values(all))
 	for key, record := range all {
 		want := &examination{unit: &unit{record: record}, of: stored, read: map[fact]bool{}, watched: map[*watch]bool{}}
 		want.run(examiners[key.Kind])
@@ -266,7 +266,8 @@ func TestPortsOfPortLevelMtls(t *testing.T) {
 	warns(t, "a Sidecar's listener", []string{pod, policy(7070)}, "Sidecar shop/s {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 7070}}]}", said(7070))
 	warns(t, "no workload is known", []string{service, policy(80)}, "", nil)
 	named := "Service shop/web {hosts: [web.shop], selector: {app: web}, ports: [{number: 80, targetNumber: 8080}]}"
-	if got := Of(slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})).Problems(); len(got) != 1 ||
+	all := slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})
+	if got := Of(Settings{}, all).Problems(); len(got) != 1 ||
 		!strings.HasSuffix(got[0].Message, "80 is a port of Service shop/web, whose target port is 8080") {
 		t.Errorf("%v", got)
 	}
@@ -284,6 +285,13 @@ func TestRoutesWithoutEndpoints(t *testing.T) {
 	at := func(path string) []string {
 		return []string{"VirtualService v spec." + path + ".destination.host NotFound NAV1001"}
 	}
+	const rule = "DestinationRule shop/r {host: web.shop, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}"
+	canary := func(health string, weight int) []string {
+		return []string{web, gateway, rule, "Endpoints shop/v1 {hosts: [web.shop], endpoints: [{address: 10.0.0.1, labels: {version: v1}}]}",
+			"Endpoints shop/v2 {hosts: [web.shop], endpoints: [{address: 10.0.0.2, health: " + health + ", labels: {version: v2}}]}",
+			to(fmt.Sprintf("http: [{route: [{destination: {host: web.shop, subset: v1}, weight: 90}, {destination: {host: web.shop, subset: v2}, weight: %d}]}]", weight))}
+	}
+	subset := []string{"VirtualService v spec.http[0].route[1].destination.subset NotFound NAV1001"}
 	for _, c := range []struct {
 		name    string
 		records []string
@@ -305,6 +313,14 @@ func TestRoutesWithoutEndpoints(t *testing.T) {
 		{"an entry that is resolved", []string{web, some, gateway, "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, ports: [{number: 80}]}", route}, "", nil},
 		{"an entry that selects", []string{web, some, gateway, "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], selector: {app: web}, ports: [{number: 80}]}", "Workload shop/p {endpoint: {labels: {app: web}}}", route}, "", nil},
 		{"an entry that selects nothing", []string{web, some, gateway, "Workload other/p {endpoint: {labels: {app: web}}}", "ServiceEntry shop/db {hosts: [db.shop], exportTo: ['*'], selector: {version: v1}, ports: [{number: 80}]}", route}, pod, []string{"ServiceEntry db spec.workloadSelector.labels NoEffect IST0127", "VirtualService v spec.http[0].route[0].destination.host NotFound NAV1001"}},
+		{"a subset of which none is ready", canary("HEALTH_NOT_READY", 10), "Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.3, labels: {version: v2}}]}", subset},
+		{"a subset that has gone", append(canary("HEALTH_READY", 10), "-Endpoints shop/v2 {}", "-DestinationRule shop/r {}", "DestinationRule shop/r {host: '*.shop', subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v3}}]}"),
+			"Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.3, labels: {version: v3}}]}", subset},
+		{"a subset of which one is ready", append(canary("HEALTH_READY", 10), "Endpoints shop/v3 {hosts: [web.shop], endpoints: [{address: 10.0.0.3, health: HEALTH_NOT_READY, labels: {version: v2}}]}"), "", nil},
+		{"a subset of weight 0", canary("HEALTH_NOT_READY", 0), "", nil},
+		{"a subset that another rule gives ready endpoints", append(canary("HEALTH_NOT_READY", 10), "DestinationRule shop/s {host: '*.shop', subsets: [{name: v2, labels: {version: v1}}]}"), "", nil},
+		{"a subset of an entry that selects", []string{"ServiceEntry shop/web {hosts: [web.shop], exportTo: ['*'], selector: {app: web}, ports: [{number: 80}]}", "Workload shop/p {endpoint: {labels: {app: web, version: v2}}}", "Workload shop/q {endpoint: {labels: {app: web, version: v1}}}",
+			gateway, rule, to("http: [{route: [{destination: {host: web.shop, subset: v2}}]}]")}, "", nil},
 		{"an alias", []string{web, some, db, gateway, "Service shop/a {hosts: [a.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, aliasFor: db.shop, ports: [{number: 80}]}", to("http: [{route: [{destination: {host: a.shop}}]}]")}, ready, at("http[0].route[0]")},
 		{"an alias of the outside", []string{web, some, gateway, "Service shop/a {hosts: [a.shop], exportTo: ['*'], resolution: RESOLUTION_DNS, aliasFor: a.example.com, ports: [{number: 80}]}", to("http: [{route: [{destination: {host: a.shop}}]}]")}, "", nil},
 	} {

@@ -37,12 +37,16 @@ func (x *examination) hasService(host string) bool {
 func (x *examination) hasSubset(host, name string) (is, found bool) {
 	for of := range covering(host) {
 		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
-			_, has := slices.BinarySearchFunc(r.(*model.DestinationRule).Spec.GetSubsets(), name,
-				func(s *networkingv1.Subset, name string) int { return strings.Compare(s.GetName(), name) })
+			_, has := subsetOf(r.(*model.DestinationRule).Spec.GetSubsets(), name)
 			is, found = is || has, true
 		}
 	}
 	return is, found
+}
+
+// subsetOf returns the index of the named subset. The subsets of a record are sorted by name.
+func subsetOf(all []*networkingv1.Subset, name string) (at int, has bool) {
+	return slices.BinarySearchFunc(all, name, func(s *networkingv1.Subset, name string) int { return strings.Compare(s.GetName(), name) })
 }
 
 // covering returns a host and every wildcard that covers it.
@@ -124,12 +128,7 @@ func emptySubsets(x *examination) {
 			}
 		}
 		for _, svc := range services {
-			if len(svc.Spec.GetSelector()) == 0 {
-				continue
-			}
-			own := maps.Clone(labels) // labels for the endpoint's place, such as the locality, are not compared with workloads
-			maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
-			if all, ok := union(svc.Spec.GetSelector(), own); ok && x.watch(svc.Key.Namespace, all).count > 0 {
+			if len(svc.Spec.GetSelector()) > 0 && x.selects(svc, labels) {
 				return true
 			}
 		}
@@ -144,6 +143,15 @@ func emptySubsets(x *examination) {
 				"no endpoint of host %q has the labels %s: requests to subset %q fail", spec.GetHost(), text(s.GetLabels()), s.GetName())
 		}
 	}
+}
+
+// selects reports whether the selector of a service matches a workload that has the labels of a subset. Labels for the
+// endpoint's place, such as the locality, are not compared.
+func (x *examination) selects(svc *model.Service, labels map[string]string) bool {
+	own := maps.Clone(labels)
+	maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
+	all, ok := union(svc.Spec.GetSelector(), own)
+	return ok && x.watch(svc.Key.Namespace, all).count > 0
 }
 
 // union returns a selector that matches exactly the workloads that match both a and b. It returns false if a and b need

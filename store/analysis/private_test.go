@@ -26,7 +26,7 @@ func TestFindingsNameNoPrivateObjects(t *testing.T) {
 	} {
 		found := func(name, to string) []object.Problem {
 			other := strings.NewReplacer("@NAME", name, "@TO", to).Replace(c.others)
-			own := slices.DeleteFunc(Of(slices.Values([]model.Record{record(t, c.of), record(t, other)})).Problems(),
+			own := slices.DeleteFunc(Of(Settings{}, slices.Values([]model.Record{record(t, c.of), record(t, other)})).Problems(),
 				func(p object.Problem) bool { return p.ID.Namespace != "shop" || p.Code != problem.Duplicate })
 			if len(own) == 0 {
 				t.Fatalf("%s: no finding beside %s", c.of, other)

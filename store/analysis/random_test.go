@@ -80,7 +80,7 @@ func TestRandomHistories(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(20) {
 		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), records: map[model.Key]model.Record{}}
-		a := New()
+		a := New(Settings{})
 		for step := range 60 {
 			before, edits := maps.Clone(w.records), map[model.Key]Edit{}
 			for range 1 + w.r.IntN(4) {
@@ -89,7 +89,7 @@ func TestRandomHistories(t *testing.T) {
 			}
 			maps.DeleteFunc(edits, func(_ model.Key, e Edit) bool { return e.Old == nil && e.New == nil })
 			a.Step(slices.Collect(maps.Values(edits)))
-			got, want := a.Problems(), Of(maps.Values(w.records)).Problems()
+			got, want := a.Problems(), Of(Settings{}, maps.Values(w.records)).Problems()
 			if !slices.Equal(got, want) {
 				t.Fatalf("seed %d, step %d: step by step\n%v\nfrom scratch\n%v", seed, step, got, want)
 			}
@@ -134,7 +134,7 @@ func TestWorkOfAnEdit(t *testing.T) {
 		add("AuthorizationPolicy shop/s%d {selector: {app: s%d}}", i, i)
 		add("Workload shop/s%d {endpoint: {labels: {app: s%d}}}", i, i)
 	}
-	a := Of(slices.Values(all))
+	a := Of(Settings{}, slices.Values(all))
 	if n := len(a.Problems()); n > 0 {
 		t.Fatalf("%d problems: %v", n, a.Problems()[0])
 	}
@@ -190,7 +190,7 @@ func TestFindingsOfAnEditAreEntered(t *testing.T) {
 	for i := range many {
 		all = append(all, vs(i, "missing.shop"))
 	}
-	a := Of(slices.Values(all))
+	a := Of(Settings{}, slices.Values(all))
 	first := a.Problems()
 	before := slices.Clone(first)
 	a.Step([]Edit{{Old: all[8], New: vs(7, "s.shop")}})

@@ -31,56 +31,104 @@ func ofReadyEndpoints(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// unreadyDestinations warns of routes of a VirtualService to a service without ready endpoints. It ignores mirrors. If
-// a route has several destinations, it ignores those of weight 0.
+// unreadyDestinations warns of routes of a VirtualService to a service, or to a subset, without ready endpoints. It
+// ignores mirrors. If a route has several destinations, it ignores those of weight 0. It compares the endpoints of at
+// most maxCompared subsets.
 func unreadyDestinations(x *examination) {
-	for path, host := range routed(x.record.(*model.VirtualService).Spec) {
+	type subset struct{ host, name string }
+	unready := map[subset]bool{}
+	for path, to := range routed(x.record.(*model.VirtualService).Spec) {
 		if len(x.problems) == maxProblems {
 			return
 		}
-		if x.unready(host) {
-			fails := "requests to it are answered 503"
-			if !strings.HasPrefix(path, "spec.http") {
-				fails = "connections to it are closed"
-			}
-			x.found(problem.RouteWithoutEndpoints, problem.NotFound, path, "service %q has no ready endpoint: %s", host, fails)
+		fails := "requests to it are answered 503"
+		if !strings.HasPrefix(path, "spec.http") {
+			fails = "connections to it are closed"
+		}
+		if x.unready(to.GetHost()) {
+			x.found(problem.RouteWithoutEndpoints, problem.NotFound, path+".host", "service %q has no ready endpoint: %s", to.GetHost(), fails)
+			continue
+		}
+		of := subset{to.GetHost(), to.GetSubset()}
+		is, known := unready[of]
+		if !known && of.name != "" && len(unready) < maxCompared {
+			is = x.unreadySubset(of.host, of.name)
+			unready[of] = is
+		}
+		if is {
+			x.found(problem.RouteWithoutEndpoints, problem.NotFound, path+".subset",
+				"subset %q of service %q has no ready endpoint: %s", of.name, of.host, fails)
 		}
 	}
 }
 
-// unready reports whether a host has services, but no ready endpoint. The result is false if Envoy does not get the
-// endpoints of each such service by EDS. For an alias (a Service of type ExternalName), the services of the target host
-// are examined instead. A Service in a namespace without any EndpointSlice is not reported, because the configuration
-// may come from files without EndpointSlices.
+// unready reports whether a host has services whose endpoints are known, but no ready endpoint. For an alias (a Service
+// of type ExternalName), the services of the target host are examined instead.
 func (x *examination) unready(host string) bool {
 	services := x.services(host)
 	if len(services) > 0 && services[0].Spec.GetAliasFor() != "" {
 		host = services[0].Spec.GetAliasFor()
 		services = x.services(host)
 	}
-	if len(services) == 0 || x.has(fact{kind: readyHost, name: host}) {
-		return false
+	return !x.has(fact{kind: readyHost, name: host}) && x.countable(services, nil)
+}
+
+// unreadySubset reports whether a subset of a host has no ready endpoint, although the endpoints of the host are known.
+// If several DestinationRules have a subset of this name, the result is true only if none of them selects a ready
+// endpoint. The result is false if no rule has the subset.
+func (x *examination) unreadySubset(host, name string) bool {
+	services := x.services(host)
+	found := false
+	for of := range covering(host) {
+		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
+			all := r.(*model.DestinationRule).Spec.GetSubsets()
+			at, has := subsetOf(all, name)
+			if !has {
+				continue
+			}
+			if found = true; !x.countable(services, all[at].GetLabels()) || x.readyWith(host, all[at].GetLabels()) {
+				return false
+			}
+		}
 	}
-	return !slices.ContainsFunc(services[:min(len(services), maxCompared)], func(svc *model.Service) bool {
+	return found
+}
+
+// readyWith reports whether a host has a ready endpoint with these labels.
+func (x *examination) readyWith(host string, labels map[string]string) bool {
+	return slices.ContainsFunc(x.with(fact{kind: endpointsOfHost, name: host}), func(r model.Record) bool {
+		return slices.ContainsFunc(r.(*model.Endpoints).Spec.GetEndpoints(), func(e *model.Endpoint) bool {
+			return e.GetHealth() == model.Health_HEALTH_READY && model.Selects(labels, e)
+		})
+	})
+}
+
+// countable reports whether the records state all endpoints of the services that have the labels of a subset. The
+// result is false without services, and if Envoy does not get the endpoints of each service by EDS. It is false for a
+// Service in a namespace without any EndpointSlice, because the configuration may come from files without
+// EndpointSlices. It is also false for a ServiceEntry that selects a workload with these labels, because the workload's
+// endpoint is not stored.
+func (x *examination) countable(services []*model.Service, labels map[string]string) bool {
+	return len(services) > 0 && !slices.ContainsFunc(services[:min(len(services), maxCompared)], func(svc *model.Service) bool {
 		if svc.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS || svc.Spec.GetAliasFor() != "" {
 			return true
 		}
 		if svc.Key.Kind == model.KindService {
 			return !x.has(fact{kind: knownEndpoints, namespace: svc.Key.Namespace})
 		}
-		return len(svc.Spec.GetSelector()) > 0 && (x.watch(svc.Key.Namespace, svc.Spec.GetSelector()).count > 0 || x.of.watches.total == 0)
+		return len(svc.Spec.GetSelector()) > 0 && (x.selects(svc, nil) && x.selects(svc, labels) || x.of.watches.total == 0)
 	})
 }
 
-// routed yields the hosts to which a VirtualService sends requests, each after the path of its field. It leaves out
-// wildcards. If a route has several destinations, it leaves out those of weight 0.
-func routed(vs *networkingv1.VirtualService) iter.Seq2[string, string] {
-	return func(yield func(path, host string) bool) {
+// routed yields the destinations to which a VirtualService sends requests, each after the path of its field. It leaves
+// out wildcards. If a route has several destinations, it leaves out those of weight 0.
+func routed(vs *networkingv1.VirtualService) iter.Seq2[string, *networkingv1.Destination] {
+	return func(yield func(path string, to *networkingv1.Destination) bool) {
 		send := func(rules string, i, j, of int, weight int32, d *networkingv1.Destination) bool {
 			if d == nil || of > 1 && weight == 0 || strings.HasPrefix(d.GetHost(), "*") {
 				return true
 			}
-			return yield(fmt.Sprintf("spec.%s[%d].route[%d].destination.host", rules, i, j), d.GetHost())
+			return yield(fmt.Sprintf("spec.%s[%d].route[%d].destination", rules, i, j), d)
 		}
 		for i, rule := range vs.GetHttp() {
 			for j, to := range rule.GetRoute() {

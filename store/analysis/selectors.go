@@ -66,8 +66,12 @@ func selectorOf(r model.Record, root string) (s selector, applies bool) {
 // the configuration may come from files without workloads.
 func unselected(x *examination) {
 	s, applies := selectorOf(x.record, x.of.root)
-	if !applies || len(s.labels) == 0 {
+	scoped := x.of.settings.OwnGateways && x.record.Meta().Key.Kind == model.KindGateway
+	if !applies || len(s.labels) == 0 && !scoped {
 		return
+	}
+	if scoped {
+		s.namespace = x.record.Meta().Key.Namespace
 	}
 	if x.watch(s.namespace, s.labels).count > 0 || x.of.watches.total == 0 {
 		return
@@ -76,7 +80,14 @@ func unselected(x *examination) {
 	if s.namespace == "" {
 		of = "of any namespace"
 	}
-	x.found(s.analyzer, problem.NoEffect, s.field, "no workload %s has the labels %s: nothing is selected", of, text(s.labels))
+	labels, why := "has the labels "+text(s.labels), ""
+	if len(s.labels) == 0 {
+		labels = "exists"
+	}
+	if scoped {
+		why = ", and a Gateway applies to no other namespace (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)"
+	}
+	x.found(s.analyzer, problem.NoEffect, s.field, "no workload %s %s%s: nothing is selected", of, labels, why)
 }
 
 // text formats labels as a selector, sorted by key, such as "a=b,c=d".

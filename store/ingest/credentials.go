@@ -128,7 +128,10 @@ func (s *State) keepValid(e Loaded) (kept []object.ID) {
 			continue
 		}
 		now, is := n.Entry.records[0].(*model.Secret)
-		if until := credential.Until(now.Spec.GetChain()); is && !until.IsZero() && !until.After(e.Now) {
+		if !is {
+			continue
+		}
+		if until := credential.Until(now.Spec.GetChain()); !until.IsZero() && !until.After(e.Now) {
 			w.setRecords(n, nil, nil)
 			n.Entry.spoiled = true
 			w.credentials.kept[n.ID()] = end

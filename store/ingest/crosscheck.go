@@ -15,6 +15,7 @@ import (
 type crossCheck struct {
 	records  map[model.Key]model.Record // the wanted records
 	locate   func(object.ID) string     // the location of an object
+	settings analysis.Settings
 	analysis *analysis.Analysis         // nil: the next check examines everything
 	edited   map[model.Key]model.Record // the versions in analysis of records that may differ by now; nil: no record
 	due      bool                       // records changed since the last check
@@ -63,7 +64,7 @@ func (c *crossCheck) examine(g *guard) (found []object.Problem) {
 	c.analysis = nil
 	problems := g.run(&object.Object{}, func() {
 		if a == nil {
-			a = analysis.Of(maps.Values(c.records))
+			a = analysis.Of(c.settings, maps.Values(c.records))
 		} else {
 			a.Step(c.edits())
 		}

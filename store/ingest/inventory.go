@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/store/analysis"
 	"navarch.io/navarch/store/ingest/faults"
 	"navarch.io/navarch/store/ingest/lookup"
 	"navarch.io/navarch/store/loop"
@@ -45,7 +46,8 @@ func newInventory(o Options) *inventory {
 	w := &inventory{normal: n, objects: lookup.New[entry](n), wanted: newWanted(), faults: faults.New(), guard: newGuard(o.Crashes),
 		unreadable: map[string]bool{}, references: newReferences(o.SecretUses),
 		credentials: newCredentials()}
-	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location}
+	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location,
+		settings: analysis.Settings{OwnGateways: o.Normal.OwnGateways}}
 	if o.Budget != (Budget{}) {
 		w.budgets = newBudgets(o.Budget, w.applies, w.applyOffered)
 	}

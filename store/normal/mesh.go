@@ -196,13 +196,16 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	checkProxyConfig(r, "data.mesh.defaultConfig", config.GetDefaultConfig())
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())
-	for path, list := range map[string][]string{
-		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
-		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,
-		"data.mesh.defaultDestinationRuleExportTo": config.DefaultDestinationRuleExportTo,
+	for _, of := range []struct {
+		path string
+		list []string
+	}{
+		{"data.mesh.defaultServiceExportTo", config.DefaultServiceExportTo},
+		{"data.mesh.defaultVirtualServiceExportTo", config.DefaultVirtualServiceExportTo},
+		{"data.mesh.defaultDestinationRuleExportTo", config.DefaultDestinationRuleExportTo},
 	} {
-		if len(list) > 0 {
-			r.exportTo(path, list, nil, "default")
+		if len(of.list) > 0 {
+			r.exportTo(of.path, of.list, nil, "default")
 		}
 	}
 }

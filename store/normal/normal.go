@@ -56,6 +56,9 @@ type Options struct {
 	// endpoints in the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
 	MergedListeners, LocalNames bool
 	Isolation                   Isolation // isolation of tenants
+	// OwnGateways reports whether Gateways apply to proxies of their own namespace only
+	// (PILOT_SCOPE_GATEWAY_TO_NAMESPACE). It affects only warnings.
+	OwnGateways bool
 }
 
 // Normalizer turns objects into records with given Options. Its Options must not be changed. It is safe for concurrent

@@ -75,16 +75,24 @@ const (
 
 // The codes that Istio does not have.
 const (
-	RouteWithoutEndpoints Analyzer = "NAV1001" // a route leads to a service without a ready endpoint
-	CertificateEnds       Analyzer = "NAV1002" // a certificate in a Secret ends soon, or has ended
-	PolicyCloses          Analyzer = "NAV1003" // a policy refuses all requests, because it is invalid or not supported
-	ImportedHostNotFound  Analyzer = "NAV1004" // a Sidecar imports a host that does not exist
-	RefusedByProxies      Analyzer = "NAV1005" // proxies refuse a version of a resource
-	VersionWithheld       Analyzer = "NAV1006" // a version is withheld, because several proxies refused it
-	TenantNearBudget      Analyzer = "NAV1007" // a tenant uses most of a budget
-	AuthorityEnds         Analyzer = "NAV1008" // the certificate of an authority ends soon, or has ended
-	ClusterStale          Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
-	PlaintextToStrict     Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
+	RouteWithoutEndpoints   Analyzer = "NAV1001" // a route leads to a service without a ready endpoint
+	CertificateEnds         Analyzer = "NAV1002" // a certificate in a Secret ends soon, or has ended
+	PolicyCloses            Analyzer = "NAV1003" // a policy refuses all requests, because it is invalid or not supported
+	ImportedHostNotFound    Analyzer = "NAV1004" // a Sidecar imports a host that does not exist
+	RefusedByProxies        Analyzer = "NAV1005" // proxies refuse a version of a resource
+	VersionWithheld         Analyzer = "NAV1006" // a version is withheld, because several proxies refused it
+	TenantNearBudget        Analyzer = "NAV1007" // a tenant uses most of a budget
+	AuthorityEnds           Analyzer = "NAV1008" // the certificate of an authority ends soon, or has ended
+	ClusterStale            Analyzer = "NAV1009" // a cluster other than the config cluster cannot be read
+	PlaintextToStrict       Analyzer = "NAV1010" // a DestinationRule disables mTLS to workloads that accept only mTLS
+	ServiceWithoutEndpoints Analyzer = "NAV1011" // a Service has no ready endpoint
+	PatchWithoutEffect      Analyzer = "NAV1012" // a patch of an EnvoyFilter changes nothing of the connected proxies
+	ImportWithoutEffect     Analyzer = "NAV1013" // an import of a Sidecar adds no host
+	UsedHostNotImported     Analyzer = "NAV1014" // an EnvoyFilter sends requests to a host that a Sidecar does not import
+	ViewsMultiplied         Analyzer = "NAV1015" // an object makes proxies of one namespace differ in their configuration
+	ProxyOverBudget         Analyzer = "NAV1016" // the configuration of a proxy has more bytes than the operator's budget
+	SeveralWriters          Analyzer = "NAV1017" // several field managers write one field of an object
+	CertificateNotRenewed   Analyzer = "NAV1018" // nothing renews a certificate, or its renewal fails
 )
 
 // analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
@@ -161,6 +169,14 @@ var analyzers = map[Analyzer]struct {
 	AuthorityEnds:                                    {"AuthorityEnds", Warning},
 	ClusterStale:                                     {"ClusterStale", Error},
 	PlaintextToStrict:                                {"PlaintextToStrict", Error},
+	ServiceWithoutEndpoints:                          {"ServiceWithoutEndpoints", Info},
+	PatchWithoutEffect:                               {"PatchWithoutEffect", Warning},
+	ImportWithoutEffect:                              {"ImportWithoutEffect", Info},
+	UsedHostNotImported:                              {"UsedHostNotImported", Warning},
+	ViewsMultiplied:                                  {"ViewsMultiplied", Warning},
+	ProxyOverBudget:                                  {"ProxyOverBudget", Warning},
+	SeveralWriters:                                   {"SeveralWriters", Warning},
+	CertificateNotRenewed:                            {"CertificateNotRenewed", Warning},
 }
 
 // Analyzers returns every code of this build, sorted. The caller owns the result.

@@ -25,7 +25,7 @@ var testsMay = map[string][]string{
 	"push/inspect":              {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan", "store/normal"},
 	"push/describe":             {"push/resolve", "store/ingest", "store/normal", "store/source/files"},
 	"push/preview":              {"push/resolve"},
-	"push/plan":                 {"push/agentapi", "push/envoytest", "push/istiometrics", "push/meaning", "push/preview", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret", "push/walk"},
+	"push/plan":                 {"push/agentapi", "push/envoytest", "push/gateways", "push/istiometrics", "push/meaning", "push/preview", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret", "push/walk"},
 	"push/plan/telemetry":       {"push/pool", "store/mirror"},
 	"push/quarantine/share":     {"store/kv/kvtest"},
 	"push/machines":             {"store/kv/kvtest"},

@@ -31,6 +31,7 @@ import (
 // pipeline is the path from the folder to the plan. Between the ingester and the mirror, a map of encoded records
 // replaces etcd. Owned by the scene's goroutine, except the plan loop.
 type pipeline struct {
+	scoped bool // PILOT_SCOPE_GATEWAY_TO_NAMESPACE
 	folder string
 	source *files.Source
 	ingest *ingest.State
@@ -87,7 +88,7 @@ func newPipeline(folder string, allowEmpty bool) (*pipeline, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	go func() { w.ended <- w.plan.Run(ctx) }()
-	w.lead(false)
+	w.lead(false, false)
 	if err := w.look(); err != nil {
 		return nil, err
 	}
@@ -106,8 +107,10 @@ func (w *pipeline) stop() error {
 }
 
 // lead makes a new process the leader, which knows only the stored state. isolates enables the isolation of tenants.
-func (w *pipeline) lead(isolates bool) {
-	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Isolation: normal.Isolation{On: isolates}}})
+// scoped is PILOT_SCOPE_GATEWAY_TO_NAMESPACE.
+func (w *pipeline) lead(isolates, scoped bool) {
+	w.scoped = scoped
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Isolation: normal.Isolation{On: isolates}, OwnGateways: scoped}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 
@@ -242,7 +245,7 @@ func (w *pipeline) problemLines() []string {
 			}
 		}
 	}
-	for _, p := range analysis.Of(records).Problems() {
+	for _, p := range analysis.Of(analysis.Settings{OwnGateways: w.scoped}, records).Problems() {
 		out = append(out, p.String()+" (applies)")
 	}
 	for _, p := range w.plan.Problems() {

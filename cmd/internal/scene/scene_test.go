@@ -55,7 +55,7 @@ var commands = map[string]step{
 	"ask":        (*stage).ask,        // PROXY [-]NAME...: subscribes to Secrets, or no longer
 	"names":      (*stage).names,      // PROXY: prints the name table that its agent answers DNS by, for which it asks from now on
 	"bootstrap":  (*stage).bootstrap,  // PROXY: prints what its agent is told to merge into its bootstrap
-	"lead":       (*stage).lead,       // [isolation]: another process becomes the leader, and compares everything; it isolates tenants
+	"lead":       (*stage).lead,       // [isolation] [scoped]: another process becomes the leader, and compares everything; it isolates tenants, or Gateways are those of their namespace (of proxies that join later)
 }
 
 // Promise: security-tenants.md#take-traffic-or-weaken-policies, security-tenants.md#unknown-hosts-by-name

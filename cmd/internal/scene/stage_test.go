@@ -237,7 +237,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node.Verified = verified // identity that the server has authenticated
+	node.Verified, node.Routers.OwnNamespace = verified, s.pipeline.scoped // of the server, which authenticates the identity
 	a := &actor{view: node}
 	if err := s.join(a); err != nil {
 		return "", err
@@ -330,7 +330,7 @@ func (s *stage) resume(args []string) (string, error) {
 func (s *stage) settleNow([]string) (string, error) { return "", s.settle() }
 
 func (s *stage) lead(args []string) (string, error) {
-	s.pipeline.lead(slices.Contains(args, "isolation"))
+	s.pipeline.lead(slices.Contains(args, "isolation"), slices.Contains(args, "scoped"))
 	return "", s.pipeline.relook()
 }
 

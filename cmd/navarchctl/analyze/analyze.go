@@ -52,6 +52,7 @@ type Config struct {
 	SystemNamespace string         // namespace of the control plane
 	Now             time.Time      // time with which the ends of certificates are compared
 	Soon            time.Duration  // certificates that end within this time are reported; 0: 30 days
+	ProxyBytes      int64          // proxies with more bytes of configuration are reported; 0: proxies are not planned
 }
 
 // Input is the set of objects to analyse. No function of this package except ReadSecrets changes the slices and maps of
@@ -67,6 +68,9 @@ type Input struct {
 	// Reported are the problems that the control plane reports. It is empty without problems, or if the control plane
 	// was not queried.
 	Reported []Reported
+	// Patches are the patches of EnvoyFilters, as all replicas of the control plane count their effect. It is empty if
+	// the control plane was not queried, if a replica did not answer, or if no proxy is connected.
+	Patches []Patch
 }
 
 // Run returns the findings about the objects, each once, in the order of Compare. It omits findings that an
@@ -85,7 +89,7 @@ var checks = []func(*world){
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
-	strictServers,
+	strictServers, unreadyServices, patches, idleImports, patchedImports, multipliers, overBudget, writers, renewals,
 }
 
 // newWorld indexes the objects, converts them to records, and adds the findings of the conversion.

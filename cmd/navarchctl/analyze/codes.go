@@ -52,7 +52,9 @@ var reporters = map[problem.Analyzer]Reporter{
 	problem.VersionWithheld:                Replicas,
 	problem.ConflictingGateways:            Replicas,
 	problem.GatewayPortNotDefinedOnService: Replicas,
-	problem.InvalidTelemetryProvider:       Replicas, // for objects of the root namespace: the leader
+
+	problem.JwtClaimBasedRoutingWithoutRequestAuthN: Replicas,
+	problem.InvalidTelemetryProvider:                Replicas, // for objects of the root namespace: the leader
 }
 
 // ReporterOf returns the part of Navarch that reports a code. For unknown codes it returns Analyze.

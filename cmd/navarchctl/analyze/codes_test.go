@@ -68,6 +68,7 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	var reported []Reported
+	var patches []Patch
 	for _, s := range sections {
 		word, rest, nested := strings.Cut(strings.TrimSuffix(s.Name, ".yaml"), "/")
 		if !slices.Contains(words, word) {
@@ -80,6 +81,11 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 				t.Fatal(err)
 			}
 			continue
+		case rest == "patches.json":
+			if err := json.Unmarshal(s.Data, &patches); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		case rest == "cluster":
 			name = filepath.Join("cluster", word+".yaml")
 		case nested:
@@ -89,6 +95,11 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 		for _, days := range []int{20, 60} {
 			text = strings.ReplaceAll(text, fmt.Sprintf("@CERT%d@", days), secret(t, days))
 			text = strings.ReplaceAll(text, fmt.Sprintf("@ROOT%d@", days), root(t, days))
+			for word, more := range map[string]string{"MANAGED": "annotations: {cert-manager.io/certificate-name: cert}",
+				"WRITTEN": `managedFields: [{manager: kubectl, operation: Update, time: "2025-11-01T00:00:00Z"}]`} {
+				text = strings.ReplaceAll(text, fmt.Sprintf("@%s%d@", word, days), strings.Replace(secret(t, days), "namespace: edge",
+					"namespace: edge, "+more, 1))
+			}
 		}
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -98,7 +109,7 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 		}
 	}
 	in := read(t)
-	in.Reported = reported
+	in.Reported, in.Patches = reported, patches
 	return in
 }
 
@@ -184,6 +195,10 @@ func ofCode(t *testing.T, path, code string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config := config
+	if code == string(problem.ProxyOverBudget) {
+		config.ProxyBytes = 10_000
+	}
 	got := lines(Run(input(t, archive.Files, "both", "fires"), config), code)
 	if got == "" {
 		t.Errorf("does not fire: %s", lines(Run(read(t), config), ""))
@@ -268,37 +283,6 @@ func TestManifests(t *testing.T) {
 	}
 	for _, f := range Run(Input{Events: events, Problems: problems}, config) {
 		t.Error(f)
-	}
-}
-
-// Findings of an object are suppressed by its annotation, and by statements of the caller.
-func TestSuppressions(t *testing.T) {
-	find := func(annotation string) []Finding {
-		text := "{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: web, namespace: shop, annotations: {galley.istio.io/analyze-suppress: '" +
-			annotation + "'}}, spec: {host: wbe, trafficPolicy: {tls: {mode: SIMPLE}}}}\n"
-		return Run(input(t, []txtar.File{{Name: "fires.yaml", Data: []byte(text)}}, "fires"), config)
-	}
-	for annotation, want := range map[string]int{"": 2, "IST0174": 1, " IST0174 , IST0128": 0, "*": 0, "IST0999": 2} {
-		if got := find(annotation); len(got) != want {
-			t.Errorf("annotation %q: %v, want %d", annotation, got, want)
-		}
-	}
-	for text, want := range map[string]int{"IST0174=DestinationRule web.shop": 1, "IST*=DestinationRule *.shop": 0, "*=*": 0,
-		"IST0174=DestinationRule web.other": 2,
-		"IST0128=VirtualService web.shop":   2} {
-		s, err := ParseSuppression(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Suppressed(find(""), []Suppression{s}); len(got) != want {
-			t.Errorf("%q: %v, want %d", text, got, want)
-		}
-	}
-	for _, text := range []string{"", "IST0174", "IST0174=", "=DestinationRule web.shop", "IST0174=DestinationRule", "IST0174=[ web.shop",
-		"IST0174= web.shop"} {
-		if _, err := ParseSuppression(text); err == nil {
-			t.Errorf("%q is taken for a suppression", text)
-		}
 	}
 }
 

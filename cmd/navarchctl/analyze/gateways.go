@@ -3,7 +3,6 @@ package analyze
 import (
 	"cmp"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
@@ -189,15 +188,7 @@ func (w *world) ending(c *x509.Certificate) string {
 // ends reports certificates of Secrets that have ended or end soon.
 func (w *world) ends() {
 	for s := range each[*model.Secret](w, model.KindSecret) {
-		block, _ := pem.Decode(s.Spec.GetChain())
-		if block == nil {
-			continue
-		}
-		leaf, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			continue
-		}
-		switch end := w.ending(leaf); {
+		switch end := w.endOf(s.Spec.GetChain()); {
 		case strings.HasPrefix(end, "has"):
 			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate %s: clients refuse it", end)
 		case end != "":

@@ -62,7 +62,7 @@ var listed = []resource{
 // optional are the kinds that may be unreadable. Checks that need an unreadable kind are left out. The findings of the
 // remaining checks stay correct. If the ConfigMap of the mesh configuration is unreadable, the defaults are used.
 var optional = []string{"Namespace", "Node", "Deployment", "MutatingWebhookConfiguration", "ConfigMap", "CustomResourceDefinition",
-	"Secret"}
+	"Secret", "Certificate"}
 
 // older has, by API group, the version that is read if a cluster does not serve the newest version (listed).
 var older = map[string]string{model.GroupNetworking: "v1beta1", model.GroupSecurity: "v1beta1", model.GroupTelemetry: "v1alpha1"}
@@ -169,8 +169,9 @@ func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 
 // ReadSecrets reads the Secrets that Gateways name, and adds them to the Input, which must be a result of Read. It
 // reads them in the namespaces of the Pods that the Gateways select, or without such Pods in the Gateway's own
-// namespace. An object in the argument files counts instead of the cluster's object with the same ID. If the user may
-// not read Secrets, the reason is in Unread. Errors: the API server fails, or reading a Secret takes longer than 2 min.
+// namespace. It also reads the Certificates of cert-manager that these Secrets name. An object in the argument files
+// counts instead of the cluster's object with the same ID. If the user may not read Secrets or Certificates, the reason
+// is in Unread. Errors: the API server fails, or reading an object takes longer than 2 min.
 func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
 	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
 	in.Cluster["Secret"] = true
@@ -184,7 +185,7 @@ func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files I
 			return err
 		}
 	}
-	return nil
+	return in.readCertificates(ctx, api)
 }
 
 // secretNames returns the names of the Secrets, as namespace/name, in order.

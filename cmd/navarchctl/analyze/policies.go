@@ -3,7 +3,6 @@ package analyze
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	securityv1 "istio.io/api/security/v1beta1"
@@ -70,65 +69,6 @@ func closedPolicies(w *world) {
 			w.foundRecord(problem.PolicyCloses, p, "spec", "is invalid or cannot be enforced: %s refuse every request", whom)
 		}
 	}
-}
-
-// imports reports hosts that a Sidecar imports and that no Service, ServiceEntry or VirtualService has.
-func imports(w *world) {
-	hosts := map[string]map[string]bool{} // the namespaces that have a host, by host
-	add := func(namespace string, all []string) {
-		for _, host := range all {
-			for _, in := range []string{namespace, "*"} {
-				if hosts[host] == nil {
-					hosts[host] = map[string]bool{}
-				}
-				hosts[host][in] = true
-			}
-		}
-	}
-	for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for svc := range each[*model.Service](w, of) {
-			add(svc.Key.Namespace, svc.Spec.GetHosts())
-		}
-	}
-	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
-		add(vs.Key.Namespace, vs.Spec.GetHosts())
-	}
-	if len(hosts) == 0 {
-		return // the services may be in files that are not analysed
-	}
-	for s := range each[*model.Sidecar](w, model.KindSidecar) {
-		for i, e := range s.Spec.GetEgress() {
-			for _, text := range e.GetHosts() {
-				namespace, host, _ := strings.Cut(text, "/")
-				if strings.HasPrefix(namespace, "~") || strings.HasPrefix(host, "*") {
-					continue
-				}
-				if namespace == "." {
-					namespace = s.Key.Namespace
-					if namespace == w.rootNamespace() {
-						namespace = "*"
-					}
-				}
-				if !exists(hosts, host, namespace) {
-					w.foundRecord(problem.ImportedHostNotFound, s, fmt.Sprintf("spec.egress[%d].hosts", i),
-						"%q is imported, but no service in that namespace has the host", text)
-				}
-			}
-		}
-	}
-}
-
-// exists reports whether a namespace has a host, or a wildcard that covers the host.
-func exists(hosts map[string]map[string]bool, host, namespace string) bool {
-	if hosts[host][namespace] {
-		return true
-	}
-	for of := range model.Wildcards(host) {
-		if hosts[of][namespace] {
-			return true
-		}
-	}
-	return false
 }
 
 // rootNamespace returns the root namespace of the mesh.

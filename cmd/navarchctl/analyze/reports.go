@@ -55,6 +55,39 @@ func reports(w *world) {
 	}
 }
 
+// Patch is one patch of an EnvoyFilter: one item of /debug/patches, with the largest count of all replicas.
+type Patch struct {
+	Object    string `json:"object"`  // "EnvoyFilter namespace/name"
+	Index     int    `json:"index"`   // in spec.configPatches
+	ApplyTo   string `json:"applyTo"` // kind of resources, such as HTTP_FILTER
+	Operation string `json:"operation"`
+	Changed   *int   `json:"changed"` // number of changed resources of all connected proxies; nil: unknown
+}
+
+// patches reports patches that change nothing of the connected proxies. It leaves out filters that select no workload,
+// which are findings already (NoMatchingWorkloadsFound), and filters that were read from files, since the control plane
+// has another version of them.
+func patches(w *world) {
+	if len(w.patches) == 0 {
+		return
+	}
+	ids, idle := w.idsByName(), map[object.ID]bool{}
+	for _, f := range w.findings {
+		if f.Code == string(problem.NoMatchingWorkloadsFound) {
+			idle[f.id] = true
+		}
+	}
+	for _, p := range w.patches {
+		id := w.named(ids, p.Object)
+		if p.Changed == nil || *p.Changed > 0 || w.location(id) != "" || idle[id] {
+			continue
+		}
+		w.found(problem.PatchWithoutEffect, id, fmt.Sprintf("spec.configPatches[%d]", p.Index),
+			"%s of %s changes nothing of the connected proxies: its match fits no resource, or they have its values already", p.Operation,
+			p.ApplyTo)
+	}
+}
+
 // idsByName maps the names of all objects, "Kind namespace/name", to their IDs. Of several objects with one name, the
 // object whose ID is the least (ID.Compare) counts.
 func (w *world) idsByName() map[string]object.ID {

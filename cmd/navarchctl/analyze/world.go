@@ -43,6 +43,7 @@ type world struct {
 	injectors map[string]*injectorValues // by the name of their ConfigMap
 	routers   []*router
 	reported  []Reported
+	patches   []Patch
 	findings  []Finding
 }
 
@@ -66,8 +67,9 @@ type pod struct {
 
 // index indexes the objects. Of two objects with the same ID, the later one counts.
 func index(in Input, c Config) *world {
-	w := &world{Config: c, unread: in.Unread, fromCluster: in.Cluster, reported: in.Reported, byKind: map[kind][]*object.Object{},
-		byID:   map[object.ID]*object.Object{},
+	w := &world{Config: c, unread: in.Unread, fromCluster: in.Cluster, reported: in.Reported, patches: in.Patches,
+		byKind: map[kind][]*object.Object{},
+		byID:   make(map[object.ID]*object.Object, len(in.Events)),
 		stands: map[object.ID]*object.Object{}, records: map[model.Kind][]model.Record{}, byKey: map[model.Key]model.Record{},
 		spaces: map[string]map[string]string{}}
 	for _, e := range in.Events {

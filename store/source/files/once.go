@@ -8,8 +8,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/store/object"
@@ -45,11 +48,28 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 		}
 		all = append(all, some...)
 	}
+	parseAll(o.Cluster, all)
 	events := r.step(time.Now(), all, true)
 	for i := range events {
 		events[i] = o.placed(events[i])
 	}
 	return append(events, object.Event{Op: object.Synced}), r.problems(), nil
+}
+
+// parseAll parses the files that could be read, on all cores.
+func parseAll(config string, all []reading) {
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(all)) {
+		wait.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				if one := &all[i]; one.err == nil && !one.missing {
+					one.docs = parseUnder(config, one.base, one.path, one.data)
+				}
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one

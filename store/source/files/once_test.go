@@ -1,6 +1,10 @@
 package files
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -86,5 +90,40 @@ func TestDocument(t *testing.T) {
 	}
 	if got, line := Document("a.json", []byte(`{"a": 1} {"b": 2}`), 2); string(got) != `{"b": 2}` || line != 1 {
 		t.Errorf("%q at line %d", got, line)
+	}
+}
+
+// Files are parsed on all cores. The events and problems are those of one core, in the same order.
+func TestManyFilesAreParsedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 60 {
+		text := fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: shop}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: both}\n", i)
+		if i%7 == 0 {
+			text += "---\nkind: [\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%02d.yaml", i)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(cores int) string {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+		events, problems, err := ReadPaths([]string{dir}, nil, Once{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, e := range events {
+			fmt.Fprintln(&out, e.Op, e.ID, e.Problem)
+		}
+		return out.String() + fmt.Sprint(problems)
+	}
+	one := read(1)
+	if n := strings.Count(one, "Service shop/"); n != 60 {
+		t.Fatalf("%d objects:\n%s", n, one)
+	}
+	for range 5 {
+		if got := read(4); got != one {
+			t.Fatalf("on four cores\n%s\non one\n%s", got, one)
+		}
 	}
 }

@@ -162,7 +162,7 @@ func toJSON(data []byte) (tree []byte, err error) {
 		err := json.Compact(&tree, plain)
 		return bytes.Clone(tree.Bytes()), err
 	}
-	if anchor.Match(data) {
+	if bytes.IndexByte(data, '&') >= 0 && anchor.Match(data) { // the expression takes a fifth of the time of the parser
 		if n := len(alias.FindAllIndex(data, -1)); float64(len(data))*math.Pow(aliasGrowth, float64(n)) > maxExpanded {
 			return nil, fmt.Errorf("the document has %d aliases: too many for its size", n)
 		}

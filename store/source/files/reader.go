@@ -16,6 +16,7 @@ type reading struct {
 	missing bool   // there is no such file
 	err     error  // reason why the file, which exists, cannot be read
 	data    []byte
+	docs    []doc // the parsed data; nil: it is parsed when the reading is accepted
 }
 
 // reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
@@ -97,7 +98,11 @@ func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, boo
 		return p.file, r.confirmed(now, l.path, p)
 	}
 	r.parsed++
-	next := newFile(sum, parseUnder(r.cluster, l.base, l.path, l.data), have)
+	docs := l.docs
+	if docs == nil {
+		docs = parseUnder(r.cluster, l.base, l.path, l.data)
+	}
+	next := newFile(sum, docs, have)
 	if trust || !suspect(have, next, l.data) {
 		return next, true
 	}

@@ -77,8 +77,8 @@ func (c *chaining) report(key model.Key, field, what string, older model.Other) 
 // addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
 // precedence, and the first tcp rule that applies decides the destinations (istio:
 // pilot/pkg/networking/core/gateway.go, buildGatewayNetworkFiltersFromTCPRoutes). Without such a rule there is no
-// chain. Further VirtualServices with such a rule are reported.
-func (c *chaining) addTCP(server gateways.Server) {
+// chain, and found is false. Further VirtualServices with such a rule are reported.
+func (c *chaining) addTCP(server gateways.Server) (found bool) {
 	var names []string
 	if server.TLS() {
 		names = gateways.Names(server.Hosts)
@@ -97,11 +97,13 @@ func (c *chaining) addTCP(server gateways.Server) {
 			}
 		}
 	}
+	return first != nil
 }
 
 // addPassthrough adds the chains of a server with mode PASSTHROUGH: one chain for each match of a tls rule, and the
 // chain of addTCP.
 func (c *chaining) addPassthrough(server gateways.Server) {
+	found := false
 	for _, vs := range c.boundConnecting(server) {
 		for i, r := range vs.Spec.GetTls() {
 			for _, m := range r.GetMatch() {
@@ -112,13 +114,16 @@ func (c *chaining) addPassthrough(server gateways.Server) {
 				if !some {
 					continue
 				}
+				found = true
 				if names, free := c.claim(names, owner{server, vs}); free {
 					c.connect(chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
 				}
 			}
 		}
 	}
-	c.addTCP(server)
+	if found = c.addTCP(server) || found; !found {
+		*c.found = append(*c.found, c.idle(server, "tls or tcp"))
+	}
 }
 
 // allowed returns the stated SNI names of a VirtualService that a server allows for its namespace, in the form that

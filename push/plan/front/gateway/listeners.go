@@ -171,13 +171,13 @@ func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) 
 		case server.HTTP():
 			c.addHTTP([]gateways.Server{server}, server.RouteName())
 		default:
-			c.addTCP(server)
+			c.connectOrReport(server)
 		}
 	}
 	if name, _ := s.PlainRoute(); name != "" && !s.quic {
 		c.addHTTP(s.Plain, name)
 	} else if len(s.Plain) > 0 && !s.quic {
-		c.addTCP(s.Plain[0])
+		c.connectOrReport(s.Plain[0])
 	}
 	if passes && !s.quic {
 		for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {

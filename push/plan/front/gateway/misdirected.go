@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/routes"
@@ -22,13 +24,21 @@ const (
 
 // noteElsewhere marks a route configuration for decideMisdirected if other servers own hosts that may be misdirected
 // here. It also appends a problem for each guarded host of the configuration's own servers. A host is guarded if
-// another server requires a client certificate for it.
+// another server requires a client certificate for it. If the configuration's servers precede such a server and are of
+// another namespace, that server gets the problem, once, and its hosts are not guarded.
 func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if f.Key.Edge.Value().Misdirected404 {
 		c.elsewhere.Others = nil
 	}
 	if len(c.elsewhere.Guarded)+len(c.elsewhere.Others) > 0 {
 		f.misdirects[c.Name] = true
+	}
+	said := map[*networkingv1.Server]bool{}
+	for _, name := range c.elsewhere.Open {
+		if by, _ := c.owners.Guard(c.servers, name); !said[by.Spec()] {
+			said[by.Spec()] = true
+			*found = append(*found, openHost(c.serversOf(name)[0], by, name))
+		}
 	}
 	for _, name := range c.elsewhere.Guarded {
 		by, _ := c.owners.Guard(c.servers, name)
@@ -40,6 +50,16 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 					"to this server are answered 421", name, s.Bound, by.Gateway.Key, by.Index)})
 		}
 	}
+}
+
+// openHost returns the problem of a server that requires client certificates for a host, if the server first precedes
+// it and serves the host without TLS.
+func openHost(first, by gateways.Server, host string) input.Problem {
+	p := input.Warning(by.Gateway.Key, problem.Duplicate, fmt.Sprintf("spec.servers[%d].hosts", by.Index),
+		fmt.Sprintf("requests without TLS for host %s on port %d go to %v (spec.servers[%d]), which takes precedence and requires no "+
+			"client certificate", host, by.Bound, first.Gateway.Key, first.Index))
+	p.Analyzer = problem.ConflictingGateways
+	return p
 }
 
 // manyElsewhere returns the problem of a listener if a route configuration would have to list more than

@@ -77,7 +77,7 @@ func (f *Front) decide(c *config, domain string) {
 	vh.Kept = vh.TLSOnly
 	all, costly := affordable(domain, all)
 	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
-	found = slices.Concat(found, costly, f.takenOver(c, domain, vh.Rules))
+	found = slices.Concat(found, costly, f.unverified(all), f.takenOver(c, domain, vh.Rules))
 	if len(all) == 0 && !vh.TLSOnly {
 		f.leave(c, domain)
 		f.problems.Set(takenUnit(c, domain), found)

@@ -1,0 +1,232 @@
+package analyze
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/plan/host"
+	planinput "navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/problem"
+)
+
+// imports reports hosts that a Sidecar imports and that no Service, ServiceEntry or VirtualService has.
+func imports(w *world) {
+	hosts := map[string]map[string]bool{} // the namespaces that have a host, by host
+	add := func(namespace string, all []string) {
+		for _, host := range all {
+			for _, in := range []string{namespace, "*"} {
+				if hosts[host] == nil {
+					hosts[host] = map[string]bool{}
+				}
+				hosts[host][in] = true
+			}
+		}
+	}
+	for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for svc := range each[*model.Service](w, of) {
+			add(svc.Key.Namespace, svc.Spec.GetHosts())
+		}
+	}
+	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
+		add(vs.Key.Namespace, vs.Spec.GetHosts())
+	}
+	if len(hosts) == 0 {
+		return // the services may be in files that are not analysed
+	}
+	for s := range each[*model.Sidecar](w, model.KindSidecar) {
+		for i, e := range s.Spec.GetEgress() {
+			for _, text := range e.GetHosts() {
+				namespace, host, _ := strings.Cut(text, "/")
+				if strings.HasPrefix(namespace, "~") || strings.HasPrefix(host, "*") {
+					continue
+				}
+				if namespace == "." {
+					namespace = s.Key.Namespace
+					if namespace == w.rootNamespace() {
+						namespace = "*"
+					}
+				}
+				if !exists(hosts, host, namespace) {
+					w.foundRecord(problem.ImportedHostNotFound, s, fmt.Sprintf("spec.egress[%d].hosts", i),
+						"%q is imported, but no service in that namespace has the host", text)
+				}
+			}
+		}
+	}
+}
+
+// exists reports whether a namespace has a host, or a wildcard that covers the host.
+func exists(hosts map[string]map[string]bool, host, namespace string) bool {
+	if hosts[host][namespace] {
+		return true
+	}
+	for of := range model.Wildcards(host) {
+		if hosts[of][namespace] {
+			return true
+		}
+	}
+	return false
+}
+
+// maxImports is the maximum number of entries of one egress listener that are compared with each other.
+const maxImports = 200
+
+// idleImports reports entries of a Sidecar's egress listeners that import nothing: another entry of the listener
+// imports the same hosts, or no service with the host is exported to the Sidecar's namespace. Whether an application
+// calls an imported host is not in the configuration (see navarchctl suggest sidecar).
+func idleImports(w *world) {
+	byHost := map[string][]*model.Service{}
+	for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for svc := range each[*model.Service](w, of) {
+			for _, host := range svc.Spec.GetHosts() {
+				byHost[host] = append(byHost[host], svc)
+			}
+		}
+	}
+	for s := range each[*model.Sidecar](w, model.KindSidecar) {
+		for i, e := range s.Spec.GetEgress() {
+			field := fmt.Sprintf("spec.egress[%d].hosts", i)
+			all := parseImports(e.GetHosts()[:min(len(e.GetHosts()), maxImports)], s.Key.Namespace)
+			for j, one := range all {
+				if by := coveredBy(all, j); by >= 0 {
+					w.foundRecord(problem.ImportWithoutEffect, s, field, "%q adds nothing: %q of the same listener imports it", one.text, all[by].text)
+				} else if owner := one.hidden(byHost[one.host], s.Key.Namespace); owner != nil && s.Key.Namespace != w.rootNamespace() {
+					w.foundRecord(problem.ImportWithoutEffect, s, field, "%q imports nothing: %v is not exported to namespace %s (exportTo)",
+						one.text, owner.Key, s.Key.Namespace)
+				}
+			}
+		}
+	}
+}
+
+// imported is one entry of an egress listener, "namespace/host".
+type imported struct{ text, namespace, host string }
+
+// parseImports parses the entries of an egress listener. It omits exclusions (~namespace/host).
+func parseImports(hosts []string, own string) (all []imported) {
+	for _, text := range hosts {
+		namespace, host, is := strings.Cut(text, "/")
+		switch {
+		case strings.HasPrefix(text, "~"):
+			continue
+		case !is:
+			namespace, host = "*", text
+		case namespace == ".":
+			namespace = own
+		}
+		all = append(all, imported{text, namespace, host})
+	}
+	return all
+}
+
+// coveredBy returns the index of another entry that imports every host of the entry at an index, or -1. Of two equal
+// entries the first counts.
+func coveredBy(all []imported, at int) int {
+	one := all[at]
+	for i, by := range all {
+		same := by.namespace == one.namespace && by.host == one.host
+		if i != at && (i < at || !same) && (by.namespace == "*" || by.namespace == one.namespace) && planinput.Covers(by.host, one.host) {
+			return i
+		}
+	}
+	return -1
+}
+
+// hidden returns the first of the services with the entry's host, if no such service in the entry's namespace is
+// exported to the namespace viewer. Otherwise it returns nil.
+func (i imported) hidden(services []*model.Service, viewer string) (first *model.Service) {
+	for _, svc := range services {
+		if i.namespace != "*" && i.namespace != svc.Key.Namespace {
+			continue
+		}
+		if svc.Key.Namespace == viewer || model.Exported(svc.Spec.GetExportTo(), svc.Key.Namespace, viewer) {
+			return nil
+		}
+		if first == nil {
+			first = svc
+		}
+	}
+	return first
+}
+
+// patchedImports reports hosts to which the patches of an EnvoyFilter send requests, and which a Sidecar for the
+// patched proxies does not import. These proxies lack the cluster. Hosts without a service, and destinations of
+// VirtualServices, which are imported with their routes, are left out.
+func patchedImports(w *world) {
+	routed := map[string]bool{}
+	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
+		normal.Destinations(vs.Spec, func(_ string, d *networkingv1.Destination) { routed[d.GetHost()] = true })
+	}
+	for f := range each[*model.EnvoyFilter](w, model.KindEnvoyFilter) {
+		for s := range each[*model.Sidecar](w, model.KindSidecar) {
+			if s.Key.Namespace != f.Key.Namespace && f.Key.Namespace != w.rootNamespace() || len(s.Spec.GetEgress()) == 0 ||
+				contradict(s.Spec.GetWorkloadSelector().GetLabels(), f.Spec.GetWorkloadSelector().GetLabels()) || len(f.Spec.GetTargetRefs()) > 0 {
+				continue
+			}
+			all, reported := host.ImportsOf(s, s.Key.Namespace), map[string]bool{}
+			for i, p := range f.Spec.GetConfigPatches() {
+				if p.GetMatch().GetContext() == networkingv1.EnvoyFilter_GATEWAY {
+					continue
+				}
+				outboundHosts(structpb.NewStructValue(p.GetPatch().GetValue()), func(name string) {
+					if reported[name] || routed[name] || !w.lacks(all, name) {
+						return
+					}
+					reported[name] = true
+					w.foundRecord(problem.UsedHostNotImported, s, "spec.egress", "configPatches[%d] of %v sends requests to %q, which no egress "+
+						"listener imports: proxies lack the cluster, and these requests fail; add %q to the hosts of a listener", i, f.Key, name,
+						"*/"+name)
+				})
+			}
+		}
+	}
+}
+
+// lacks reports whether services have a host, and none of them is imported.
+func (w *world) lacks(all []*host.Imports, name string) (is bool) {
+	for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range w.known.ByHost(of, name) {
+			if slices.ContainsFunc(all, func(im *host.Imports) bool { return im.Has(r.(*model.Service), name) }) {
+				return false
+			}
+			is = true
+		}
+	}
+	return is
+}
+
+// contradict reports whether no workload matches both selectors, because they need different values of one label.
+func contradict(a, b map[string]string) bool {
+	for k, v := range a {
+		if other, has := b[k]; has && other != v {
+			return true
+		}
+	}
+	return false
+}
+
+// outboundHosts calls found with the host of each string in a value that is the name of an outbound cluster,
+// outbound|PORT|SUBSET|HOST.
+func outboundHosts(v *structpb.Value, found func(name string)) {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		if direction, _, _, name, ok := xds.ParseCluster(k.StringValue); ok && direction == "outbound" && name != "" {
+			found(name)
+		}
+	case *structpb.Value_StructValue:
+		for _, key := range sorted(k.StructValue.GetFields()) {
+			outboundHosts(k.StructValue.GetFields()[key], found)
+		}
+	case *structpb.Value_ListValue:
+		for _, one := range k.ListValue.GetValues() {
+			outboundHosts(one, found)
+		}
+	}
+}
