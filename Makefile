@@ -140,7 +140,7 @@ packages: ## each package and the first sentence of its page; UNDER=push/plan fo
 
 HISTORIES ?= 24
 histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, four times as many as in `make test`, its facts, 2,000 previews, and 10,000 random walks against Envoy: after changes of the plan, push/preview, push/walk or push/meaning
-	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestPreviewsPredict$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$|^TestWalksMatchEnvoy$$|^TestFactsAreComplete$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
+	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestPreviewsPredict$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$|^TestEnvoyTakesCollidingGateways$$|^TestWalksMatchEnvoy$$|^TestFactsAreComplete$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
 
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@grep -rhoP --include='*_test.go' '^func \KFuzz\w+' $$(go list -f '{{.Dir}}' $(PKG)) /dev/null | sort -u | grep -q . || { echo "no fuzz target"; exit 1; }

@@ -42,8 +42,7 @@ type agent struct {
 	// value of envoyState.Starts after the start of that process; 0: no such process.
 	configured atomic.Int64
 	readiness  readinessCache
-	warming    warming            // limits the wait for warming listeners and clusters of a gateway
-	refusing   warming            // limits the wait for listeners that a gateway's Envoy refused
+	warming    warming            // limits the wait for listeners and clusters that a gateway's Envoy warms or refused
 	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 

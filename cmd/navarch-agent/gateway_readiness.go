@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// warmingLimit is the longest time for which warming listeners and clusters keep a gateway unready. A Secret or name
-// that never arrives for one tenant must not block the traffic of the other tenants.
-const warmingLimit = 10 * time.Second
+// warmingLimit is the longest time for which warming and refused listeners and clusters together keep a gateway
+// unready. A Secret, name or address that one tenant lacks must not block the traffic of the other tenants. The limit
+// leaves two of the ten seconds after which a new gateway must be ready for the starts of the agent and of Envoy.
+const warmingLimit = 8 * time.Second
 
 const (
 	listenersWarming = "listener_manager.total_listeners_warming"
@@ -31,10 +32,10 @@ func (a *agent) configStats() string {
 	return configStats
 }
 
-// warming limits the wait for listeners and clusters that Envoy received after its first ones. Envoy reports LIVE once
-// its first listeners have their route configurations and a response for each Secret. A listener of a later response
-// accepts no connection until it has its own route configurations and Secrets. The zero value is ready for use, by one
-// goroutine at a time.
+// warming limits the wait for refused listeners, and for listeners and clusters that Envoy received after its first
+// ones. Envoy reports LIVE once its first listeners have their route configurations and a response for each Secret. A
+// listener of a later response accepts no connection until it has its own route configurations and Secrets. The zero
+// value is ready for use, by one goroutine at a time.
 type warming struct {
 	start int64     // number of Envoy's start (envoyState.Starts)
 	since time.Time // time of the first call of wait or over for this start

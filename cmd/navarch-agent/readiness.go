@@ -153,7 +153,7 @@ func (a *agent) readFacts(ctx context.Context, c *condition) {
 	c.updates, _ = a.admin.stats(ctx, a.configStats())
 	c.xds = a.relay.Stats()
 	c.refused = c.xds.Rejected
-	if a.cfg.bye.gateway && start > 0 && slices.ContainsFunc(c.refused, isListener) && a.refusing.over(start, time.Now()) {
+	if a.cfg.bye.gateway && start > 0 && slices.ContainsFunc(c.refused, isListener) && a.warming.over(start, time.Now()) {
 		c.withoutRefused()
 	}
 	if c.envoy == nil && start > 0 && !slices.ContainsFunc(c.refused, isListener) &&

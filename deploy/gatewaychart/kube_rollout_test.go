@@ -44,7 +44,8 @@ type edge struct {
 }
 
 // A gateway's Pods become six and two again, are replaced five times, leave a drained node, and half of them are
-// another control plane's with the same roots. All requests from outside succeed, on kept and on new connections.
+// another control plane's with the same roots. All requests from outside succeed, on kept and on new connections. In
+// the end policies see the addresses of clients.
 func TestKubeGatewayRollouts(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -71,6 +72,11 @@ func TestKubeGatewayRollouts(t *testing.T) {
 	if total.closings == 0 {
 		t.Error("no response had Connection: close")
 	}
+	t.Run("addresses of clients", func(t *testing.T) {
+		of := *e
+		of.t = t
+		of.keepsClients()
+	})
 }
 
 // stage checks the load during f, and until every Pod that f deleted has gone.

@@ -86,7 +86,7 @@ func chainsOf(t testing.TB, set *manifest.Set, name string) (chains map[string][
 	return chains, encode(l)
 }
 
-// A new service at an AUTO_PASSTHROUGH gateway is one fragment; the bytes of all other chains stay.
+// A new service at an AUTO_PASSTHROUGH gateway encodes one chain; the bytes of all other chains stay.
 func TestNewServiceIsOneChain(t *testing.T) {
 	entrance := func(i int) []model.Record {
 		name := fmt.Sprintf("s%d", i)
@@ -111,8 +111,36 @@ func TestNewServiceIsOneChain(t *testing.T) {
 			t.Errorf("chain %s changes", name)
 		}
 	}
-	if made.listeners > 2 { // the gateway's, and the sidecar's at the new address
-		t.Errorf("a new service encodes %+v", made)
+	// One chain, and a virtual host of the sidecar. The gateway has two clusters of the service, the sidecar one.
+	if want := (work{clusters: 3, endpoints: 2, listeners: 1, routes: 1, hosts: 2}); made != want {
+		t.Errorf("a new service encodes %+v, want %+v", made, want)
+	}
+}
+
+// One of 40 HTTPS servers of a port changes: one chain is encoded; the bytes of all other chains stay.
+func TestEditOfServerIsOneChain(t *testing.T) {
+	server := func(i int, more string) model.Record {
+		return rec(t, model.KindGateway, fmt.Sprintf("edge/g%d@%d", i, i), fmt.Sprintf("{selector: {app: gw}, servers: [{"+
+			"port: {number: 443, name: https, protocol: HTTPS}, hosts: [h%d.test], tls: {mode: SIMPLE, credentialName: cert%s}}]}", i, more))
+	}
+	var records []model.Record
+	for i := range 40 {
+		records = append(records, server(i, ""))
+	}
+	p, shared, gw := gatewayPlanner(records...)
+	before, rest := chainsOf(t, gw.Set(), "0.0.0.0_443")
+	made := measure(shared, func() { edited(p, server(17, ", minProtocolVersion: TLSV1_3")) })
+	after, now := chainsOf(t, gw.Set(), "0.0.0.0_443")
+	if want := (work{listeners: 1, hosts: 1}); made != want {
+		t.Errorf("an edit encodes %+v, want %+v", made, want)
+	}
+	if len(before) != 40 || !bytes.Equal(rest, now) {
+		t.Errorf("%d chains; the listener's head changes: %v", len(before), !bytes.Equal(rest, now))
+	}
+	for name, chain := range before {
+		if bytes.Equal(chain, after[name]) != (name != "h17.test ") {
+			t.Errorf("chain %s: same bytes %v", name, bytes.Equal(chain, after[name]))
+		}
 	}
 }
 

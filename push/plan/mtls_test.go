@@ -263,7 +263,7 @@ var ofFiles = regexp.MustCompile(`("name":\s*"file-[^"]*"),\s*"sdsConfig":\s*\{[
 
 // fold returns a bootstrap of a set, in which clusters and listeners contain their assignments and route
 // configurations.
-func fold(t *testing.T, set *manifest.Set) []byte {
+func fold(t testing.TB, set *manifest.Set) []byte {
 	t.Helper()
 	var clusters, listeners []json.RawMessage
 	raw := func(m proto.Message) json.RawMessage {

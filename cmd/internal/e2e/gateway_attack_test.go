@@ -18,7 +18,8 @@ import (
 const readyWithin = 10 * time.Second
 
 // attackedGateway is a Gateway of the operators, and what a tenant of namespace evil writes: a Gateway whose Secret is
-// missing, a name that does not resolve, and endpoints that are the gateway's own administration and its status.
+// missing, another at an address that the gateway does not have, a name that does not resolve, and endpoints that are
+// the gateway's own administration and its status.
 func attackedGateway(ip, admin, status string) string {
 	_, adminPort, _ := net.SplitHostPort(admin)
 	_, statusPort, _ := net.SplitHostPort(status)
@@ -46,6 +47,11 @@ metadata: {name: tls, namespace: evil}
 spec: {selector: {app: front}, servers: [{port: {number: 8443, name: https, protocol: HTTPS}, bind: %[1]s, hosts: [evil.test], tls: {mode: SIMPLE, credentialName: missing}}]}
 ---
 apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: elsewhere, namespace: evil}
+spec: {selector: {app: front}, servers: [{port: {number: 8081, name: http, protocol: HTTP}, bind: 192.0.2.1, hosts: ['*']}]}
+---
+apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: fine, namespace: shop}
 spec: {hosts: [fine.test], gateways: [shop/front], http: [{directResponse: {status: 200, body: {string: fine}}}]}
@@ -69,9 +75,9 @@ func requested(ip, host string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// A tenant's missing Secret and names that do not resolve keep no new gateway from being ready within ten seconds, nor
-// from serving others. The gateway's own administration and status are published by no ServiceEntry; the tenant is
-// told.
+// A tenant's missing Secret, address that cannot be bound, and names that do not resolve keep no new gateway from being
+// ready within ten seconds, nor from serving others. The gateway's own administration and status are published by no
+// ServiceEntry; the tenant is told.
 // Promise: security-gateways.md#make-a-gateway-fail, security-gateways.md#publish-the-gateway-itself
 func TestGatewayUnderAttack(t *testing.T) {
 	parallel(t)
@@ -103,6 +109,9 @@ func TestGatewayUnderAttack(t *testing.T) {
 	}
 	eventually(t, patience, func() error {
 		page, err := get(d.http, "/debug/problems")
+		if err == nil && !strings.Contains(page, "192.0.2.1") {
+			err = errors.New(page)
+		}
 		for _, name := range []string{"admin", "status", "name"} {
 			if err == nil && !strings.Contains(page, "host "+name+".test: gateways do not get the endpoint") {
 				err = errors.New(page)

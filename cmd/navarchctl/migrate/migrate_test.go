@@ -220,7 +220,11 @@ func TestOrder(t *testing.T) {
 	for _, of := range []struct {
 		name, value string
 		want        Effect
-	}{{"PILOT_HTTP10", "true", Reported}, {"PILOT_HTTP10", "false", NoEffect}, {"PILOT_ENABLE_MONGO_FILTER", "false", Reported}, {"PILOT_ENABLE_MONGO_FILTER", "true", NoEffect}} {
+	}{{"PILOT_HTTP10", "true", Reported}, {"PILOT_HTTP10", "false", NoEffect}, {"PILOT_ENABLE_MONGO_FILTER", "false", Reported}, {"PILOT_ENABLE_MONGO_FILTER", "true", NoEffect},
+		{"PILOT_ENABLE_ALPN_FILTER", "false", Reported}, {"PILOT_ENABLE_ALPN_FILTER", "true", NoEffect},
+		{"PILOT_DISABLE_MX_ALPN", "true", Reported}, {"PILOT_DISABLE_MX_ALPN", "false", NoEffect},
+		{"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", "5s", Reported}, {"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", "15s", NoEffect},
+		{"PILOT_ENABLE_STRICT_GATEWAY_MERGING", "false", NoEffect}} {
 		if s := classify(Setting{Sort: Environment, Key: of.name, Value: of.value}); s.Effect != of.want || strings.Contains(s.Here, "navarchctl render") {
 			t.Errorf("%s=%s: %+v, want %s", of.name, of.value, s, of.want)
 		}

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -141,8 +142,10 @@ func (a authority) write(name, kind string, raw []byte) {
 func (a authority) file(name string) string { return filepath.Join(a.folder, name) }
 
 // issue writes a certificate for a name to files NAME and NAME.key.
-func (a authority) issue(name string) tls.Certificate {
-	key := a.newKey()
+func (a authority) issue(name string) tls.Certificate { return a.issueTo(name, name, a.newKey()) }
+
+// issueTo writes a certificate for a name and a key to files FILE and FILE.key.
+func (a authority) issueTo(file, name string, key crypto.Signer) tls.Certificate {
 	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature}, a.cert, key.Public(), a.key)
 	if err != nil {
@@ -152,8 +155,8 @@ func (a authority) issue(name string) tls.Certificate {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.write(name, "CERTIFICATE", raw)
-	a.write(name+".key", "PRIVATE KEY", der)
+	a.write(file, "CERTIFICATE", raw)
+	a.write(file+".key", "PRIVATE KEY", der)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
