@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Task is one loop. Run runs until its context ends or the loop fails. Name begins the error of loop.Run.
+// Task is one function for loop.Run. The field Run runs until its context ends or it fails. The error of loop.Run
+// begins with Name.
 type Task struct {
 	Name string
 	Run  func(context.Context) error

@@ -56,7 +56,8 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 	checkOperation(r, at, p)
 }
 
-// Operations on unordered objects, on ordered objects, and on filters, which are ordered and identified by name.
+// Lists of operations: merges, operations on unordered objects, operations on ordered objects, and operations on
+// filters. Filters are ordered, and have names.
 var (
 	merging = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE,
 		networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}

@@ -24,7 +24,7 @@ const (
 	most        = 1<<31 - 1
 )
 
-// longestServer is the length of the longest server header, in bytes.
+// longestServer is the largest accepted length of the server header, in bytes.
 const longestServer = 256
 
 // reading collects faults.
@@ -92,7 +92,7 @@ func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 
 // tracing checks the settings of tracing, and removes invalid ones.
 func (r *reading) tracing(t *meshv1.Tracing) {
-	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // nor NaN
+	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // also excludes NaN
 		r.fault("tracing.sampling", "%v is not in 0-100; left out", t.GetSampling())
 		t.Sampling = 0
 	}
