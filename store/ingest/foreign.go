@@ -182,7 +182,7 @@ func (l *Loop) logDiffering(state *kv.State) {
 }
 
 // errAltered means that another writer wrote or deleted the head.
-var errAltered = errors.New("the head is not this leader's")
+var errAltered = errors.New("another writer wrote or deleted the head")
 
 // followOnce follows one watch, and advances the given position to the last revision that it has processed. The error
 // is the reason why the watch ended.
@@ -201,7 +201,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 				paths[i] = v.Path
 			}
 			count, kinds, names := describe(paths)
-			l.changes.Warn("somebody other than the leader changed stored records: they are put back", "", obs.KeyRevision, u.Revision,
+			l.changes.Warn("another writer changed stored records: they are restored", "", obs.KeyRevision, u.Revision,
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names)
 			send(ctx, results, Foreign{epoch, u.Revision, u.Values})
 		}

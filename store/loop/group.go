@@ -37,7 +37,7 @@ func Run(ctx context.Context, tasks ...Task) error {
 			case inner.Err() != nil && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 				return
 			case err == nil:
-				err = errors.New("returned without being asked to")
+				err = errors.New("returned before the context ended")
 			}
 			once.Do(func() { first = fmt.Errorf("%s: %w", task.Name, err) })
 			cancel()

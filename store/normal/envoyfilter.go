@@ -120,7 +120,7 @@ func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfi
 		unnamed = "filterChain.filter.subFilter"
 	}
 	if unnamed != "" {
-		r.warnf(problem.NoEffect, at+".match.listener."+unnamed, "%v takes a filter by its name, and the patch is ignored without one", op)
+		r.warnf(problem.NoEffect, at+".match.listener."+unnamed, "%v needs the name of a filter: without it the patch is ignored", op)
 	}
 }
 

@@ -115,7 +115,7 @@ func checkCredential(r *report, at, name string, own bool) {
 	switch {
 	case name == "", name == model.BuiltInCredential:
 	case strings.HasPrefix(name, model.ExternalCredential):
-		r.warnf(problem.NotSupported, at, "%.100q: no SDS server beside the mesh is asked by this version%s", name, closed)
+		r.warnf(problem.NotSupported, at, "%.100q: this version uses no external SDS servers%s", name, closed)
 	case isMap && short == "":
 		r.warnf(problem.Invalid, at, "%.100q: want configmap://NAMESPACE/NAME%s", name, closed)
 	case isMap && own:

@@ -178,7 +178,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	if at := "data.mesh.proxyHttpPort"; config.ProxyHttpPort != 0 {
 		r.port(at, uint32(config.ProxyHttpPort))
 		if config.ProxyHttpPort == config.ProxyListenPort || config.ProxyHttpPort == config.ProxyInboundListenPort {
-			r.duplicatef(at, "port %d is where the proxy takes redirected connections", config.ProxyHttpPort)
+			r.duplicatef(at, "port %d is the proxy's own port for redirected connections", config.ProxyHttpPort)
 		}
 	}
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)

@@ -151,7 +151,7 @@ func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if of := t.GetGroup() + "/" + t.GetKind(); !slices.Contains(attachable, of) {
 		r.refusef(problem.Invalid, at+".kind", "policies cannot target %q: want one of %s", of, strings.Join(attachable, ", "))
 	} else if !model.TargetsGateway(t.GetGroup(), t.GetKind()) {
-		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not served: nothing is selected by this one", t.GetKind())
+		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not supported: this target selects nothing", t.GetKind())
 	}
 }
 
@@ -195,7 +195,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	}
 	if field, why := unenforced(p); why != "" && !harmless(p) {
 		spec.Closed = true
-		r.warnf(problem.NotSupported, field, "%s: what the policy selects is closed to all requests", why)
+		r.warnf(problem.NotSupported, field, "%s: the selected workloads refuse all requests", why)
 	}
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
 }

@@ -72,7 +72,7 @@ func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *netwo
 	for i, p := range entry.Ports {
 		if p.Protocol == "" || strings.EqualFold(p.Protocol, "TCP") {
 			r.analysef(problem.ServiceEntryAddressesRequired, problem.Required, fmt.Sprintf("spec.ports[%d]", i),
-				"without spec.addresses connections of TCP to port %d are taken for this host's, wherever they go", p.Number)
+				"without spec.addresses, all TCP connections to port %d count as connections to this host", p.Number)
 		}
 	}
 }

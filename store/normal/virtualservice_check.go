@@ -161,7 +161,7 @@ func checkGateways(r *report, path string, names []string) {
 		case name != "mesh" && bad:
 			r.errorf(at, "%q is no gateway: want mesh, name, or namespace/name", name)
 		case slashed && ns == ".":
-			r.refusef(problem.Invalid, at, "%q: the own namespace is written by its name, or left out", name)
+			r.refusef(problem.Invalid, at, "%q: write the VirtualService's own namespace by its name, or leave it out", name)
 		case slashed:
 			r.name(at, rest)
 		}
@@ -299,7 +299,7 @@ func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRou
 			case wrong != "":
 				r.errorf(field, "%q %s", sni, wrong)
 			case isIP(sni):
-				r.warnf(problem.NoEffect, field, "%q is an address: clients send none as SNI (RFC 6066, 3)", sni)
+				r.warnf(problem.NoEffect, field, "%q is an address: clients send no addresses as SNI (RFC 6066, 3)", sni)
 			case !hosts.covers(sni):
 				r.errorf(field, "%q is not covered by spec.hosts", sni)
 			default:

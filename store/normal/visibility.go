@@ -77,7 +77,7 @@ func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 		return
 	}
 	if !settings.GetApplyToSidecars() {
-		r.warnf(problem.NoEffect, at+".applyToSidecars", "is not set: sidecars see ServiceEntries as their exportTo says")
+		r.warnf(problem.NoEffect, at+".applyToSidecars", "is not set: for sidecars, only the exportTo of each ServiceEntry counts")
 		return
 	}
 	for i, policy := range settings.GetPolicies() {

@@ -21,7 +21,7 @@ func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup
 		return nil
 	}
 	if group.Template == nil {
-		r.requiredf("spec.template", "must be there: it says of which service account the machines are")
+		r.requiredf("spec.template", "must not be empty: it states the service account of the machines")
 	}
 	r.labels("spec.metadata.labels", group.Metadata.GetLabels())
 	r.labels("spec.template.labels", group.Template.GetLabels())

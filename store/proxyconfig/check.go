@@ -59,7 +59,7 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 		{"httpStreamIdleTimeout", &s.HttpStreamIdleTimeout}, {"httpMaxStreamDuration", &s.HttpMaxStreamDuration},
 	} {
 		if d := *of.at; d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
-			r.fault("connectionSettings."+of.name, "%v is no time of zero or more; left out", d.AsDuration())
+			r.fault("connectionSettings."+of.name, "%v is not a duration of zero or more; left out", d.AsDuration())
 			*of.at = nil
 		}
 	}

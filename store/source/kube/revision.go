@@ -34,7 +34,7 @@ func (s *Source) ignored(resource, group string) bool {
 func checkPatterns(all []string) error {
 	for _, p := range all {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
-			return fmt.Errorf("%q is no pattern for RESOURCE.GROUP, as *.istio.io is one", p)
+			return fmt.Errorf("%q is not a pattern for RESOURCE.GROUP, such as *.istio.io", p)
 		}
 	}
 	return nil

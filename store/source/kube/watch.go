@@ -74,7 +74,7 @@ func (s *Source) plain(k kind) *cache.ListWatch {
 }
 
 // errPartial is the error for a list whose last page reports missing objects.
-var errPartial = errors.New("the list ends, and says that objects are missing in it")
+var errPartial = errors.New("the last page of the list says that more objects remain")
 
 // isWhole returns errPartial if a page is the last of its list and reports that more objects remain. A page without
 // list metadata is an error too.

@@ -50,10 +50,10 @@ func (k *Clusters) Problems() []object.Problem {
 		more := c.source.Problems()
 		broken := slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable })
 		if whole := k.lastWhole(c, broken); broken {
-			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands",
+			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s; its stored objects stay in effect",
 				name, c.since.UTC().Format(time.RFC3339))
 			if !whole.IsZero() {
-				message = fmt.Sprintf("cluster %s is away, or cannot be read in full, since %s: what is stored of it stands",
+				message = fmt.Sprintf("cluster %s is unreachable, or cannot be read in full, since %s; its stored objects stay in effect",
 					name, whole.UTC().Format(time.RFC3339))
 			}
 			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes",
