@@ -1,11 +1,12 @@
-// Package agent is the identity half of navarch-agent. It makes a key and requests a certificate for it. It serves key
-// and certificate to Envoy by SDS on a Unix socket, and renews both in time. Over the same socket it serves PEM files
-// whose paths Envoy names in its requests. A root is a CA certificate that the agent and Envoy trust.
+// Package agent is the part of navarch-agent that maintains a workload's identity. It makes a key and requests a
+// certificate for the key. It serves both to Envoy by SDS on a Unix socket, and renews both before they expire. Over
+// the same socket it serves PEM files whose paths Envoy names in its requests. A root is a CA certificate that the
+// agent and Envoy trust.
 //
-// Owns: the private key, in memory and in OutputDir; the SDS socket; the certificate files in OutputDir.
+// Owns: the private key, in memory and in Config.OutputDir; the SDS socket; the certificate files in Config.OutputDir.
 // Reads: the token file, for each certificate request that uses the token; the root file, periodically; the files that
 // Envoy names.
-// Never: logs key material; sends key material over a network; calls a CA that it cannot verify; drops a certificate
+// Never: logs a private key; sends a private key over a network; calls a CA that it cannot verify; drops a certificate
 // before it has the next one.
 package agent
 
@@ -29,7 +30,7 @@ import (
 
 // Config configures an Agent.
 type Config struct {
-	Address    string // of the CA, host:port
+	Address    string // address of the CA, as host:port
 	ServerName string // DNS name in the CA's certificate; empty: the host of Address
 	// RootFile is the path of the mesh's root certificates (PEM), read every RootPoll. While the file cannot be read or
 	// parsed, the roots read before stay trusted. Roots are additional constant roots (PEM). RootFile, Roots or both
@@ -78,7 +79,7 @@ type Agent struct {
 	held     chan []string // buffered, 1: the newest roots that Envoy acknowledged
 	lastFail atomic.Pointer[failure]
 
-	mu    sync.Mutex // guards the fields below; a leaf lock
+	mu    sync.Mutex // guards the fields below
 	trust map[source][]*x509.Certificate
 	crls  lists  // revocation lists for Envoy
 	key   keyPEM // key of current, for SDS and files
@@ -90,8 +91,8 @@ type failure struct {
 	err error
 }
 
-// New validates the configuration and returns an Agent, which does nothing until Run. The error joins all fields that
-// are missing, out of range or too long. If there are no such fields, the error reports Roots that do not parse.
+// New validates the configuration and returns an Agent, which does nothing until Run. The error names each field that
+// is missing, out of range or too long. If these checks succeed, but Roots does not parse, the error reports that.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
@@ -174,8 +175,8 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
 // LastFailure returns the time and error of the last completed certificate request, if that request failed. Both
-// results are zero if the request succeeded, or if no request has completed. A request that fails after the end of
-// Run's context does not count.
+// results are zero if the request succeeded, or if no request has completed. A request that fails after the context of
+// Run has ended does not count.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -197,8 +198,8 @@ func (a *Agent) Renew() {
 	}
 }
 
-// renewals requests certificates when the schedule says so, and reads RootFile periodically. It returns nil when ctx
-// ends.
+// renewals requests certificates at the times that a schedule returns, and reads RootFile periodically. It returns nil
+// when ctx ends.
 func (a *Agent) renewals(ctx context.Context) error {
 	s := &schedule{at: a.cfg.RenewAt, jitter: a.cfg.Jitter, token: a.cfg.TokenFile != ""}
 	results := make(chan event, 1)

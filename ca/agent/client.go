@@ -21,8 +21,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// askTimeout bounds one request to the CA. The CA may queue a request for up to 20 s by default (ca/serve,
-// Limits.MaxWait).
+// askTimeout bounds one request to the CA. By default, the CA may queue a request for up to 20 s.
 const askTimeout = 25 * time.Second
 
 // maxToken bounds a token, in bytes.
@@ -112,8 +111,8 @@ func (a *Agent) token() (string, error) {
 	return token, nil
 }
 
-// acknowledged records the fingerprints of the roots that Envoy acknowledged. sendReports sends the newest set to the
-// CA (ca/serve.HoldersMethod). A newer set replaces a set that sendReports has not received yet.
+// acknowledged passes the fingerprints of the roots that Envoy acknowledged to sendReports. If sendReports has not
+// received an earlier set yet, the new set replaces it.
 func (a *Agent) acknowledged(roots []string) {
 	if a.cfg.held != nil {
 		a.cfg.held(roots)
@@ -131,7 +130,7 @@ func (a *Agent) acknowledged(roots []string) {
 	}
 }
 
-// reportPause is the pause between attempts to report the held roots to the CA.
+// reportPause is the pause between attempts to report acknowledged roots to the CA.
 const reportPause = 5 * time.Second
 
 // sendReports reports acknowledged root fingerprints to the CA until ctx ends, and then returns nil. A set equal to the

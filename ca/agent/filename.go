@@ -18,8 +18,8 @@ import (
 // A file secret is an SDS secret whose name contains the paths of the PEM files to serve. The constants are parts of
 // such names. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
 // file-root:CERTIFICATES~REVOCATIONS. If an object outside of the proxy's namespace requires the secret, Navarch
-// appends ~~ and the object's namespace to the name (push/xds). In names with file-root:, "system" in place of
-// CERTIFICATES means the CA certificates of the container image.
+// appends ~~ and the object's namespace to the name. In names with file-root:, "system" in place of CERTIFICATES means
+// the CA certificates of the container image.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -133,8 +133,8 @@ func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	return certificateSecret(name, texts[0], texts[1]), nil
 }
 
-// fileAuthorities makes the secret of the CA certificates that verify peers. A second file, if named, has revocation
-// lists. With a second file, Envoy requires a revocation list of each issuer in a peer's chain.
+// fileAuthorities makes the secret of the CA certificates that verify peers. A second file is optional, and contains
+// revocation lists. With it, Envoy requires a revocation list of each issuer in a peer's chain.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 )
 
 // maxNames bounds the number of file secrets (SDS secrets that are read from files) that all streams request together.
-// maxFile bounds a file, in bytes. A Kubernetes Secret is not larger.
+// maxFile is the largest accepted size of a file, in bytes. No Kubernetes Secret is larger.
 const (
 	maxNames = 256
 	maxOwned = 32  // file secrets for the objects of one namespace, except the proxy's own
@@ -28,10 +28,10 @@ type files struct {
 	set  func(...*secret)  // publishes secrets to the streams
 	drop func(name string) // called when no stream wants the secret any more
 
-	mu     sync.Mutex // held while files are read; only file secrets wait for it
+	mu     sync.Mutex // guards the fields below; held while files are read, which delays only file secrets
 	wanted map[string]*fileSecret
 	owned  map[string]int // number of wanted secrets by owner, a namespace; "": the proxy's own
-	full   bool           // a refusal by want was logged; false again once a secret is dropped
+	full   bool           // a refusal by want was logged; set to false when a secret is dropped
 }
 
 // fileSecret is one requested file secret.
@@ -45,7 +45,8 @@ type fileSecret struct {
 
 // want registers a stream's interest in a secret, and reads the files for the first stream. It returns false and
 // registers nothing if a new secret would exceed maxNames, maxOwned or maxOther. The last two bounds do not apply to
-// secrets for objects of the proxy's own namespace. So other namespaces leave room for the proxy's own.
+// secrets for objects of the proxy's own namespace. So the secrets of other namespaces leave room for those of the
+// proxy's own namespace.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,8 +131,8 @@ func (f *files) readChanged() {
 	}
 }
 
-// changed reports whether the files may have changed since the last read. A file modified within the last 2 s counts as
-// changed: two writes within some milliseconds may have the same modification time.
+// changed reports whether the files may have changed since the last read. A file that was modified within the last 2 s
+// counts as changed, because two writes within some milliseconds may have the same modification time.
 func (s *fileSecret) changed() bool {
 	const coarse = 2 * time.Second
 	for i, path := range s.name.paths {

@@ -10,8 +10,8 @@ import (
 // lists are revocation lists, at most one for each issuer.
 type lists []*x509.RevocationList
 
-// parseLists parses PEM with revocation lists only, at most one for each issuer. For an empty text it returns nil. The
-// signatures of the lists are not verified here: Envoy verifies them, since it has the issuers.
+// parseLists parses PEM with revocation lists only, at most one for each issuer. For an empty text it returns nil.
+// parseLists does not verify the signatures of the lists. Envoy does, because it has the issuers.
 func parseLists(text []byte) (lists, error) {
 	var out lists
 	for rest := text; ; {
@@ -52,9 +52,9 @@ func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow returns one list for each issuer in l. It takes an issuer's list from l, unless the argument has a list with a
-// higher number. So a lagging replica of the control plane does not undo a revocation. The result has no lists of
-// issuers that are missing from l.
+// follow returns one list for each issuer in l. It takes an issuer's list from l, unless the parameter held has a list
+// of this issuer with a higher number. So a lagging replica of the control plane does not undo a revocation. The result
+// has no lists of issuers that are missing from l.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))
 	for i, list := range l {

@@ -30,7 +30,8 @@ func (failed) isEvent() {}
 func (due) isEvent()    {}
 func (renew) isEvent()  {}
 
-// effect is an action for the caller of Step. At most one request is under way, and at most one wake-up is set.
+// effect is an action for the caller of Step: a request (ask), or a wake-up at a given time (wakeAt). At most one
+// request is under way, and at most one wake-up is set.
 type effect interface{ isEffect() }
 
 type (
@@ -42,11 +43,11 @@ func (ask) isEffect()    {}
 func (wakeAt) isEffect() {}
 
 // The pause after a failure is random, between half a step and a whole step. So agents that have lost their CA spread
-// their requests. The step doubles with each further failure, up to a limit.
+// their requests. The first step is retryBase. The step doubles with each further failure, up to a limit.
 const (
 	retryBase    = 500 * time.Millisecond
 	retryMax     = 30 * time.Second
-	retryMaxHeld = 5 * time.Minute // limit while the certificate in use has hours left
+	retryMaxHeld = 5 * time.Minute // largest limit; applies while the certificate in use has at least 100 minutes left
 )
 
 // schedule decides when to request a certificate, and with which credential. It does no I/O and reads no clock.
@@ -99,9 +100,10 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns byToken without a valid certificate. With a valid certificate it begins with byCertificate, and
-// each failure switches to the other kind. The CA may refuse a certificate for good, because the certificate is revoked
-// or its issuer is unknown. Without a token file the result is always byCertificate.
+// credential returns byCertificate if no token file is configured. With a token file, it returns byToken if there is no
+// valid certificate. With a token file and a valid certificate, it begins with byCertificate, and each failure switches
+// to the other kind. The switch helps if the CA refuses each request with the certificate, because it is revoked or has
+// an unknown issuer.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {

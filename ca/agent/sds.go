@@ -27,7 +27,7 @@ type hub struct {
 	acknowledged func(roots []string)
 	files        *files
 
-	mu      sync.Mutex // a leaf lock
+	mu      sync.Mutex // guards the fields below; no other lock is taken while it is held
 	secrets map[string]*secret
 	changed chan struct{} // closed when the secrets are replaced
 }
@@ -83,8 +83,9 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 }
 
 // DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns nil when the client
-// closes its side. Otherwise it returns the error that ends the stream or its context. A requested name without a
-// secret has no response until the secret exists. Secrets from files above a limit (files.want) have no response.
+// closes its side of the stream. In all other cases it returns the error of the stream or of its context. A requested
+// name without a secret has no response until the secret exists. Secrets from files beyond a limit (files.want) have no
+// response.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -103,8 +104,8 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 	})
 }
 
-// StreamSecrets is DeltaSecrets for GRPC, the state-of-the-world variant. Each response contains all requested secrets
-// that exist. A request with an outdated nonce changes nothing.
+// StreamSecrets does the same as DeltaSecrets for GRPC, the state-of-the-world variant of SDS. Each response contains
+// all requested secrets that exist. A request with an outdated nonce changes nothing.
 func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -198,7 +199,7 @@ type client struct {
 	log          *slog.Logger
 	acknowledged func(roots []string)
 	files        *files
-	whole        bool              // state of the world: a response has all wanted secrets
+	whole        bool              // the stream is state of the world: a response has all wanted secrets
 	wants        map[string]string // name -> version sent, or version that Envoy claims to hold; "": no version
 	resumed      map[string]bool   // names whose version in wants Envoy claims to hold from an earlier stream
 	nonce        uint64

@@ -21,7 +21,7 @@ const (
 // secret is one SDS resource. Immutable.
 type secret struct {
 	name    string
-	version string // content hash; for a certificate, of the chain alone
+	version string // hash of the content; for a certificate, hash of the chain only
 	body    *anypb.Any
 	roots   []string // fingerprints to report once Envoy acknowledges the secret; nil: no report
 }

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source says where roots come from. The roots of all sources are trusted. A root stays trusted until no source has it.
-// So a lagging CA replica or file can delay a rotation but not break it.
+// source identifies the origin of roots. The roots of all sources are trusted. A root stays trusted while at least one
+// source has it. So a lagging CA replica or file can delay a rotation but not break it.
 type source uint8
 
 const (
@@ -93,8 +93,8 @@ func fingerprints(roots []*x509.Certificate) []string {
 }
 
 // publish passes certificate, key, roots and revocation lists to Envoy. It writes all of them except the lists to the
-// output directory. Before the first certificate publish does nothing. It holds the lock throughout, so an older state
-// never replaces a newer one.
+// output directory. Before the first certificate, publish does nothing. It holds a.mu throughout, so that an older
+// state never replaces a newer one.
 func (a *Agent) publish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,9 +109,9 @@ func (a *Agent) publish() {
 	}
 	held := roots
 	if len(a.crls) > 0 {
-		// Envoy refuses a leaf if the leaf's issuer has no list here. A root from the CA or the file may arrive before
-		// the push brings its list. Such a root is trusted, but Envoy's acknowledgement of it is not reported. So the
-		// CA does not sign leaves under it yet.
+		// Envoy refuses a leaf if a.crls has no list of its issuer. A root from the CA or the file may arrive before
+		// the control plane pushes the root's list. Such a root is trusted, but Envoy's acknowledgement of the root is
+		// not reported. So the CA does not sign leaves under this root yet.
 		held = a.trust[fromPush]
 	}
 	a.hub.set(certificateSecret(certificateName, id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))

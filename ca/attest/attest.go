@@ -2,7 +2,7 @@
 // request.
 //
 // Owns: caches of verification keys (also in files) and of verified tokens; the key of the token issuer that Local
-// makes.
+// returns.
 // Reads: the key file of that issuer (token-issuer.key); files and URLs of verification keys.
 // Never: logs a token.
 package attest
@@ -37,21 +37,21 @@ type Caller struct {
 	AccountUID string
 	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
 	// caller's identity (issue.Follows). With Certificates.Foreign, or if the certificate does not state that time, it
-	// is the certificate's time of issue (issue.IssuedAt). Zero: unknown.
+	// is the certificate's time of issue (issue.IssuedAt). It is zero if the time is unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
 	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate records the cluster of its first
-	// token. Empty: unknown.
+	// token. Cluster is empty if unknown.
 	Cluster string
 	// Token identifies a token that is not bound to a Pod. It is the first 128 bytes of the token's id (jti). Without
-	// an id it is a digest of the token. For a certificate it is the value in the certificate's issue.Origin. Empty:
-	// unknown, or there is a Pod.
+	// an id it is a digest of the token. For a certificate it is the value in the certificate's issue.Origin. Token is
+	// empty if unknown, and for credentials that are bound to a Pod.
 	Token string
-	// Proven is the time when a token last proved the caller's identity. Only ca/serve sets it. Zero: unknown.
+	// Proven is the time when a token last proved the caller's identity. This package leaves it zero; ca/serve sets it.
 	Proven time.Time
-	// NotBefore is the start of a certificate's validity; zero for tokens. NotAfter is the end of the credential's
-	// validity; the tolerance TokensConfig.Leeway is not included.
+	// NotBefore is the start of a certificate's validity. It is zero for tokens. NotAfter is the end of the
+	// credential's validity, without the tolerance TokensConfig.Leeway.
 	NotBefore, NotAfter time.Time
 }
 
@@ -78,8 +78,9 @@ func (c Caller) Credential() string {
 
 // ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID is no
 // such proof, because Istio's IDs name a namespace and a service account, but no cluster. The result is true if the
-// argument equals c.Cluster, also if both are empty. A token without a cluster proves every cluster, because callers of
-// a TokenIssuer without a cluster may claim any cluster. A certificate without a cluster proves no named cluster.
+// parameter cluster equals c.Cluster, even if both are empty. If c.Cluster is empty, a token proves every cluster,
+// because callers of a TokenIssuer without a cluster may claim any cluster. A certificate proves no named cluster in
+// this case.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
@@ -92,9 +93,9 @@ const (
 
 // Authenticator authenticates callers of gRPC methods by the context's peer and metadata.
 type Authenticator interface {
-	// Authenticate returns the verified caller. ErrNone: the call has no credential of the Authenticator's kind, so
-	// another Authenticator may try. Any other error refuses the call. With an error the Caller is zero. Safe for
-	// concurrent use.
+	// Authenticate returns the verified caller. An error that matches ErrNone means that the call has no credential of
+	// the Authenticator's kind, so another Authenticator may try. Any other error refuses the call. With an error the
+	// Caller is zero. Authenticate is safe for concurrent use.
 	Authenticate(ctx context.Context) (Caller, error)
 }
 
@@ -102,8 +103,8 @@ type Authenticator interface {
 var ErrNone = errors.New("no credential")
 
 // Reasons to refuse a credential, for errors.Is. ErrDenied means a fault of the credential (gRPC Unauthenticated). The
-// errors from ErrMalformed to ErrIdentity match ErrDenied. ErrUnavailable means a fault of the control plane
-// (Unavailable): the same credential may be accepted later. No error shows a token.
+// errors from ErrMalformed to ErrIdentity match ErrDenied. ErrUnavailable means a fault of the control plane (gRPC
+// Unavailable), so the same credential may be accepted later. No error shows a token.
 var (
 	ErrDenied      = errors.New("credential not accepted")
 	ErrMalformed   = fmt.Errorf("%w: malformed", ErrDenied)
@@ -143,7 +144,8 @@ func (c chain) Authenticate(ctx context.Context) (Caller, error) {
 	return Caller{}, errors.Join(missing...)
 }
 
-// workload returns the SPIFFE ID of a service account. ErrIdentity: a name cannot be part of a SPIFFE ID.
+// workload returns the SPIFFE ID of a service account. The error matches ErrIdentity, and means that a name cannot be
+// part of a SPIFFE ID.
 func workload(td spiffeid.TrustDomain, namespace, account string) (spiffeid.ID, error) {
 	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
 	if err != nil {

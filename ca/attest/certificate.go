@@ -17,7 +17,7 @@ import (
 )
 
 // Certificates authenticates callers by the client certificates of their connections. The TLS handshake must have
-// verified the certificates. Safe for concurrent use if Aliases and Now are.
+// verified the certificates. Certificates is safe for concurrent use if the functions Aliases and Now are.
 type Certificates struct {
 	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
 	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain. If Aliases is
@@ -31,8 +31,8 @@ type Certificates struct {
 	Now     func() time.Time // nil: time.Now
 }
 
-// Authenticate implements Authenticator. ErrNone: the context has no TLS connection with a client certificate. Other
-// errors match ErrDenied.
+// Authenticate implements Authenticator. The error matches ErrNone if the context has no TLS connection with a client
+// certificate. All other errors match ErrDenied.
 func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	none := fmt.Errorf("%w: no client certificate", ErrNone)
 	p, ok := peer.FromContext(ctx)
@@ -51,8 +51,8 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 
 // Verify returns the caller named by a certificate whose chain the TLS handshake verified. It checks the end of
 // validity again, because a connection may outlive the certificate that opened it. It does not check the start. Errors
-// match ErrDenied. ErrExpired: the certificate has ended. ErrIdentity: the certificate is a CA's, does not have exactly
-// one URI name, or its name is not a workload's SPIFFE ID of this mesh.
+// match ErrDenied. The error also matches ErrExpired if the certificate has expired. It also matches ErrIdentity if the
+// certificate is a CA's, does not have exactly one URI name, or its name is not a workload's SPIFFE ID of this mesh.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {
@@ -97,7 +97,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")
 
 // ParsePath returns the namespace and service account of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
-// ErrIdentity: the path does not have this form.
+// The error matches ErrIdentity, and means that the path does not have this form.
 func ParsePath(id spiffeid.ID) (namespace, account string, err error) {
 	s := strings.Split(id.Path(), "/")
 	if len(s) != 5 || s[1] != "ns" || s[3] != "sa" {

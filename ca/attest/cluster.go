@@ -12,11 +12,11 @@ import (
 )
 
 // A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers with the same name, keys
-// with the same id, even the same key. So a token is verified only with keys of the cluster that the call names, and
-// with keys of issuers without a cluster.
+// with the same id, and even the same key. So a token is verified only with keys of the cluster that the call names,
+// and with keys of issuers without a cluster.
 
-// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. An empty cluster means
-// calls of any cluster.
+// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. With an empty cluster,
+// the entry is for calls of any cluster.
 type shown struct {
 	token   [sha256.Size]byte
 	cluster string
@@ -51,8 +51,8 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 const clusterMetadata = "clusterid"
 
 // clusterOf returns the cluster that a call names. If the call names no cluster, the result is TokensConfig.Cluster. An
-// empty result means any cluster. The name is only a claim until that cluster's keys verify a token. ErrMalformed: the
-// call names two clusters.
+// empty result means any cluster. The name is only a claim until that cluster's keys verify a token. The error matches
+// ErrMalformed, and means that the call names two clusters.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -74,10 +74,10 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token's signature, and returns the cluster of the issuer whose key matches. It tries the issuers
-// that have the token's issuer name, and that belong to the given cluster (the last argument) or to no cluster. If the
-// last argument is empty, issuers of all clusters are tried. If no key matches, the error is the last error that
-// matches ErrUnavailable. If there is no such error, it is the first error.
+// signed verifies a token's signature, and returns the cluster of the issuer whose key matches. Parameter name: the
+// issuer's name in the token. Parameter of: the name of the cluster; empty: all clusters. It tries the issuers with
+// this name that belong to this cluster or to no cluster. If no key matches, the error is the last one that matches
+// ErrUnavailable, or else the first one.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -106,10 +106,10 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named returns the issuers with a name (the second argument) that belong to a cluster (the last argument) or to no
-// cluster. If the last argument is empty, the issuers of all clusters are returned. remote reports whether
-// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown and no issuer has the name, or the name
-// of an issuer is not fetched yet. Issuers that are known to have the name are returned even with an error.
+// named returns the issuers with a name that belong to a cluster or to no cluster. Parameter of: the name of the
+// cluster; empty: all clusters. The result remote reports whether TokensConfig.Remote knows the cluster. The error
+// matches ErrUnavailable. It means that the cluster is unknown and no issuer has the name, or that the name of an
+// issuer is not fetched yet. Issuers that are known to have the name are returned even with an error.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// KeysConfig.Ask fetches keys together with the name of their issuer. The file KeysConfig.Memory keeps both for a
-// process that starts while the source does not answer.
+// The function KeysConfig.Ask fetches keys and the name of their issuer. The file KeysConfig.Memory keeps both for a
+// process that starts while the source of the keys does not answer.
 
 // maxIssuer bounds the name of an issuer, in bytes.
 const maxIssuer = 1024
@@ -47,8 +47,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil if the issuer's name is known. A patient caller first waits for a fetch of an unknown name, unless
-// maxWaiting other callers already wait. Errors match ErrUnavailable.
+// learn returns nil if the issuer's name is known. If the name is unknown and the caller is patient, learn first waits
+// for a fetch of the name, unless maxWaiting other callers already wait. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil

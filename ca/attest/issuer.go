@@ -17,13 +17,13 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest lifetime of a token of an Issuer. A single token cannot be revoked, but its identity can
-// be. A change of the Issuer's key invalidates all tokens of the Issuer.
+// MaxMintTTL is the longest lifetime of a token of an Issuer. It is bounded because a single token cannot be revoked.
+// The identity in a token can be revoked, and a change of the Issuer's key invalidates all its tokens.
 const MaxMintTTL = 30 * 24 * time.Hour
 
 // Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. The
-// tokens have the form of Kubernetes' tokens, so that Tokens verifies both. Printing an Issuer does not show its key.
-// An Issuer is safe for concurrent use if its key and its clock are.
+// tokens have the form of Kubernetes' tokens, so that the type Tokens verifies both. Printing an Issuer does not show
+// its key. An Issuer is safe for concurrent use if its key and its clock are.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -87,9 +87,9 @@ func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (s
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for a token that is bound to a Pod by name, without a uid. If the name is empty, the token is
-// unbound. All tokens with one Pod name have the same Caller.Credential. Errors are those of Mint; the Pod's name is
-// not checked.
+// MintBound does the same as Mint, and binds the token to a Pod by name, without a uid. If the Pod's name is empty, the
+// token is not bound. All tokens with one Pod name have the same Caller.Credential. Errors are those of Mint; the Pod's
+// name is not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

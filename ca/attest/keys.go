@@ -48,14 +48,14 @@ type KeysConfig struct {
 	Client      *http.Client
 	Refresh     time.Duration    // shortest interval of Run after a success; 0: 5 min (File: 30 s)
 	MinInterval time.Duration    // shortest interval between refreshes for unknown keys; 0: 10 s
-	Timeout     time.Duration    // of one refresh; 0: 10 s
+	Timeout     time.Duration    // timeout of one refresh; 0: 10 s
 	Log         *slog.Logger     // nil: nothing is logged
 	Now         func() time.Time // nil: time.Now
 }
 
 // Keys are an issuer's public keys. Run fetches them periodically. The last good keys stay in use while the source is
-// down. A token with an unknown key causes one more fetch, at most one in KeysConfig.MinInterval. Safe for concurrent
-// use.
+// down. A token with an unknown key causes an additional fetch, at most one in KeysConfig.MinInterval. Keys is safe for
+// concurrent use.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
@@ -67,22 +67,22 @@ type Keys struct {
 	saving  sync.Mutex // held while KeysConfig.Memory is written
 	unsaved bool       // EndSaving was called
 
-	mu       sync.Mutex // a leaf lock: not held during a fetch
+	mu       sync.Mutex // guards the fields below; not held during a fetch
 	flight   *flight
 	demanded time.Time // start of the last refresh for an unknown key
 	failed   error     // error of the last completed refresh; nil: it succeeded
 }
 
-// flight is a fetch under way. singleflight.Group does not fit, because starting a fetch counts against MinInterval and
-// joining a fetch does not.
+// flight is a fetch under way. singleflight.Group cannot be used, because only the start of a fetch counts for
+// MinInterval, and joining a fetch does not.
 type flight struct {
 	done chan struct{}
 	err  error // read after done is closed
 }
 
 // NewKeys validates the configuration, and loads the keys of Before or Memory. It fetches nothing. Without Run, only
-// Refresh and tokens with an unknown key cause a fetch. Errors: not exactly one source is given, or Discovery or URL is
-// invalid, contains a user, or is not https. For loopback hosts http is allowed.
+// Refresh and tokens with an unknown key cause a fetch. NewKeys fails if not exactly one source is given. It also fails
+// if Discovery or URL is invalid, contains a user, or is not https. For loopback hosts, http is allowed too.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -131,7 +131,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	} else {
 		k.remembered()
 	}
-	k.cfg.Before = nil // its keys were taken over
+	k.cfg.Before = nil // its keys were copied
 	return k, nil
 }
 
@@ -155,8 +155,8 @@ func StaticKeys(text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// checkURL requires https, since an attacker who changes keys in transit can obtain any identity of the mesh. Loopback
-// is exempt.
+// checkURL requires https, because an attacker who changes keys in transit can obtain any identity of the mesh.
+// Loopback hosts are exempt.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -258,7 +258,7 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	failed := k.failed
 	k.mu.Unlock()
 	if failed != nil {
-		// Not wrapped: a timeout of the fetch is not the caller's.
+		// failed is not wrapped, because a timeout of the fetch is not the caller's timeout.
 		return nil, fmt.Errorf("%w: key %.80q is not known, and the issuer's keys cannot be fetched: %v", ErrUnavailable, id, failed)
 	}
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
@@ -285,7 +285,7 @@ func (k *Keys) start(scheduled bool) *flight {
 	f := &flight{done: make(chan struct{})}
 	k.flight = f
 	go func() {
-		// The fetch has its own context: one waiting caller may give up while others still wait.
+		// The fetch has its own context, because one waiting caller may give up while others still wait.
 		ctx, cancel := context.WithTimeout(context.Background(), k.cfg.Timeout)
 		defer cancel()
 		f.err = k.fetch(ctx)
@@ -333,8 +333,8 @@ func (k *Keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-// Fetched returns the time of the last successful fetch by k. Zero: no fetch has succeeded, or the keys are static.
-// Keys of Before or Memory do not count.
+// Fetched returns the time of the last successful fetch by k. It is zero if no fetch has succeeded, or if the keys are
+// static. Keys of Before or Memory do not count.
 func (k *Keys) Fetched() time.Time {
 	if at := k.fetched.Load(); at != nil {
 		return *at
@@ -363,7 +363,8 @@ func (k *Keys) discover(ctx context.Context) ([]byte, error) {
 	if err := json.Unmarshal(text, &about); err != nil {
 		return nil, fmt.Errorf("openid-configuration is not JSON: %w", err)
 	}
-	// OpenID Connect Discovery 1.0, section 4.3: otherwise one issuer could speak for another.
+	// OpenID Connect Discovery 1.0, section 4.3, requires this check. Without it, one issuer could state the keys of
+	// another.
 	if about.Issuer != k.cfg.Discovery {
 		return nil, fmt.Errorf("openid-configuration names issuer %.200q", about.Issuer)
 	}

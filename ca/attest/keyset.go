@@ -21,14 +21,14 @@ import (
 // keySet is one version of an issuer's public keys. Immutable.
 type keySet struct {
 	keys map[string][]publicKey // by key id; an id occurs twice if the issuer repeats it
-	only string                 // the id of the only key; "" if there are several
-	// issuer is the issuer's name, fetched with the keys; empty if it is configured elsewhere.
+	only string                 // id of the only key; "" if there are several keys
+	// issuer is the issuer's name, if it was fetched with the keys; otherwise empty.
 	issuer string
 }
 
 type publicKey struct {
 	key       crypto.PublicKey
-	algorithm string // "" if the issuer does not state it
+	algorithm string // algorithm of signatures; "" if the issuer does not state it
 	print     [sha256.Size]byte
 }
 

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// LocalIssuer is the name (claim iss) of the issuer whose key is a file in navarchd's data directory (Local,
-// OpenLocal).
+// LocalIssuer is the name (claim iss) of the issuer that Local and OpenLocal return. The issuer's key is a file in
+// navarchd's data directory.
 const LocalIssuer = "navarch-local"
 
 // keyFile is the file of the issuer's key in the data directory.
@@ -44,8 +44,8 @@ func Local(dir string) (*Issuer, error) {
 	return parseKey(path, text)
 }
 
-// OpenLocal is Local for an existing key file. It writes nothing. Errors: the directory or the key file does not exist,
-// or the file cannot be read or does not have one P-256 key in PKCS #8 as PEM.
+// OpenLocal does the same as Local for an existing key file. It writes nothing. Errors: the directory or the key file
+// does not exist, or the file cannot be read or does not have one P-256 key in PKCS #8 as PEM.
 func OpenLocal(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)

@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// File is a Provider that reads its key encryption key from a file of 32 bytes. It suits development, and key files
-// that a secret store provides. Safe for concurrent use.
+// File is a Provider that reads its key encryption key from a file of 32 bytes. Use it for development, or if a secret
+// store provides the key file. Safe for concurrent use.
 type File struct {
 	path  string
 	older []localKey
@@ -30,23 +30,23 @@ type File struct {
 	key localKey   // zero until the file has been read
 }
 
-// First decides whether a File may create a missing key file. It returns nil if nothing was ever sealed, because then
-// no blob needs a lost key. An error states which value was sealed, or why this is unknown. Concurrent calls of Wrap
-// call First concurrently.
+// First decides whether a File may create a missing key file. It returns nil if nothing was ever sealed. A new key then
+// makes no blob unreadable. An error forbids a new key. It names a value that was sealed, or says why nothing is known
+// about sealed values. Concurrent calls of Wrap call First concurrently.
 type First func(context.Context) error
 
 // NewFile returns a File that wraps with the key in the file at path, and also unwraps with the keys in the older
-// files. If the file at path is missing, NewFile creates it with a random key and mode 0600. Missing folders get mode
-// 0700. If several processes create the file at once, all use the key of the first process.
+// files. If the file at path is missing, NewFile creates it with a random key and mode 0600. It creates missing folders
+// with mode 0700. If several processes create the file at once, all use the key of the first process.
 //
 // NewFile fails if a file has a size other than 32 bytes, if an older file is missing, or if the file system reports an
-// error. It also refuses wide permissions: the widest mode is 0700 for a file of this process's user, and 0640 for a
-// file of another user.
+// error. It also fails if the permissions of a file exceed 0700 (file of this process's user) or 0640 (file of another
+// user).
 //
 // A rotation of the key has three steps. First give the new file to every replica as an older file. When all replicas
-// have the new file, pass it as path, and the previous file as an older file. Remove the previous file when no blob
-// needs its key any more. During the rotation, every replica can open every blob. keyring.Report.KEKs lists the needed
-// keys.
+// have the new file, pass the new file in path, and the previous file as an older file. Remove the previous file when
+// no blob needs its key any more. During the rotation, every replica can open every blob. Report.KEKs of package
+// keyring lists the keys that blobs need.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -165,7 +165,7 @@ func (f *File) create() (localKey, error) {
 	return f.current()
 }
 
-// sealing returns the key for Wrap. It creates a missing file if f.first is set and returns nil.
+// sealing returns the key for Wrap. It creates a missing file if f.first is set and its result is nil.
 func (f *File) sealing(ctx context.Context) (localKey, error) {
 	key, err := f.current()
 	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +180,8 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack reads the file again, because an operator may have restored the right file. If the file's key has this id,
-// putBack stores the key in f, and returns it. putBack returns false if the file has another key or cannot be read.
+// putBack reads the file again, because an operator may have restored the right file. If the file's key has the given
+// id, putBack stores the key in f, and returns it. putBack returns false if the file has another key or cannot be read.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -225,8 +225,8 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. The returned function compares its argument with the key that f has when the function is
-// called. ErrUnavailable: there is no key in memory, and the file is missing, invalid or unreadable.
+// Newest implements Provider. The returned function reports whether its argument is wrapped by the key that f has at
+// the time of the call. ErrUnavailable: there is no key in memory, and the file is missing, invalid or unreadable.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const (
 )
 
 // Passphrase is a Provider for development. It derives each key encryption key from a passphrase and a salt. Each
-// Passphrase wraps under a random salt of its own. The derivation of a key takes some tens of milliseconds. Up to 64
+// Passphrase has its own random salt for Wrap. The derivation of a key takes some tens of milliseconds. Up to 64
 // derived keys are cached. Safe for concurrent use.
 type Passphrase struct {
 	phrases []Secret // the newest first
@@ -37,9 +37,9 @@ type derivation struct {
 	salt   [saltBytes]byte
 }
 
-// NewPassphrase returns a provider that keeps copies of the passphrases. It wraps under the first argument, and also
-// unwraps under the older passphrases. A rotation has the three steps that NewFile describes. NewPassphrase fails if a
-// passphrase has fewer than 12 bytes.
+// NewPassphrase returns a provider that keeps copies of the passphrases. Its Wrap uses the first argument, and its
+// Unwrap tries all passphrases. A rotation of the passphrase has the three steps that NewFile describes. NewPassphrase
+// fails if a passphrase has fewer than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -86,8 +86,9 @@ func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
 }
 
 // Unwrap implements Provider. It derives a key from each passphrase and the salt in w.Data. ErrTampered: w.Data is
-// shorter than a salt, or a derived key has the id w.KeyID but does not decrypt w.Data, or the reverse. ErrUnavailable:
-// no derived key has the id w.KeyID or decrypts w.Data.
+// shorter than a salt. ErrTampered is also the error if a derived key has the id w.KeyID but does not decrypt w.Data,
+// or decrypts w.Data but has another id. ErrUnavailable: no derived key has the id w.KeyID, and no derived key decrypts
+// w.Data.
 func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	if len(w.Data) < saltBytes {
 		return nil, fmt.Errorf("data key: %w", ErrTampered)
@@ -101,8 +102,8 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under another passphrase, or was changed", ErrUnavailable)
 }
 
-// unwrap tries the passphrase with an index in p.phrases. ErrUnavailable: the derived key neither has the id w.KeyID
-// nor decrypts w.Data, so the next passphrase must be tried.
+// unwrap tries the passphrase p.phrases[phrase]. ErrUnavailable: the derived key neither has the id w.KeyID nor
+// decrypts w.Data, so the next passphrase must be tried.
 func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {
@@ -118,8 +119,9 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider. It never fails. The returned function derives the newest passphrase's key for the salt in
-// its argument, unless the key is cached. It returns false if the argument's Data is shorter than a salt.
+// Newest implements Provider. It never fails. The returned function derives a key from the newest passphrase and the
+// salt in its argument, unless this key is cached. It reports whether the key has the argument's KeyID. It returns
+// false if the argument's Data is shorter than a salt.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

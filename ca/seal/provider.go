@@ -11,13 +11,13 @@ import (
 // the first path, paths of older keys or passphrases may follow, separated by commas. White space around a passphrase
 // is ignored.
 //
-// A missing key file is not an error. Wrap calls the given First, and creates the file if the result is nil. Without a
-// First, the file is never created. Until the file exists, operations that need its key fail with ErrUnavailable. The
-// other kinds of provider ignore the First.
+// A missing key file is not an error. The argument first, a function, decides at each Wrap whether the file may be
+// created. If this function is nil, the file is never created. Until the file exists, operations that need its key fail
+// with ErrUnavailable. The other kinds of provider ignore the argument first.
 //
 // NewProvider fails if spec is invalid, or if a file is invalid or unreadable. It also fails if the file of a
-// passphrase or of an older key is missing. If the error is not nil, do not use the returned provider, even if it is
-// not nil.
+// passphrase or of an older key is missing. If NewProvider fails, do not use the returned Provider, which may be
+// non-nil.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

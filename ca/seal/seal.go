@@ -12,12 +12,12 @@ import (
 	"fmt"
 )
 
-// Context identifies the purpose of a sealed blob. It is associated data of the encryption: Open fails unless its
-// Context equals that of Seal. So a blob that was copied to another place does not open there. Fields may be zero.
+// Context identifies the purpose of a sealed blob. It is associated data of the encryption. Open fails unless it
+// receives the same Context as Seal. So a blob does not open in the place of another secret's blob. Fields may be zero.
 type Context struct {
 	Mesh        string
 	TrustDomain string
-	Epoch       uint64 // number of the signing key's epoch in the keyring; 0: the value belongs to no epoch
+	Epoch       uint64 // epoch (number) of a signing key in the keyring; 0: the value belongs to no epoch
 	KeyID       string // distinguishes the values of one Purpose
 	Purpose     string // kind of value: signing-key, gateway-tls, ...
 }
@@ -34,14 +34,15 @@ type Sealer interface {
 	// or the right KEK may help.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
 	// Stale determines the provider's present KEK. The returned function reports whether a blob is sealed under another
-	// KEK of the same provider, and so should be encrypted again. The function returns false for other input, and sends
-	// no request. ErrUnavailable: the provider does not answer, its key is missing, or ctx ends first.
+	// KEK of the same provider, and so should be encrypted again. The function returns false for all other input, and
+	// sends no request. ErrUnavailable: the provider does not answer, its key is missing, or ctx ends first.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 
 // Errors of a Sealer and of a Provider, for errors.Is.
 var (
-	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // also if the input is not a blob
+	// ErrTampered is also the error for input that is not a sealed blob.
+	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed")
 	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )

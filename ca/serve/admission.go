@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission runs the queue. It passes events to the queue's Step, and carries out the effects that Step returns.
+// admission runs the queue of certificate requests. It passes events to the queue's Step, and carries out the effects
+// that Step returns.
 type admission struct {
 	now   func() time.Time
 	mu    sync.Mutex // held during Step, which does not block; no other lock is taken meanwhile
@@ -45,7 +46,7 @@ func (d *admission) step(e event) {
 type Stats struct {
 	First, Renewals int // first certificates and renewals in the queue, without the delayed ones
 	Delayed         int // delayed, because their identity or credential exceeds Limits.Rate
-	Signing         int // being signed; with a Registrar, until the Registrar answers
+	Signing         int // being signed; with a Registrar, waiting for its answer
 	Writing         int // signed, and being written to the Journal; always 0 with a Registrar
 	Bytes           int // bytes of all CSRs that are queued or delayed
 }
@@ -119,8 +120,8 @@ type pass struct {
 	began     time.Time
 }
 
-// leave frees the slot. If written is true, a certificate was signed and must be journalled. The caller must then call
-// recorded once the journal has answered.
+// leave frees the slot. If written is true, a certificate was signed and must be journalled. In this case the caller
+// must also call recorded, after the journal has answered.
 func (p *pass) leave(written bool) { p.admission.step(signed{p.admission.now().Sub(p.began), written}) }
 
 func (p *pass) recorded() { p.admission.step(recorded{}) }

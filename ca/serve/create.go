@@ -24,7 +24,7 @@ import (
 // caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. With
 // Config.Registrar, it blocks until the Registrar returns. The response's CertChain has one PEM element for each
 // certificate of the chain, the leaf first, and then one element with all roots. Register adds the same method to a
-// gRPC server, which authenticates the caller before it reads the request.
+// gRPC server. The method authenticates the caller there before it reads the request.
 //
 // Errors are gRPC statuses. A gRPC status of the Authenticator is returned unchanged. Unauthenticated: the credential
 // is missing, not accepted, names no identity, or is too old (Config.Renewals). PermissionDenied: the caller is
@@ -32,7 +32,7 @@ import (
 // lifetime or metadata.CertSigner is not valid. ResourceExhausted: the queue has no room or no time, or the Registrar
 // returned ErrBusy. Unavailable: the credential cannot be verified, or nothing can be signed or recorded now. Internal:
 // signing failed for another reason. Canceled: ctx was cancelled. DeadlineExceeded: the deadline of ctx passed, or
-// Limits.MaxWait passed before a certificate could be signed again after ErrStale.
+// Limits.MaxWait passed before a certificate could be signed again after the Journal's ErrStale.
 func (s *Server) CreateCertificate(ctx context.Context,
 	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
@@ -102,7 +102,7 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	return caller, issued.Encode(current.Bundle), nil
 }
 
-// refused logs a failed request, sampled by status code. Cancelled requests are not logged.
+// refused logs a failed request. It samples the log lines by status code. Cancelled requests are not logged.
 func (s *Server) refused(ctx context.Context, message string, c attest.Caller, err error) {
 	code := status.Code(err)
 	if code == codes.Canceled {
@@ -217,7 +217,7 @@ func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, 
 	return pass, nil
 }
 
-// issue signs a certificate in the signing slot of p, and returns the certificate once it is recorded.
+// issue signs a certificate in the signing slot that p occupies, and returns the certificate once it is recorded.
 func (s *Server) issue(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
 	c attest.Caller) (*Current, *issue.Issued, error) {
 	shownEnds, renews := s.shownEnd(ctx, c)
@@ -237,7 +237,7 @@ func (s *Server) issue(ctx context.Context, p *pass, r *securityv1.IstioCertific
 	return s.record(ctx, r, c, current, issued)
 }
 
-// slot signs a certificate, and frees the signing slot of p, also after an error.
+// slot signs a certificate, and frees the signing slot that p occupies, also after an error.
 func (s *Server) slot(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
 	defer func() { p.leave(issued != nil) }()
 	return s.sign(r, c)
@@ -278,8 +278,8 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 const signings = 4
 
 // record returns the certificate once the Journal has stored it. After ErrStale, record signs again outside of the
-// queue, since the caller has waited already. After other errors of the Journal, record signs a renewal again, and
-// records it in the FallbackJournal.
+// queue, since the caller has waited already. After an error other than ErrStale and ErrRevoked, record signs a renewal
+// again, and records it in the FallbackJournal, if there is one.
 func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)

@@ -2,9 +2,9 @@ package serve
 
 import "container/list"
 
-// fairQueue contains the tickets (waiting requests) for first certificates, or those for renewals. pop alternates
-// between identities, and between the credentials of an identity. The tickets of one credential leave in the order in
-// which they were pushed.
+// fairQueue contains tickets (waiting requests). First certificates and renewals have separate fairQueues. pop
+// alternates between identities, and between the credentials of an identity. The tickets of one credential leave in the
+// order in which they were pushed.
 type fairQueue struct {
 	n, bytes   int // number of tickets, and sum of their bytes
 	identities rotation[*identityQueue]
@@ -24,7 +24,8 @@ type credentialQueue struct {
 
 func newFairQueue() fairQueue { return fairQueue{identities: newRotation[*identityQueue]()} }
 
-// find returns the queues of a holder's identity and credential. A result is nil if the queue would be empty.
+// find returns the queues of the identity and of the credential in h. A result is nil if no ticket of the identity or
+// the credential is queued.
 func (l *fairQueue) find(h holder) (p *identityQueue, o *credentialQueue) {
 	if p = l.identities.find(h.identity); p != nil {
 		o = p.credentials.find(h.credential)
@@ -70,8 +71,8 @@ func (l *fairQueue) remove(t *ticket) {
 	}
 }
 
-// last returns a ticket of the identity whose turn comes last. It is the newest ticket of the identity's credential
-// whose turn comes last. If the queue is empty, last returns nil.
+// last selects the identity with the last turn, and the credential of this identity with the last turn. It returns the
+// newest ticket of this credential. If the queue is empty, last returns nil.
 func (l *fairQueue) last() *ticket {
 	if l.n == 0 {
 		return nil
@@ -79,8 +80,8 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns an upper bound for the number of tickets that would leave before a ticket of the holder h that is
-// pushed now.
+// ahead assumes that a ticket of h (identity and credential) is pushed now. It returns an upper bound for the number of
+// tickets that would leave before this ticket.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
 	own := 0 // upper bound for the tickets of the same identity
@@ -120,7 +121,7 @@ func (r rotation[T]) find(name string) (of T) {
 	return of
 }
 
-// join adds a member at the end of the turns.
+// join adds a member, which gets the last turn.
 func (r rotation[T]) join(name string, of T) { r.seats[name] = r.turns.PushBack(seat[T]{name, of}) }
 
 func (r rotation[T]) leave(name string) {

@@ -15,14 +15,14 @@ import (
 
 // FallbackJournal records renewals while the Journal is unavailable. Many goroutines call its methods at once.
 type FallbackJournal interface {
-	// Away reports whether the Journal is known to be unavailable. The server then records renewals without trying the
-	// Journal first.
+	// Away reports whether the Journal is known to be unavailable. If Away returns true, the server records a renewal
+	// without trying the Journal first.
 	Away() bool
 	// Longest returns the maximum remaining lifetime of a new certificate that Spend accepts. It is at least 1 s.
 	Longest() time.Duration
-	// Spend records a signed renewal, and returns nil once the entry is durable. The argument shownEnds is the NotAfter
-	// of the certificate that authenticated the request, and e.Previous is its serial number. ErrRevoked: the identity
-	// or that certificate is revoked. The caller receives ErrRevoked as PermissionDenied, and any other error as
+	// Spend records the signed renewal e, and returns nil once e is durable. The argument shownEnds is the NotAfter of
+	// the certificate that authenticated the request, and e.Previous is its serial number. ErrRevoked: the identity or
+	// the certificate e.Previous is revoked. The client receives ErrRevoked as PermissionDenied, and any other error as
 	// Unavailable. After an error the server does not return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
@@ -39,8 +39,8 @@ func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.
 }
 
 // forFallback changes a renewal so that the FallbackJournal may record it. The returned request asks for the lifetime
-// FallbackJournal.Longest at most. The returned caller has no NotAfter, so that sign does not extend the lifetime to
-// that of the shown certificate.
+// FallbackJournal.Longest at most. The returned caller has no NotAfter. So the function sign does not extend the
+// lifetime to the end of the shown certificate.
 func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Caller) (*securityv1.IstioCertificateRequest, attest.Caller) {
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	if ttl == 0 {

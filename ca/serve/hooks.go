@@ -2,8 +2,9 @@ package serve
 
 import "time"
 
-// Hooks are callbacks for metrics. Each may be nil. Many goroutines call them at once, some while they occupy a signing
-// slot, so they must not block. A field's comment ends with the name of Istio's corresponding metric, if Istio has one.
+// Hooks are callbacks for metrics. Each may be nil. Many goroutines call the hooks at once. Hooks must not block,
+// because a calling goroutine may occupy a signing slot. A field's comment ends with the name of Istio's corresponding
+// metric, if Istio has one.
 type Hooks struct {
 	Request func() // called for each certificate request. citadel_server_csr_count
 	// Issued: a certificate was issued. The argument took is the duration of the request.

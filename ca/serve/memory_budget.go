@@ -1,9 +1,10 @@
 package serve
 
 // memoryBudget bounds the bytes of waiting requests, and always keeps bytes free for further identities. A request fits
-// if afterwards the free bytes are at least the bytes of its identity. So a single identity gets at most half of the
-// budget. In the long run each of n busy identities gets 1/(n+1), and as much stays free. The same rule divides the
-// bytes of an identity among its credentials. So a single credential gets at most a quarter of the budget.
+// if its identity, with this request, uses at most as many bytes as stay free. So a single identity gets at most half
+// of the budget. Each of n busy identities gets 1/(n+1) of the budget in the long run, and 1/(n+1) stays free. The same
+// rule divides the bytes of an identity among its credentials. So a single credential gets at most a quarter of the
+// budget.
 type memoryBudget struct {
 	size, used int
 	bytes      map[holder]int // used bytes of each identity (holder.whole), and of each credential
@@ -16,8 +17,8 @@ func (r *memoryBudget) fits(t *ticket) bool {
 	return fits(t, r.size-r.used, r.bytes[t.whole()], r.bytes[t.holder])
 }
 
-// fits reports whether the request of t fits. The arguments are the free bytes, and the bytes that its identity and its
-// credential use.
+// fits reports whether the request of t fits. The argument free is the number of free bytes. The arguments identity and
+// credential are the bytes that the identity and the credential of t use.
 func fits(t *ticket, free, identity, credential int) bool {
 	if t.holder == t.whole() {
 		return identity+t.bytes <= free-t.bytes

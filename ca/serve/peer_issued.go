@@ -38,16 +38,17 @@ type PeerIssued struct {
 	Token      string // token of the control plane's own service account
 }
 
-// PeerCertificate is a serving certificate with its private key. Peer is the IP address and port of its signer.
+// PeerCertificate is a serving certificate with its private key. Peer is the IP address and port of the peer that
+// signed it.
 type PeerCertificate struct {
 	Certificate tls.Certificate // Leaf is set
 	Peer        string
 }
 
-// Request makes a P-256 key and requests a certificate for it by CertificateMethod, until one peer returns a valid
-// certificate. It tries the peers one after another in random order, for at most 5 s each. The peer's Config.Names
-// decide which names the certificate has. Request verifies that the certificate is for the key, chains to Roots and has
-// ServerName.
+// Request makes a P-256 key and requests a certificate for it, until one peer returns a valid certificate. The gRPC
+// method is CertificateMethod. Request tries the peers one after another in random order, for at most 5 s each. The
+// peer's Config.Names decide which names the certificate has. Request verifies that the certificate is for the key,
+// chains to Roots and has ServerName.
 //
 // Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. In the second case,
 // the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also joins an

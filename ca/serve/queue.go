@@ -19,11 +19,13 @@ func (h holder) whole() holder { return holder{identity: h.identity} }
 // or refuse, or the event abandon.
 type ticket struct {
 	holder
-	first    bool // not authenticated by a certificate
+	first    bool // true if the caller did not authenticate by a certificate
 	bytes    int  // size of its CSR
 	deadline time.Time
-	expiry   codes.Code // status after the deadline: DeadlineExceeded for the caller's own deadline, ResourceExhausted for MaxWait
-	arrived  time.Time
+	// expiry is the status after the deadline. It is DeadlineExceeded if the deadline is the caller's own, and
+	// ResourceExhausted if the deadline comes from MaxWait.
+	expiry  codes.Code
+	arrived time.Time
 
 	state   ticketState
 	element *list.Element // in its fairQueue
@@ -48,12 +50,12 @@ type (
 	arrive  struct{ t *ticket }
 	abandon struct{ t *ticket } // the caller has stopped waiting, or the deadline has passed
 	// signed: a started ticket has left its signing slot. The field took is the time in the slot. If journal is true,
-	// the ticket's entry is being written, and the event recorded follows.
+	// the journal entry of the certificate is being written, and the event recorded follows.
 	signed struct {
 		took    time.Duration
 		journal bool
 	}
-	recorded struct{} // writing an entry has succeeded or failed
+	recorded struct{} // writing a journal entry has succeeded or failed
 	tick     struct{} // time has passed
 )
 
@@ -201,8 +203,9 @@ func (q *queue) estimate(t *ticket) time.Duration {
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves each delayed ticket whose delay has ended to its fairQueue. It requests a wake-up for the next delayed
-// ticket if it has moved a ticket. It also does so if alarm is set: the last requested wake-up has come.
+// release moves each delayed ticket whose delay has ended to its fairQueue. The argument alarm is true if the last
+// requested wake-up has come. If alarm is true or a ticket was moved, release requests a wake-up for the next delayed
+// ticket.
 func (q *queue) release(now time.Time, alarm bool) []effect {
 	before := len(q.delayed)
 	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// delays is a heap of tickets, ordered by the time when they become ready.
+// delays is a heap of tickets (delayed requests), ordered by the time when they become ready.
 type delays []*ticket
 
 func (d *delays) add(t *ticket) {
@@ -53,10 +53,10 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates contains a token bucket for each holder with recent requests. A bucket is stored as the time at which it is
-// full again. golang.org/x/time/rate does not suit. The queue needs the time of the next token before it decides to
-// take the token, but a Reservation takes the token at once. And a bucket needs 24 bytes here, but 80 bytes and a mutex
-// as a Limiter.
+// rates contains a token bucket for each holder (identity, or credential of an identity) with recent requests. A bucket
+// is stored as the time at which it is full again. golang.org/x/time/rate does not suit, for two reasons. The queue
+// needs the time of the next token before it decides to take the token, but a Reservation takes the token at once. A
+// bucket needs 24 bytes here, but a rate.Limiter needs 80 bytes and has a mutex.
 type rates struct {
 	each  time.Duration // time between two tokens
 	burst time.Duration // time in which an empty bucket is filled

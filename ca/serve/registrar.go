@@ -18,11 +18,11 @@ import (
 )
 
 // Registrar obtains certificates from another CA. With a Registrar the server is a registration authority: it
-// authenticates callers, and the other CA signs. At most Limits.Signing goroutines call Register at once. Register must
-// return within seconds after ctx ends, which is after Limits.MaxWait at the latest. Register returns an error that
-// matches issue.ErrInvalid if the request is at fault. The server's caller then receives InvalidArgument. ErrRefused
-// and ErrBusy lead to the codes in their comments. Any other error means that the CA cannot sign now, and the caller
-// receives Unavailable.
+// authenticates callers, and the other CA signs. At most Limits.Signing goroutines call Register at once. The argument
+// ctx ends after Limits.MaxWait at the latest. Register must return within seconds after the end of ctx. Register
+// returns an error that matches issue.ErrInvalid if the request is at fault. The server's caller then receives
+// InvalidArgument. ErrRefused and ErrBusy lead to the codes in their comments. Any other error means that the CA cannot
+// sign now, and the caller receives Unavailable.
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }

@@ -17,18 +17,19 @@ import (
 // cannot be renewed for ever. The zero value sets no bound.
 type Renewals struct {
 	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded. With a
-	// Registrar the time of the last token is unknown, so every renewal needs a token if its bound is not 0.
+	// Registrar the time of the last token is unknown, so every renewal needs a token if its bound (Alone or Machines)
+	// is not 0.
 	Alone time.Duration
-	// Machine reports whether an identity belongs to a configured machine (outside of Kubernetes). Machines have no
-	// token after their first. Many goroutines call Machine at once. nil: there are no machines.
+	// Machine reports whether an identity belongs to a configured machine (outside of Kubernetes). A machine has a
+	// token only for its first certificate. Many goroutines call Machine at once. nil: there are no machines.
 	Machine func(id spiffeid.ID) bool
 	// Machines is the bound for machines, in place of Alone; 0: unbounded.
 	Machines time.Duration
-	// Tokens authenticates the token of a renewal that is past its bound. If the token names the same identity, the
-	// renewal is allowed. nil: such tokens are ignored.
+	// Tokens authenticates the token that a caller sends with a renewal after its bound has passed. If the token names
+	// the caller's identity, the renewal is allowed. nil: such tokens are ignored.
 	Tokens attest.Authenticator
-	// Ending is called for each renewal by a machine in the last 14 days before its bound, from many goroutines at
-	// once; may be nil.
+	// Ending is called for each renewal by a machine in the last 14 days before the machine's bound. Many goroutines
+	// call Ending at once. It may be nil.
 	Ending func()
 }
 
@@ -37,8 +38,9 @@ const ending = 14 * 24 * time.Hour
 
 // proven returns the time at which a token last proved the caller's identity. For a caller with a token, this is the
 // present time. For a renewal it is issue.Proven of the shown certificate, or zero with a Registrar, because the time
-// is unknown. Unauthenticated: the bound has passed or the time is unknown, and the request has no valid token of the
-// caller's identity. Unavailable: the token cannot be verified now. Canceled and DeadlineExceeded: ctx ended.
+// is unknown. Unauthenticated: the bound in Renewals has passed or cannot be checked, and the request has no valid
+// token of the caller's identity. Unavailable: the token cannot be verified now. Canceled and DeadlineExceeded: ctx
+// ended.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {
@@ -91,8 +93,9 @@ func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Dur
 }
 
 // extendToShown returns a lifetime and a policy with which a renewal expires after the shown certificate. The argument
-// left is the shown certificate's remaining lifetime. The journal drops expired certificates. So it still contains the
-// renewal if the shown certificate is revoked by serial number, and the renewal is revoked too.
+// left is the shown certificate's remaining lifetime. The journal drops expired certificates. Until the shown
+// certificate expires, the journal therefore contains the renewal too. So a revocation of the shown certificate by
+// serial number also revokes the renewal.
 func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1

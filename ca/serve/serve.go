@@ -38,8 +38,8 @@ type Current struct {
 }
 
 // Authorities provides the current signing authority. The server calls Current for each attempt to sign, from many
-// goroutines at once. An error says why nothing can be signed (sealed, not loaded yet, expired). The agent receives the
-// error as Unavailable.
+// goroutines at once. An error says why nothing can be signed: for example, the signing key cannot be decrypted or is
+// not loaded yet, or the authority has expired. The agent receives the error as Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // Credentials returns a gRPC server's credentials for a configuration that TLS.Config or ByFiles made. The credentials
-// read one TLS record at a time, to save memory. They refuse client chains that are expensive to verify. For any other
-// configuration, and for one of ByFiles without client roots, TLSInfo.State.VerifiedChains is empty.
+// read one TLS record at a time, to save memory. They refuse client chains that are expensive to verify.
+// TLSInfo.State.VerifiedChains is empty for any other configuration. It is also empty if ByFiles made the configuration
+// without client roots.
 func Credentials(conf *tls.Config) credentials.TransportCredentials {
 	return transport{credentials.NewTLS(conf)}
 }

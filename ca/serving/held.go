@@ -27,8 +27,10 @@ type Held struct {
 
 // Trust states whether API servers ("callers") trust a certificate.
 type Trust struct {
-	Callers bool  // at least one API server is known
-	Refused error // why an API server does not trust the certificate, or why its trust is unknown; nil: no API server refuses it
+	Callers bool // at least one API server is known
+	// Refused says why an API server does not trust the certificate, or why its trust is unknown. It is nil if no API
+	// server refuses the certificate.
+	Refused error
 }
 
 // NewHeld returns a Held that presents certificates of s. The function state returns the keyring's state, never nil.
@@ -49,17 +51,18 @@ func (h *Held) Config() *tls.Config {
 		}}
 }
 
-// Missing returns why API servers do not trust the certificate that Config presents now. The result unbelieved is nil
-// if no API server refused this certificate when it was last checked. The result err says why there is no certificate
-// to present. If err is not nil, unbelieved is nil.
+// Missing describes the certificate that Config presents now. The result unbelieved says why API servers did not trust
+// this certificate when it was last checked. If no API server refused the certificate, unbelieved is nil. The result
+// err says why there is no certificate to present. If err is not nil, unbelieved is nil.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting returns why API servers do not trust the newest certificate, why there is no certificate to present, or both.
-// It returns nil if a newest certificate exists and no API server refuses it. If no certificate is trusted, Config
-// presents the newest. While there is no newest certificate, Waiting uses the result of the last check.
+// Waiting returns why API servers do not trust the newest certificate (from TLS.Certificate), why there is no
+// certificate to present, or both. It returns nil if there is a newest certificate and no API server refuses it. If no
+// certificate is trusted, Config presents the newest. While TLS.Certificate fails, Waiting uses the result of the last
+// check.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	peerPause    = time.Second // pause after a request that no peer fulfilled, doubled up to maxPeerPause
+	peerPause    = time.Second // pause after a failed request; doubled after each further failure, up to maxPeerPause
 	maxPeerPause = 10 * time.Second
 	peerBudget   = 20 * time.Second // timeout of one request to all peers
 	idle         = time.Hour        // pause if nothing is to be done before the keyring changes
@@ -37,11 +37,11 @@ type Ring interface {
 type PeerConfig struct {
 	TLS  *TLS // receives the certificate
 	Ring Ring
-	// Held journals that this process has the roots with these fingerprints. The arguments serial, identity and end
-	// (NotAfter) describe a certificate that a peer issued to this process; origin is empty. Once this process can
-	// sign, Held is called for each unexpired certificate that peers issued, and again after each change of the roots.
-	// An error is logged, and all calls are repeated after 10 s at the latest. Held may be nil if the process can never
-	// sign.
+	// Held journals that this process has the roots with the fingerprints in the argument roots. The arguments serial,
+	// identity and end (NotAfter) describe a certificate that a peer issued to this process. The argument origin is
+	// empty. Once this process can sign, Held is called for each unexpired certificate that peers issued, and again
+	// after each change of the roots. An error is logged, and all calls are repeated after 10 s at the latest. Held may
+	// be nil if the process can never sign.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
 	Store      *kv.Store // to read the addresses of all replicas; nil: only Peers are known
 	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
@@ -61,7 +61,7 @@ type PeerIssued struct {
 	fleet    []member.Record     // replicas in etcd
 	issued   []*x509.Certificate // certificates of peers; report removes expired ones
 	under    string              // result of rootsOf when the last certificate was issued
-	notified uint64              // generation of the roots that were reported last
+	notified uint64              // Generation of the State whose roots were reported last
 	next     time.Time           // earliest time of the next request
 	pause    time.Duration       // pause after the last request; 0: the request succeeded
 	said     string              // text of the last logged error
@@ -102,7 +102,7 @@ func (b *PeerIssued) Run(ctx context.Context) error {
 }
 
 // step calls report if this process can sign. If not, step requests a certificate from peers when one is due. It
-// returns the time until the next step, which a change of the keyring shortens.
+// returns the longest time until the next step. A change of the keyring causes an earlier step.
 func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	own, from := b.TLS.InForce()
 	if state.Active != nil {
@@ -143,7 +143,7 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 
 // report calls Held for each unexpired certificate that a peer issued, so that the journal knows that this process has
 // the newest roots. The process now signs for itself, and does not renew these certificates. Without the report a root
-// rotation would wait until they expire.
+// rotation would wait until these certificates expire.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {

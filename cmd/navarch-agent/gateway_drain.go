@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// gatewayWait is the default time limit of a gateway's drain. Kubernetes kills a Pod after 30 s by default.
+	// gatewayWait is the default time limit of a gateway's drain. By default, Kubernetes kills a terminating Pod after
+	// 30 s.
 	gatewayWait = 25 * time.Second
 	// quietTime is the time without connections after which a gateway's drain ends before its time limit.
 	quietTime = time.Second
@@ -65,7 +66,7 @@ type gatewayDrain struct {
 	log     *slog.Logger
 }
 
-// run runs both phases. It returns when the drain is over (await) or ctx ends.
+// run runs both phases. It returns when the drain is over, or when ctx ends.
 func (d *gatewayDrain) run(ctx context.Context) {
 	end := time.Now().Add(d.wait)
 	d.log.Info("gateway keeps serving while load balancers notice that it is not ready", "for", d.least)
@@ -86,8 +87,8 @@ func (d *gatewayDrain) run(ctx context.Context) {
 
 // await polls the numbers of open and accepted connections. Unless fullTime is set, it returns when no connection was
 // open or accepted for quietTime. Unless whenIdle is set, it returns at the time given by the parameter end. It always
-// returns when ctx ends. Accepted connections count because a client that opens a connection for each request has no
-// open connection between two requests.
+// returns when ctx ends. Accepted connections matter, because some clients open a connection for each request. Such a
+// client has no open connection between two requests.
 func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	last, since, warned := -1, time.Time{}, false
 	for ; ctx.Err() == nil; pause(ctx, drainPoll) {
@@ -112,8 +113,8 @@ func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	}
 }
 
-// idlePressure returns the path of the file by which the agent makes a gateway's Envoy end idle connections. The file
-// contains 0, or 1 to end them. The path is empty for other nodes.
+// idlePressure returns the path of the file by which the agent makes a gateway's Envoy end idle connections. Content 1
+// ends idle connections, and content 0 does not. For a sidecar the path is empty.
 func (o *options) idlePressure() string {
 	if !o.bye.gateway {
 		return ""
@@ -121,8 +122,8 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// replaceFile replaces the content of a file by a rename. So a failed write leaves the previous content, and Envoy
-// notices a new one. It returns an error if writing or renaming fails.
+// replaceFile replaces the content of a file by a rename. After a failed write the file has its previous content. Envoy
+// notices the rename. replaceFile returns an error if writing or renaming fails.
 func replaceFile(file string, text []byte) error {
 	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
 		return err

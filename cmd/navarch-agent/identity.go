@@ -35,7 +35,7 @@ const (
 	podTemplateHash = "pod-template-hash"
 )
 
-// identity contains a proxy's node, configuration and environment, as stock injection sets them.
+// identity contains a proxy's node, configuration and environment, as Istio's sidecar injection sets them.
 type identity struct {
 	node    *corev3.Node
 	proxy   *meshv1alpha1.ProxyConfig
@@ -56,7 +56,7 @@ func (i *identity) lookup(key string) string {
 type sources struct {
 	podInfo string // folder of the downward API: files labels and annotations
 	mesh    string // file of the mesh configuration
-	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: NAMESPACE.svc.cluster.local
+	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; default NAMESPACE.svc.cluster.local
 }
 
 // identify derives the proxy's identity from env and the sources. env has rows "KEY=value". If several rows have the
@@ -129,9 +129,9 @@ func (i *identity) selfDiscovery() bool {
 	return err == nil && enabled && strings.HasPrefix(i.node.GetId(), "sidecar~")
 }
 
-// spiffeID returns the SPIFFE ID of TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, which the injection template sets.
-// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. spiffeID returns an error if nameOf fails, or if a
-// variable is not valid in a SPIFFE ID. The error names the variable.
+// spiffeID builds the SPIFFE ID from the namespace and the variables TRUST_DOMAIN and SERVICE_ACCOUNT, which the
+// injection template sets. It returns the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. spiffeID returns an
+// error if nameOf fails, or if a variable is not valid in a SPIFFE ID. The error names the variable.
 func (i *identity) spiffeID() (spiffeid.ID, error) {
 	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
 	_, namespace, err := nameOf(i.vars)
@@ -154,8 +154,8 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 // ISTIO_META_ISTIO_VERSION overrides it.
 const istioVersion = "1.32.0"
 
-// complement adds the metadata that no variable sets: Istio's version, identityKey, service account, annotations and
-// the proxy's configuration.
+// complement adds the proxy's configuration to meta, and the service account and annotations if there are any. It adds
+// ISTIO_VERSION if meta lacks it. It sets identityKey (NAVARCH_IDENTITY) to "none".
 func complement(
 	meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig,
 ) (err error) {
@@ -173,8 +173,9 @@ func complement(
 	return err
 }
 
-// nameOf returns the name and namespace of the Pod. On a machine the name is the host name up to its first dot. Errors:
-// no namespace is set, or there is neither POD_NAME nor a host name.
+// nameOf returns the name and namespace of the Pod. Without POD_NAME, as on a virtual machine, the name is the host
+// name up to its first dot. nameOf returns an error if no namespace is set, or if there is neither POD_NAME nor a host
+// name.
 func nameOf(vars map[string]string) (name, namespace string, err error) {
 	namespace = cmp.Or(vars["POD_NAMESPACE"], vars["ISTIO_NAMESPACE"])
 	if namespace == "" {
@@ -192,8 +193,8 @@ func nameOf(vars map[string]string) (name, namespace string, err error) {
 
 // metadataOf returns the node metadata that variables set. DNS_PROXY_ADDR and ISTIO_META_* become strings. The keys of
 // each JSON object in ISTIO_METAJSON_* are merged into the metadata, except that ISTIO_METAJSON_LABELS is merged into
-// LABELS. Labels of the Pod replace equal keys of LABELS. proxyMetadata of the proxy's configuration has the lowest
-// precedence, as with stock agents. The error names a variable that is not a JSON object.
+// LABELS. Labels of the Pod override labels with the same key. The field proxyMetadata of the proxy's configuration has
+// the lowest precedence, as with stock agents. The error names a variable that is not a JSON object.
 func metadataOf(
 	vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string,
 ) (map[string]any, error) {
@@ -239,7 +240,7 @@ func metadataOf(
 	return meta, nil
 }
 
-// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation. A
+// proxyConfig merges the ProxyConfigs of the mesh, the environment and the Pod's annotation. Each is YAML, or empty. A
 // later source overrides an earlier one. The error names the source that cannot be parsed.
 func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
@@ -259,7 +260,7 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 			return nil, fmt.Errorf("%s: %w", part.where, err)
 		}
 		proto.Merge(out, next)
-		// NONE is the zero value, which Merge treats as absent. Only a key that is present may turn TLS off.
+		// The value NONE turns TLS off. It is the zero value, which Merge ignores, so the presence of the key counts.
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(js, &keys); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.where, err)
@@ -272,8 +273,8 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 }
 
 // addresses returns the IP addresses of the Pod, the primary one first. They come from INSTANCE_IP (or ISTIO_SVC_IP)
-// and INSTANCE_IPS, else from the network interfaces. Errors: an entry is not an IP address, the interfaces cannot be
-// read, or there is no address at all.
+// and INSTANCE_IPS, else from the network interfaces. addresses returns an error if an entry is not an IP address, the
+// interfaces cannot be read, or there is no address.
 func addresses(vars map[string]string) ([]string, error) {
 	var ips []string
 	primary := cmp.Or(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])
@@ -320,8 +321,9 @@ func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) 
 	return defaultCluster
 }
 
-// localityOf returns the locality in the label topology.istio.io/locality, or else in istio-locality. It returns nil if
-// there is no label or no region in it. The parts region, zone and subzone are separated by dots or slashes.
+// localityOf returns the locality in the label topology.istio.io/locality. If that label is absent, the label
+// istio-locality counts. localityOf returns nil if there is no region. The parts region, zone and subzone are separated
+// by dots or slashes.
 func localityOf(labels map[string]string) *corev3.Locality {
 	stated, is := labels[topologyLabel]
 	if !is {
@@ -353,8 +355,8 @@ func headersOf(vars map[string]string) map[string]string {
 	return h
 }
 
-// downward parses a file of the downward API with rows key="value", Go-quoted. For an absent file it returns nil. It
-// returns an error if the file cannot be read or a value is not quoted.
+// downward parses a file of the downward API. Its rows are key="value", with the value quoted as in Go. For an absent
+// file downward returns nil. It returns an error if the file cannot be read or a value is not quoted.
 func downward(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

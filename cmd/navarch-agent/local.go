@@ -29,8 +29,8 @@ func waitCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// waitReady polls the agent's readiness every 200 ms until the agent is ready or ctx ends. The error contains that of
-// the last request.
+// waitReady polls the agent's readiness every 200 ms until the agent is ready or ctx ends. The returned error wraps the
+// error of the last request.
 func waitReady(ctx context.Context, address string) error {
 	const pause = 200 * time.Millisecond
 	var last error
@@ -44,9 +44,8 @@ func waitReady(ctx context.Context, address string) error {
 	}
 }
 
-// drainCommand returns the command of the preStop hook of a proxy that is a sidecar container. Such a proxy gets
-// SIGTERM only after the application has ended. Without the hook, clients would use the endpoint until the application
-// ends.
+// drainCommand returns the command for the proxy's preStop hook if the proxy is a sidecar container. Such a proxy gets
+// SIGTERM only after the application has ended. Without the hook, clients would use this Pod until then.
 func drainCommand() *cobra.Command {
 	port := 15020
 	cmd := &cobra.Command{
@@ -62,8 +61,8 @@ func drainCommand() *cobra.Command {
 	return cmd
 }
 
-// request sends a request to the agent of this Pod, on localhost and the port of address. The time limit is 5 s. It
-// returns an error if address has no port, if there is no response, or if the status is not 200.
+// request sends a request to the agent of this Pod, at localhost and the port in address. The time limit is 5 s.
+// request returns an error if address has no port, if there is no response, or if the status is not 200.
 func request(ctx context.Context, method, address, path string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command navarch-agent runs one Envoy. It renders the bootstrap from the environment that stock injection sets,
-// restarts Envoy after a crash, and drains Envoy at the end. It relays Envoy's ADS streams to the control plane, and
-// answers readiness probes.
+// Command navarch-agent runs one Envoy. It renders the bootstrap from the environment that Istio's sidecar injection
+// sets, restarts Envoy after a crash, and drains Envoy at the end. It relays Envoy's ADS streams to the control plane,
+// and answers readiness probes.
 //
 // Owns: the Envoy process, its bootstrap file and its sockets for XDS and SDS. Reads: the environment, the downward
 // API. Never: interprets the configuration that it relays.
@@ -35,7 +35,8 @@ const (
 	defaultDrain     = 45 * time.Second
 )
 
-// options are the flags of navarch-agent, completed from the environment and the proxy's configuration (complete).
+// options are the flags of navarch-agent. The method complete fills in values from the environment and the proxy's
+// configuration.
 type options struct {
 	nodeType, domain         string
 	podInfo                  string
@@ -76,7 +77,7 @@ func command() *cobra.Command {
 	return root
 }
 
-// bind defines all flags: those of the proxy, its files and the control plane itself, the others by bindRun.
+// bind defines all flags. It calls bindRun for the flags of addresses, Envoy's process and logs.
 func (o *options) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
 	f.StringVar(&o.domain, "domain", "",
@@ -108,7 +109,7 @@ func (o *options) bind(f *pflag.FlagSet) {
 	o.bindRun(f)
 }
 
-// bindRun defines the flags of addresses, of Envoy's run, and of the logs.
+// bindRun defines the flags for addresses, for Envoy's process and for logs.
 func (o *options) bindRun(f *pflag.FlagSet) {
 	f.StringVar(&o.adminAddr, "admin-address", "",
 		"Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
@@ -145,7 +146,7 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 }
 
-// fromEnv maps each flag to the environment variable that sets it if the command line does not.
+// fromEnv maps flags to environment variables. A variable sets its flag if the command line does not set the flag.
 var fromEnv = map[string]string{
 	"xds-root-cert":    "XDS_ROOT_CA",
 	"xds-server-name":  "ISTIOD_SAN",

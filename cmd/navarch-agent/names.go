@@ -26,7 +26,7 @@ func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error
 	return dns.New(*cfg), nil
 }
 
-// dnsConfig returns the settings of the DNS server. Its nil results and errors are those of newDNS.
+// dnsConfig returns the settings of the DNS server. It returns nil and errors in the same cases as newDNS.
 func (o *options) dnsConfig(id *identity, clients *obs.Sampled) (*dns.Config, error) {
 	text := id.lookup(metaPrefix + "DNS_CAPTURE")
 	if text == "" {
@@ -74,8 +74,8 @@ func domainOf(id *identity) string {
 	return strings.TrimPrefix(parts[len(parts)-1], namespaceOf(id)+".")
 }
 
-// followNames subscribes the DNS server to the control plane's name table. A table that cannot be decoded is rejected,
-// and the previous table stays in effect.
+// followNames returns the subscription that passes the control plane's name table to the DNS server. A table that
+// cannot be decoded is rejected, and the previous table stays in effect.
 func followNames(server *dns.Server) relay.Subscription {
 	return relay.Subscription{Type: agentapi.NameTableURL, Take: func(r *discoveryv3.Resource) error {
 		names, err := agentapi.DecodeNames(r.GetResource())

@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/deploy/redirect/kernel"
 )
 
-// redirectOptions are the flags of `navarch-agent redirect`. Names, short forms and environment variables are those of
-// `pilot-agent istio-iptables`.
+// redirectOptions are the flags of `navarch-agent redirect`. Their names, short forms and environment variables are
+// those of `pilot-agent istio-iptables`.
 type redirectOptions struct {
 	text                             redirect.Text
 	dns, dnsAll, dropInvalid         bool
@@ -30,7 +30,7 @@ type redirectOptions struct {
 }
 
 // withoutEffect lists flags of istio-iptables that are accepted but have no effect, so that injection templates work
-// unchanged. run reports each of them that is set.
+// unchanged. The method run prints a message for each of these flags that is set.
 var withoutEffect = []withoutEffectFlag{
 	{"restore-format", "f", true, "a dry run prints the input of nft"},
 	{"iptables-trace-logging", "", true, "rules are not logged: nft monitor trace shows packets"},
@@ -109,8 +109,8 @@ removes the rules. While Envoy is away, the application's traffic is refused and
 }
 
 // redirectEnv maps flags to the environment variables of istio-iptables. The variable is the flag's name in upper case
-// with "_" for "-", except for redirect-dns and drop-invalid. Flags without effect, and the flags listed in the
-// variable ours, have no environment variable.
+// with "_" for "-", except for redirect-dns and drop-invalid. Flags without effect, and the flags in the local variable
+// ours, have no environment variable.
 func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{"redirect-dns": metaPrefix + "DNS_CAPTURE", "drop-invalid": "INVALID_DROP"}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -164,7 +164,7 @@ func (o *redirectOptions) run(cmd *cobra.Command) error {
 // notRedirected is the error of a failed verification. Its exit code keeps the Pod from starting.
 type notRedirected struct{ error }
 
-// ExitCode returns 126, the exit code of istio-iptables' validation, for wire.Main.
+// ExitCode returns 126, like a failed validation of istio-iptables. wire.Main ends the process with this code.
 func (notRedirected) ExitCode() int { return 126 }
 
 // Unwrap returns the error of the verification.
@@ -196,8 +196,8 @@ func (o *redirectOptions) config() (redirect.Config, error) {
 	return c, c.Validate()
 }
 
-// dnsServers returns the addresses of the servers in a resolv.conf, without zones or duplicates. Errors: the file
-// cannot be read or names no server, or an entry is not an IP address.
+// dnsServers returns the addresses of the servers in a resolv.conf, without zones or duplicates. It returns an error if
+// the file cannot be read or names no server, or if an entry is not an IP address.
 func dnsServers(path string) (out []netip.Addr, err error) {
 	conf, err := resolver.ClientConfigFromFile(path)
 	if err != nil {

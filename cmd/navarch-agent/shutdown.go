@@ -15,13 +15,13 @@ const (
 	drainPoll   = 250 * time.Millisecond
 )
 
-// shutdown contains the settings of Envoy's drain. Their variables are those of stock agents.
+// shutdown contains the settings of Envoy's drain. Their environment variables are those of Istio's agents.
 type shutdown struct {
 	// wait is the duration of the drain. Envoy still serves during this time, because clients learn with a delay that
 	// this endpoint ends.
 	wait time.Duration
 	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) makes the drain end with the last connection. The drain then ignores
-	// the field wait and has no time limit; the sender of SIGTERM may kill the agent. The field least
+	// the field wait and has no time limit. The sender of SIGTERM may kill the agent earlier. The field least
 	// (MINIMUM_DRAIN_DURATION) is the time before connections are first counted.
 	whenIdle bool
 	least    time.Duration

@@ -10,7 +10,7 @@ import (
 
 // The agent's Unix sockets are in a folder that only two parties can access: the user that runs this process and Envoy,
 // and the group of --xds-socket-group. A client of the XDS socket acts as this proxy towards the control plane. A
-// client of the SDS socket receives the proxy's private key, so the SDS socket is for that user alone.
+// client of the SDS socket receives the proxy's private key, so members of the group may not use this socket.
 
 func (o *options) sockets() string { return filepath.Join(o.configPath, "sockets") }
 func (o *options) socket() string  { return filepath.Join(o.sockets(), "XDS") }

@@ -29,7 +29,7 @@ type debugPage struct {
 	Draining bool        `json:"draining"`
 	Envoy    envoyState  `json:"envoy"`
 	XDS      relay.Stats `json:"xds"`
-	// Certificate is the certificate of the workload; absent with a plaintext control plane.
+	// Certificate is the certificate of the workload. It is absent if the agent uses no TLS to the control plane.
 	Certificate *certificatePage `json:"certificate,omitempty"`
 }
 
@@ -48,8 +48,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
 		cfg.ProbeHost = "127.0.0.1"
 	}
-	// The ports of gateways are reachable from everywhere. A gateway therefore shows no application's metrics, like a
-	// stock agent.
+	// The ports of gateways are reachable from everywhere. A gateway therefore serves no metrics of an application, as
+	// in Istio.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
@@ -91,8 +91,8 @@ func (a *agent) drainNow() {
 func (a *agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
-		// Readiness is read before the statistics. So a page with "ready": true includes the XDS responses that made
-		// the proxy ready.
+		// Readiness is read before the statistics. A page with "ready": true therefore includes the XDS responses that
+		// made the proxy ready.
 		err := a.ready(r.Context())
 		page := debugPage{
 			Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(),

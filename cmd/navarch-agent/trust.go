@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/shard/relay"
 )
 
-// followTrust subscribes to the mesh's roots and revocation lists and passes them to the certificate agent, which
-// serves them to Envoy. Roots or lists that cannot be decoded are rejected, and the previous ones stay in effect.
+// followTrust returns the subscription that passes the mesh's roots and revocation lists to the certificate agent. The
+// certificate agent serves them to Envoy. Roots or lists that cannot be decoded are rejected, and the previous ones
+// stay in effect.
 func followTrust(identity *caagent.Agent) relay.Subscription {
 	return relay.Subscription{Type: agentapi.TrustURL, Names: []string{agentapi.TrustName}, Take: func(r *discoveryv3.Resource) error {
 		trust, err := agentapi.DecodeTrust(r.GetResource())

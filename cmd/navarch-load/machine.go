@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// machine describes this machine. If they cannot be read, CPU and Kernel are "unknown", Memory is 0, and Load is empty.
+// machine describes this machine. A value that cannot be read is "unknown" (CPU, Kernel), 0 (Memory) or empty (Load).
 func machine() report.Machine {
 	m := report.Machine{Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), CPU: "unknown", Kernel: "unknown"}
 	if name := line("/proc/cpuinfo", "model name"); name != "" {

@@ -28,7 +28,7 @@ const precheck = "precheck"
 // errFailed is the command's error if a check failed.
 var errFailed = errors.New("at least one check failed")
 
-// checking contains the options of check.
+// checking contains the options of `navarchctl check`.
 type checking struct {
 	target
 	pre     bool
@@ -111,8 +111,8 @@ func (c *checking) results(cmd *cobra.Command) ([]check.Result, error) {
 	return c.looked(cmd.Context(), &c.cluster)
 }
 
-// looked runs the checks of a cluster, that is, all checks except those of --proxy. The error means that the kubeconfig
-// cannot be used.
+// looked runs the checks of a cluster, that is, all checks except those of --proxy. It returns an error if the
+// kubeconfig cannot be used.
 func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Result, error) {
 	in, err := flags.Open()
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 		f.Errors = append(f.Errors, p.Object+": "+p.Message)
 	}
 	f.Missing = c.missing
-	if len(f.Behind) > 0 { // only /api/v1 states the time; older replicas do not serve it
+	if len(f.Behind) > 0 { // only the API /api/v1 states the time; older replicas lack this API
 		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})
 		for i := range answer.Items {
 			if p := &answer.Items[i]; err == nil && p.Proxy == f.Name {
@@ -169,7 +169,8 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	return f, nil
 }
 
-// addTypes adds the resource types that are behind at a proxy to f, and the proxy's refused and withheld resources.
+// addTypes copies facts from the status p of a proxy to f: the resource types that are not in sync, the refused
+// resources, and the withheld resources.
 func addTypes(f *check.Proxy, p *proxyStatus) {
 	for t := range xds.NumTypes {
 		s := &p.types[t]
@@ -185,7 +186,7 @@ func addTypes(f *check.Proxy, p *proxyStatus) {
 	}
 }
 
-// rows returns results for all formats. -o name prints the checks that are not ok.
+// rows prepares results for all output formats. With -o name, the names of the checks that are not ok are printed.
 func (c *checking) rows(results []check.Result) rows {
 	r := rows{value: results, table: func(w io.Writer, wide bool) error { return checkTable(w, results, wide) }}
 	for _, one := range results {

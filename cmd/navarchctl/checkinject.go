@@ -181,8 +181,8 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	return who + " gives it a proxy. " + d.Reason
 }
 
-// get reads an object from the API server. It decodes the object into the variable to which the last argument points.
-// If the object does not exist, the error says so.
+// get reads an object from the API server. The parameter into points to the variable that receives the object. If the
+// object does not exist, the error says so.
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {

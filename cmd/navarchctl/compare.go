@@ -114,8 +114,8 @@ func (c *comparing) run(cmd *cobra.Command, args []string) error {
 	return comparedOutcome(&c.report)
 }
 
-// comparedOutcome returns an error with the exit code for a report. It returns nil if all proxies were compared and
-// none is different.
+// comparedOutcome returns nil if all proxies of a report were compared and none is different. For any other report it
+// returns an error with the exit code of the command.
 func comparedOutcome(r *compare.Report) error {
 	switch {
 	case len(r.Unread) > 0:
@@ -271,7 +271,7 @@ func workloadName(namespace, pod string, node json.RawMessage) string {
 	return namespace + "/" + stated.Metadata.Workload
 }
 
-// ours contains the planned resources of one proxy.
+// ours contains the planned resources of one proxy, that is, the resources that Navarch would serve.
 type ours struct {
 	planner *plan.Planner
 	proxy   *plan.Handle

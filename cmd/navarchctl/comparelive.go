@@ -86,9 +86,9 @@ func hasProxy(pod *corev1.Pod) bool {
 }
 
 // choose selects ready Pods. Without arguments it selects one Pod of each workload, sorted by namespace and name. An
-// argument names a Pod, or a workload. One Pod of the workload is selected. The result is in the order of the
-// arguments. choose also sorts the given list by namespace and name. It returns an error if an argument has no ready
-// Pod, or if the selection is empty.
+// argument names a Pod, or a workload, of which choose selects one Pod. The result is in the order of the arguments.
+// choose also sorts the given list by namespace and name. It returns an error if an argument has no ready Pod, or if
+// the selection is empty.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -136,7 +136,7 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 }
 
 // isOf reports whether a Pod belongs to the workload of the given resource (such as deployments) and name. The Pod of a
-// Deployment belongs to its ReplicaSet, too. The result is false if the resource is empty.
+// Deployment belongs to its ReplicaSet, too. isOf returns false if the parameter resource is empty.
 func isOf(pod *corev1.Pod, resource, name string) bool {
 	is := func(kind, of string) bool { return resource == strings.ToLower(kind)+"s" && of == name }
 	owner, controller := inject.OwnerOf(pod), metav1.GetControllerOf(pod)

@@ -34,10 +34,10 @@ func (e *etcd) promote() *cobra.Command {
 		}}
 }
 
-// promote promotes the store's revision of the control plane. From then on the leader of this revision writes to
-// Kubernetes. promote returns the previously promoted revision; empty: there was none. It returns an error if no
-// process of the revision has ever led. If the user of etcd may not read the records, promote omits this check. Other
-// errors are etcd's.
+// promote promotes a revision of the control plane, store.RevisionName. From then on the leader of this revision writes
+// to Kubernetes. promote returns the previously promoted revision; empty: there was none. It returns an error if no
+// process of the revision has ever been leader. It omits this check if the user of etcd lacks the right to read the
+// necessary records. Other errors are etcd's.
 func promote(ctx context.Context, store *kv.Store) (before string, err error) {
 	switch led, err := store.Led(ctx); {
 	case errors.Is(err, kv.ErrForbidden):

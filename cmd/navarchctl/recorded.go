@@ -70,7 +70,7 @@ func age(seconds float64) string {
 	return (time.Duration(seconds) * time.Second).String()
 }
 
-// lastWords describes the sums that a missing replica recorded last; empty for nil.
+// lastWords describes the sums that a missing replica recorded last. For nil it returns an empty text.
 func lastWords(l *fleetapi.Last) string {
 	if l == nil {
 		return ""

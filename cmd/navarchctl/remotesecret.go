@@ -78,9 +78,9 @@ type tokenSecret struct {
 }
 
 // read returns the Secret with a kubeconfig as YAML. It reads the token Secret of the service account and, without
-// --name, the namespace kube-system from the API server. It is an error if the Secret or the namespace cannot be read,
-// if the Secret has a different type or service account, or has no token yet, if the name of the cluster is invalid, or
-// if navarchd would refuse the kubeconfig.
+// --name, the namespace kube-system from the API server. read fails if the Secret or the namespace cannot be read. It
+// fails if the Secret has another type, belongs to another service account, or has no token yet. It also fails if the
+// name of the cluster is invalid, or if navarchd would refuse the kubeconfig.
 func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, error) {
 	if r.name == "" {
 		var system struct{ Metadata struct{ UID string } }

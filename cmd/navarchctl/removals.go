@@ -217,7 +217,8 @@ func onThisMachine(address string) bool {
 }
 
 // accept sends the request to accept a removal to one process after the other until the leader answers. It returns the
-// leader's text. Errors: no process is found, a process refuses the request, or no process that answers leads.
+// leader's text. Errors: no process is found, a process refuses the request, or the leader is not among the processes
+// that answer.
 func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

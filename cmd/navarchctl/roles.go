@@ -61,8 +61,8 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted quotes a key for a POSIX shell. For an empty key it returns an empty text, without quotes. The range end of a
-// single key is empty.
+// quoted quotes a key for a POSIX shell. For an empty key it returns an empty text, without quotes. A permission for a
+// single key has an empty range end.
 func quoted(key string) string {
 	if key == "" {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// snapshotFlag is the name of the flag for the file of a report. A report is an archive of bug-report or snapshot save,
-// which commands read in place of a control plane.
+// snapshotFlag is the name of the flag for the file of a report. A report is an archive from the command bug-report or
+// snapshot save. Other commands can read a report in place of a control plane.
 const snapshotFlag = "snapshot"
 
 // reportReaders lists the commands that work on a report. All subcommands of a listed command work on a report, too.
@@ -113,8 +113,8 @@ func openReport(file string) (*opened, error) {
 	return &opened{file, r, replay.New(r)}, nil
 }
 
-// remarks returns the lines that each command prints first. They name the file and the time of the report, the version
-// if it is another version than this build's, and the missing replicas.
+// remarks returns the lines that each command prints first. They name the file and the time of the report, the report's
+// version if it differs from this build's, and the missing replicas.
 func (o *opened) remarks() (lines []string) {
 	i := o.report.Index
 	lines = append(lines, fmt.Sprintf("note: from the report %s of %s", o.file, i.Created.Format(time.RFC3339)))

@@ -34,9 +34,9 @@ func (s *source) bind(cmd *cobra.Command) {
 	}
 }
 
-// read reads the dump of one proxy. types lists the resource types to read. For a control plane, args has the name of
-// the proxy. For --envoy and --file, args must be empty. Errors: flags and args do not fit together, or the origin
-// cannot be read.
+// read reads the dump of one proxy. The argument types lists the resource types to read. For a control plane, args has
+// the name of the proxy. For --envoy and --file, args must be empty. Errors: flags and args do not fit together, or the
+// origin cannot be read.
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
 	switch {

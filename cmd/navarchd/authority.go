@@ -64,8 +64,8 @@ func (c *config) renewals() int {
 // whether root-cert.pem was written. The function snapshot returns the known configuration. newAuthority fails if a
 // flag is invalid, or if a part cannot be made.
 //
-// The elected ingester may lack role ca. Therefore every process with role ca may end rotations and prune the journal.
-// If two processes do so at once, the transaction of one of them fails.
+// The leader, which writes the configuration, may lack role ca. Therefore every process with role ca may end rotations
+// and prune the journal. If two processes do so at once, the transaction of one of them fails.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
 	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
@@ -186,8 +186,8 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 }
 
 // part returns the tasks and services of the authority: the keyring and, in a process with role ca, the services that
-// sign. If api is not nil, the clock task compares this machine's clock with the API server's. The argument secrets
-// follows the Secrets with the mesh's CA, and may be nil.
+// sign. In a process with role ca, a further task compares this machine's clock with the API server's clock, unless api
+// is nil. The argument secrets follows the Secrets with the mesh's CA, and may be nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},

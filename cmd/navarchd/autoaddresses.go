@@ -32,8 +32,8 @@ type addressStatus struct {
 }
 
 // newAutomatic makes the leader of address assignment, and its duties (tasks of a leading process). It sends no
-// request. The arguments api (of the config cluster) and writes are nil if the configuration comes from files alone.
-// The error names the flags.
+// request. The argument api is the client of the config cluster's API server. api and writes are nil if the
+// configuration comes from files alone. The error names the flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
@@ -78,7 +78,7 @@ func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	s.writer.Want(status.Addresses(out))
 }
 
-// lead performs the duty during one term, until ctx ends.
+// lead watches the lock and writes the statuses during one term as leader, until ctx ends.
 func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -86,7 +86,7 @@ func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = s.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// problems returns the problems of address assignment in this process's term.
+// problems returns the problems of address assignment in this process's term as leader.
 func (a *automatic) problems() (all []object.Problem) {
 	for _, p := range a.leader.Problems() {
 		all = append(all, problemOfAddresses(a.origin, p.Namespace, p.Name.Name, p.Message))
@@ -94,7 +94,7 @@ func (a *automatic) problems() (all []object.Problem) {
 	return all
 }
 
-// problems returns the problems of writing statuses in this process's term.
+// problems returns the problems of writing statuses in this process's term as leader.
 func (s *addressStatus) problems() (all []object.Problem) {
 	if why := s.lock.Unknown(); why != "" {
 		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces",

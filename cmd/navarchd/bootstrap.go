@@ -9,8 +9,8 @@ import (
 )
 
 // bootstrapPatches returns the resource type that agents request before they start Envoy: patches of Envoy's bootstrap.
-// Proxies without patches get an empty resource, so that their agents do not wait for patches. It fails if the empty
-// resource cannot be encoded.
+// Proxies without patches get an empty resource, so that their agents do not wait for patches. bootstrapPatches fails
+// if the empty resource cannot be encoded.
 func bootstrapPatches() (serve.AgentType, error) {
 	none, err := serve.EncodeAgentResource(agentapi.BootstrapName, &structpb.Struct{})
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// exceeding returns a function that compares previewed objects with tenants' budgets; nil if no budget is set. The
-// function uses the flags of this process. For objects that are stored, the flags of the leader apply; the chart sets
-// the same values for all processes.
+// exceeding returns a function that compares the objects of a preview with tenants' budgets. It returns nil if no
+// budget is set. The function uses the flags of this process, whereas the leader's flags apply when objects are stored.
+// The chart sets the same values for all processes.
 func (c *config) exceeding(tenantOf func(namespace string) string) func([]ingest.Proposed, *mirror.Snapshot) []object.Problem {
 	if c.budget == (ingest.Budget{}) {
 		return nil

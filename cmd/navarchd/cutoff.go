@@ -11,12 +11,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server, but not from etcd,
-// keeps its lease in etcd. A candidate that reaches the API server then ends the leader's term. The candidate measures
-// the leader's silence on its own clock, from the last change that it has observed. So clocks need not agree.
+// cutOff detects a leader that does not read the cluster, and ends its term. A leader that is cut off from the API
+// server, but not from etcd, keeps its lease in etcd. A candidate that reaches the API server then ends the leader's
+// term. The candidate measures the leader's silence on its own clock, from the last change that it has observed. The
+// clocks of the processes therefore need not agree.
 type cutOff struct {
 	elector *lead.Elector
-	until   func() time.Time            // time up to which a leader has read the cluster, from etcd (asof); zero: never
+	until   func() time.Time            // time up to which a leader has read the cluster, from etcd; zero: never
 	reaches func(context.Context) error // returns nil if this process can list the cluster's objects
 	log     *slog.Logger
 	after   time.Duration // a leader that is silent for this time is cut off; a healthy leader reports about once a minute
@@ -25,7 +26,7 @@ type cutOff struct {
 	epoch   kv.Epoch  // epoch of the leader; zero: nobody leads, or this process leads
 	read    time.Time // last result of until
 	since   time.Time // time of the last change of epoch or read
-	reached int       // consecutive checks at which this process reached the API server but the leader did not
+	reached int       // consecutive checks at which the leader was silent and this process reached the API server
 	ended   int       // terms that this process has ended since the cluster was last read
 }
 
@@ -40,7 +41,7 @@ const (
 
 // silent reports whether the leader has been silent for so long that it may be cut off. The required time doubles with
 // each term that this process has ended since the cluster was last read. If no replica can read everything, leadership
-// therefore does not change quickly.
+// therefore does not change often.
 func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	if !until.Equal(c.read) {
 		c.read, c.since, c.ended = until, now, 0

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Settings are the times for which answers are valid. All times count from the beginning of the answer's query.
+// Settings are the times for which a Memory uses answers of an authoriser. All times count from the beginning of the
+// answer's query.
 type Settings struct {
 	Yes time.Duration // time after which a positive answer is queried again; 0 or less: DefaultYes
 	No  time.Duration // time after which a negative answer is queried again; 0 or less: DefaultNo
@@ -18,7 +19,7 @@ type Settings struct {
 	Away time.Duration
 }
 
-// The default settings (Settings).
+// Defaults of the fields of Settings.
 const (
 	DefaultYes  = 5 * time.Minute
 	DefaultNo   = time.Minute
@@ -31,7 +32,8 @@ const (
 	longestPause = time.Minute
 )
 
-// Standing is the right of one identity at one time. It is comparable.
+// Standing states whether an identity may list the Secrets of its namespace (its right), as known at one time. It is
+// comparable.
 type Standing struct {
 	// Known is false before the first query has ended. After an answer is outdated, Known is false until the next query
 	// has ended.
@@ -47,7 +49,7 @@ type Memory struct {
 	answers  map[view.Identity]*state
 }
 
-// state is the state of one identity.
+// state holds the last answer about one identity, and the failures of later queries.
 type state struct {
 	answer   Answer
 	at       time.Time // time of the query that gave the answer; zero before the first answer
@@ -106,7 +108,7 @@ func (m *Memory) validity(r *state) time.Duration {
 
 // Queries returns the wanted identities about which the authoriser must be queried now, sorted; nil: no query is due.
 // The caller must call Answered or Failed for each returned identity. Until then Queries does not return the identity
-// again. wait is the time after which Queries may return further identities, at most an hour.
+// again. The result wait is the time after which Queries may return further identities, at most an hour.
 //
 // Queries also drops old answers of identities that are not wanted. A positive answer is old after Settings.Away. Any
 // other answer is old when its next query would be due.

@@ -154,7 +154,7 @@ func texts(v *structpb.Value, yield func(string) bool) bool {
 }
 
 // reaches reports whether a record that refers to Secrets applies to workloads of a namespace. As in Istio, a Gateway
-// selects in all namespaces, and so does an EnvoyFilter of the root namespace without targetRefs.
+// selects workloads in all namespaces. An EnvoyFilter of the root namespace without targetRefs does so, too.
 func reaches(r model.Record, root, namespace string) (ok bool) {
 	switch t := r.(type) {
 	case *model.Gateway:
@@ -215,17 +215,18 @@ type Use uint8
 const (
 	Unreferred Use = iota // no object that applies to the identity's namespace refers to the Secret
 	Unselected            // some objects refer to the Secret, but select other workloads
-	Unlabelled            // some objects refer to the Secret and select by labels, but the workloads' labels are unknown
+	Unlabelled            // some objects refer to the Secret and select by labels, but the labels are unknown
 	Referred              // an object that selects a workload of the identity refers to the Secret
 )
 
-// UseOf returns the use of a Secret by the workloads of an identity. secret is the name of a Secret in the identity's
-// namespace. candidates are the records that may refer to the Secret; records that do not refer to it are ignored. root
-// is the mesh's root namespace. UseOf considers only References, not PullSecret.
+// UseOf returns the use of a Secret by the workloads of an identity. The argument secret is the name of a Secret in the
+// identity's namespace. The argument candidates has the records that may refer to the Secret. Records that do not refer
+// to the Secret are ignored. The argument root is the mesh's root namespace. UseOf considers only References, not
+// PullSecret.
 //
-// labels returns the sets of labels of the identity's workloads; an empty result means that they are unknown. The
-// labels must come from the configuration, not from proxies. labels is called only if a selector decides, and may be
-// called several times.
+// The function labels returns the sets of labels of the identity's workloads. An empty result means that the labels are
+// unknown. The labels must come from the configuration, not from proxies. UseOf calls labels only if a selector
+// decides, and may call labels several times.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {

@@ -71,8 +71,8 @@ func (u *uses) addPair(field, name string) {
 	}
 }
 
-// SecretUses returns the Secrets and ConfigMaps that a record may need to take effect. Elements may repeat. root is the
-// mesh's root namespace. For kinds that do not refer to Secrets, the result is nil.
+// SecretUses returns the Secrets and ConfigMaps that a record may need to take effect. Elements may repeat. The
+// argument root is the mesh's root namespace. For kinds that do not refer to Secrets, the result is nil.
 //
 // The result has the Secrets of References and PullSecret, and the Secrets and ConfigMaps with CAs. The field
 // caCertCredentialName names the CAs. Without this field, the Secret NAME-cacert has the CAs for the Secret NAME. A

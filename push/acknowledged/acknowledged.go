@@ -1,8 +1,9 @@
 // Package acknowledged reports to the leader the revision of the store that all proxies have acknowledged, and the
 // objects because of which proxies refuse configuration. The leader writes one revision to etcd as a question
-// (awaited/). Each replica writes an answer (acknowledged/, under a lease). The answer has a revision that all its
-// proxies have acknowledged, and the objects because of which its proxies refuse configuration. So the number of writes
-// depends on the leader's questions and on refusals. It does not depend on proxies or endpoints that come and go.
+// (awaited/). Each replica writes an answer (acknowledged/, under a lease). The answer has a revision that all proxies
+// of the replica have acknowledged. It also has the objects because of which proxies of the replica refuse
+// configuration. So the number of writes depends on the leader's questions and on refusals. It does not depend on
+// proxies or endpoints that come and go.
 //
 // Owns: this replica's answer in acknowledged/; at the leader also the question in awaited/.
 // Reads: both folders of etcd, through store/kv.
@@ -47,7 +48,7 @@ const (
 	writeTime = 5 * time.Second // limit of one write
 )
 
-// Limits of one replica's answer. They are needed because users control the objects, and proxies the texts.
+// Limits of one replica's answer. Limits are needed because users control the objects, and proxies control the texts.
 const (
 	maxRefusals = 200       // number of objects
 	maxText     = 256       // bytes of a text; longer texts are truncated
@@ -69,7 +70,7 @@ type question struct {
 
 // answer is the answer of a replica.
 type answer struct {
-	question               // epoch of the leader's question; the acknowledged revision, which may differ from the asked one
+	question               // Epoch: that of the leader's question; Revision: the newest acknowledged revision
 	Replica  string        `json:"replica"`
 	Refused  []refusalJSON `json:"refused,omitempty"`
 }

@@ -58,9 +58,9 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 	return revision, waiting
 }
 
-// Run follows the answers in store until ctx ends. When ctx ends, Run drops the answers and returns nil. epoch is that
-// of the present leader; only revisions in answers to its questions count. An error means that store cannot follow the
-// folder, which is a fault of this build.
+// Run follows the answers in store until ctx ends. When ctx ends, Run drops the answers and returns nil. The argument
+// epoch is the epoch of the present leader. Only revisions in answers to this leader's questions count. An error means
+// that store cannot follow the folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -87,7 +87,8 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 		if a.Epoch == epoch {
 			out.revisions[a.Replica] = max(out.revisions[a.Replica], a.Revision)
 		}
-		for _, r := range objects { // also of answers to an earlier leader, because refusals do not depend on the question
+		// Refusals do not depend on the question, so those in answers to earlier leaders count, too.
+		for _, r := range objects {
 			if _, known := refused[r.Object]; !known {
 				refused[r.Object] = r.Text
 			}

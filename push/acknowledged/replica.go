@@ -16,11 +16,11 @@ import (
 // functions.
 type Config struct {
 	Name string // name of the replica in the fleet
-	// Notified returns the revision up to which the plan has notified every stream of its changes.
+	// Notified returns a revision of the store. The plan has notified every stream of all changes up to this revision.
 	Notified func() int64
-	// Unsettled records the streams that have not acknowledged their current configuration. The function left returns
-	// the number of recorded streams that are still unsettled. Streams that have ended, or whose client has refused a
-	// part, count as settled.
+	// Unsettled records the unsettled streams, which have not acknowledged their current configuration. The function
+	// left returns the number of recorded streams that are still unsettled. A stream is settled, too, if it has ended
+	// or its client has refused a part of the configuration.
 	Unsettled func() (left func() int)
 	// Refused returns the objects because of which proxies refuse configuration now. An answer has at most 200 of them.
 	Refused func() []Refusal

@@ -14,9 +14,9 @@
 //	...istio.networking.nds.v1.NameTable                      (empty)    istio's pkg/dns/proto   Name (list)
 //
 // The name table has an empty name, because agents request it by a wildcard, as Istio's agents do. An agent may also
-// begin a stream with a request for the owner. When the replica has admitted this stream, the agent moves its Envoy to
-// the replica. A stream may also be for the bootstrap only. The agent opens such a stream before it starts Envoy, and
-// closes it after the response.
+// begin a stream with a request for the owner (the replica to which its proxy belongs). When the replica has admitted
+// this stream, the agent moves its Envoy to the replica. A stream may also be for the bootstrap only. The agent opens
+// such a stream before it starts Envoy, and closes it after the response.
 //
 // # Metadata of a stream
 //
@@ -34,13 +34,13 @@
 //
 // Owns: nothing.
 // Reads: its arguments only.
-// Never: uses a stream, a connection or the snapshot.
+// Never: uses a stream, a connection or the mesh's configuration.
 //
 // # Agent resources in the server
 //
 // Each client has at most one resource of each of these types. Clients with equal resources share the encoded bytes. A
 // resource is sent when it changes. Flow control and resumption are the same as for all other types.
 //
-// The mesh's trust is such a type (push/trust). Roots and revocation lists are always sent together. A replica whose
-// keyring is still sealed sends neither.
+// The mesh's trust (Trust) is one of these types. Roots and revocation lists are always sent together. A replica that
+// cannot decrypt its CA keys yet sends neither.
 package agentapi

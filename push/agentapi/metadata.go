@@ -45,8 +45,8 @@ func (m MinRevision) Encode(md metadata.MD) {
 
 // DecodeMinRevision decodes the metadata of an incoming stream from the stream's context. A place of more than 64 bytes
 // counts as absent, and so does a header that was sent repeatedly. Without a valid revision above 0, Store is empty and
-// Revision is 0. The values are unverified statements of the client. places reports whether the client understands
-// places in system_version_info.
+// Revision is 0. The values are unverified statements of the client. The result places reports whether the client
+// understands places in system_version_info.
 func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	header := metadata.ValueFromIncomingContext(ctx, placeHeader)
 	if place := single(header); len(place) <= maxPlace {
@@ -71,13 +71,13 @@ func EncodeStore(md metadata.MD, store string) {
 func DecodeStore(header metadata.MD) string { return single(header.Get(storeHeader)) }
 
 // EncodeBehind returns the trailer of a stream that a replica refuses because the replica is behind the client's
-// MinRevision. revision is the replica's revision.
+// MinRevision. The argument revision is the replica's revision.
 func EncodeBehind(revision int64) metadata.MD {
 	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
 // DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason,
-// or if the text is not a revision of at least 0. The revision is then 0.
+// or if the text is not a revision of at least 0. If ok is false, revision is 0.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// NameTableURL is the type URL of the mesh's host names. Agents, including Istio's, request them to answer DNS queries.
-// The type has one resource, with an empty name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
+// NameTableURL is the type URL of the mesh's host names. Agents, including Istio's, request the names to answer DNS
+// queries. The type has one resource, with an empty name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
 const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
 // RegistryKubernetes is the Name.Registry of Kubernetes Services and their Pods. Agents also resolve the short names of

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true for the
-// account. The caller must not hold the lock.
+// refreshKnown updates the known workloads of an identity if these are out of date and the function matters returns
+// true for the identity's account. The caller must not hold the lock.
 func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()

@@ -3,7 +3,7 @@
 //
 // An identity is a service account, which thousands of Pods may have. Credentials distinguish these Pods and cannot be
 // forged. A token and the certificates that are issued for it count as one credential. If several proxies share a
-// credential, node IDs distinguish them, but these are unverified.
+// credential, node IDs distinguish the proxies, but node IDs are unverified.
 //
 // A credential is called light while it has no more streams than one proxy needs (Limits.Workload). A new stream of
 // another credential never ends the streams of a light credential. Other credentials can end these streams only by too
@@ -95,9 +95,11 @@ const (
 	joinsPeriod            = 30 * time.Second    // period in which an identity may join as often as it may have streams
 	blamesBurst            = 64                  // Blame's pace of an identity: this burst, then one in blamesEvery
 	blamesEvery            = time.Second / 4
-	blamesShare            = 4                // a credential may use 1/4 of that pace, streams that are not proven 3/4 together
-	knownFor               = 10 * time.Second // life of a result of Config.Workloads
-	forgetAfter            = time.Minute      // life of a credential without streams; by then its bursts are available again
+	// blamesShare divides an identity's pace of look-ups. One credential may use 1/4 of this pace. All streams that are
+	// not proven may use 3/4 together.
+	blamesShare = 4
+	knownFor    = 10 * time.Second // life of a result of Config.Workloads
+	forgetAfter = time.Minute      // life of a credential without streams; by then its bursts are available again
 )
 
 // Ledger holds the counts of all identities. It is safe for concurrent use.
@@ -184,8 +186,8 @@ func New(c Config) *Ledger {
 // then matches ErrExhausted and states the identity's number of streams, and the Entry is nil. Enter may instead end
 // another stream of the identity to make room. While all credentials of the identity are light, a proven stream may
 // enter above the limit. A stream that is not proven may do so only if fewer streams than the limit belong to
-// credentials without a Pod. If h.Pod is set and the credential now has more than Limits.Workload streams, its oldest
-// stream ends.
+// credentials without a Pod. If h.Pod is set and the credential now has more than Limits.Workload streams, the oldest
+// stream of the credential ends.
 //
 // If the new stream must end later, the ledger calls the function end once with the reason, which matches ErrExhausted.
 // The call may come from any goroutine, even before Enter returns or after Leave. The ledger's lock is not held. The
@@ -222,8 +224,8 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 }
 
 // Node sets the node ID of the stream, which identifies the workload within the credential. If the workload then has
-// more than Limits.Workload streams, its oldest stream ends. So old streams of a client that reconnects do not
-// accumulate. Node has no effect for a credential of a Pod, after a previous call, or after the stream ended.
+// more than Limits.Workload streams, the oldest stream of the workload ends. So old streams of a client that reconnects
+// do not accumulate. Node has no effect for a credential of a Pod, after a previous call, or after the stream ended.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return

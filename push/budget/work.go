@@ -2,8 +2,8 @@ package budget
 
 import "time"
 
-// workBurst is the period whose work a credential or an identity may use at once. It is long because clients begin with
-// large requests.
+// workBurst is a period. A credential or an identity may use the work of this period at once. The period is long
+// because clients begin with large requests.
 const workBurst = 25 * time.Second
 
 // Work counts the cost of handling frames of a connection, in units of about 1 µs. Work returns the time for which the
@@ -28,8 +28,8 @@ func (e *Entry) Work(units int) (wait time.Duration) {
 	return wait
 }
 
-// reserve counts units, and returns the time until all counted units are within the burst. rate is the number of units
-// per second.
+// reserve counts units, and returns the time until all counted units are within the burst. The argument rate is the
+// number of units per second.
 func (p *pace) reserve(now time.Time, units, rate int) time.Duration {
 	every := time.Second / time.Duration(rate)
 	burst := int(workBurst / every)

@@ -15,12 +15,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// credentials tracks Secrets and ConfigMaps with TLS content: the expiry of their certificates, and their problems. The
+// credentials stores when the certificates of Secrets and ConfigMaps expire, and the problems of these objects. The
 // inventory owns it.
 type credentials struct {
 	expire map[object.ID]time.Time        // ends of validity of the certificates that have not expired yet
 	faulty map[object.ID][]object.Problem // Secrets and ConfigMaps with problems
-	kept   map[object.ID]time.Time        // ends of validity of stored certificates in use (keepValid)
+	kept   map[object.ID]time.Time        // ends of validity of the stored certificates that keepValid keeps in use
 	moved  bool                           // faulty has changed since the last call of misused
 }
 
@@ -71,10 +71,11 @@ func (s *State) applyPassed(now time.Time) {
 	}
 }
 
-// lapse adds a problem to the result of an object with an expired certificate. If a valid certificate of the object is
-// in use, the result is spoiled, so that the valid certificate stays in use. Otherwise the expired certificate is used,
-// as in Istio: clients that do not verify the certificate continue to work, and all proxies serve the same certificate.
-// A certificate that is still valid is checked again when it expires.
+// lapse adds a problem to the result of an object with an expired certificate. If an earlier, valid certificate of the
+// object is in use, lapse marks the result as spoiled (unusable). The earlier certificate then stays in use. If there
+// is no such certificate, the expired one is used, as in Istio. Clients that do not verify the certificate continue to
+// work, and all proxies serve the same certificate. For a certificate that has not expired, lapse stores the time of
+// expiry, at which applyPassed checks the object again.
 func (w *inventory) lapse(n *node, r *normal.Result) {
 	id := n.ID()
 	if !isCredential(id) {
@@ -84,7 +85,7 @@ func (w *inventory) lapse(n *node, r *normal.Result) {
 	switch {
 	case r.Until.IsZero():
 		return
-	case w.heard.Before(r.Until): // also if the time is not known
+	case w.heard.Before(r.Until): // also true if the time is not known (zero)
 		w.credentials.expire[id] = r.Until
 		return
 	}
@@ -103,8 +104,8 @@ func (w *inventory) lapse(n *node, r *normal.Result) {
 	r.Problems = append(slices.Clone(r.Problems), one)
 }
 
-// validUntil reports whether an object has a certificate in use that has not expired, and returns the end of its
-// validity. until is zero for an adopted stored certificate of unknown end.
+// validUntil reports whether a certificate of an object is in use and has not expired. until is the end of the
+// certificate's validity. It is zero if the object has adopted a stored certificate whose end of validity is unknown.
 func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
 	for _, r := range n.Entry.records {
 		if s, is := r.(*model.Secret); is {
@@ -116,9 +117,9 @@ func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
 	return until, len(n.Entry.few().adopted) > 0 && (!known || until.After(w.heard))
 }
 
-// keepValid marks objects as spoiled if their certificate has expired and the stored one is valid. The stored
-// certificate then stays in use. keepValid returns these objects, to be normalised again once they have adopted the
-// stored records.
+// keepValid marks an object as spoiled (unusable) if its certificate has expired and the stored one is valid. The
+// stored certificate then stays in use. The result kept lists these objects. reportKept normalises them once they have
+// adopted the stored records.
 func (s *State) keepValid(e Loaded) (kept []object.ID) {
 	w := s.inventory
 	w.credentials.kept = map[object.ID]time.Time{}
@@ -141,7 +142,7 @@ func (s *State) keepValid(e Loaded) (kept []object.ID) {
 	return kept
 }
 
-// reportKept normalises the objects of keepValid again, which reports their expired certificates.
+// reportKept normalises the objects that keepValid returned once more, to report their expired certificates.
 func (s *State) reportKept(kept []object.ID, now time.Time) {
 	w := s.inventory
 	if len(kept) == 0 {
@@ -155,7 +156,7 @@ func (s *State) reportKept(kept []object.ID, now time.Time) {
 	w.heard = time.Time{}
 }
 
-// target identifies a Secret or ConfigMap of a cluster, regardless of its source.
+// target identifies a Secret or ConfigMap of a cluster. The source of the object (API server or files) does not matter.
 type target struct{ kind, cluster, namespace, name string }
 
 func targetOf(id object.ID) target {
@@ -163,7 +164,7 @@ func targetOf(id object.ID) target {
 }
 
 // misused returns a problem for each object that names a Secret or ConfigMap with a problem, in no order. If the named
-// object is in another namespace, the problem omits the cause.
+// object is in another namespace, the message does not describe the problem of that object.
 func (w *inventory) misused() (all []object.Problem) {
 	f := w.references
 	f.moved, w.credentials.moved = false, false
@@ -196,8 +197,9 @@ func (w *inventory) misused() (all []object.Problem) {
 	return slices.Collect(maps.Keys(found))
 }
 
-// targetsOrOwn returns the targets of a use. While no workload is known (for example in a folder with configuration
-// alone), the namespace of the workloads counts for a Secret without a stated namespace, or else the namespace of the
+// targetsOrOwn returns the Secrets or ConfigMaps that a use refers to. The parameter by is the object that states the
+// use. While no workload is known, as in a folder with configuration alone, a Secret without a stated namespace is
+// sought in the namespace of the use. If the use has no namespace either, the Secret is sought in the namespace of the
 // object.
 func (f *references) targetsOrOwn(reach map[string][]place, one SecretUse, by object.ID) []object.ID {
 	switch {
@@ -209,7 +211,8 @@ func (f *references) targetsOrOwn(reach map[string][]place, one SecretUse, by ob
 	return []object.ID{{Kind: "Secret", Namespace: cmp.Or(one.Of, one.Namespace, by.Namespace), Name: one.Name}}
 }
 
-// misuse returns the problem of an object that names another object with a problem.
+// misuse returns the problem of an object that names another object. The parameter p is the problem of the named
+// object.
 func (w *inventory) misuse(by object.ID, field string, p object.Problem) object.Problem {
 	why := p.Message
 	if p.Field != "" {

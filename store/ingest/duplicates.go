@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Two sources may read one cluster: a folder of files and its API server. If both have an object of the same kind,
-// namespace and name, the object of the API server applies (origin.Before), and the object of the folder is reported.
-// Policies of both sources apply: without one of them, requests could be permitted that the policy refuses. Likewise,
-// an object of a file takes precedence over one that was made from a machine's registration.
+// One cluster may have two sources: a folder of files and the API server. If both sources have an object of the same
+// kind, namespace and name, the object of the API server applies (origin.Before), and the object of the folder is
+// reported. Policies of both sources apply: without one of them, requests could be permitted that the policy refuses.
+// Likewise, an object of a file takes precedence over one that was made from a machine's registration.
 
-// other returns the object of the same name in the source before id's. No source is before the API server, so for its
-// objects the source after it counts. The result is nil if there is no such object. The order of sources is: API
-// server, files, machines.
+// other returns the object of the same name in the preceding source of the cluster. For an object of the API server,
+// which is the first source, it returns the object in the following source. The result is nil if there is no such
+// object. The order of sources is: API server, files, machines.
 func (w *inventory) other(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {
@@ -26,8 +26,8 @@ func (w *inventory) other(id object.ID) *node {
 	return w.objects.Get(id)
 }
 
-// markOther marks the objects affected by the addition or removal of the object id. These are id itself if it yields,
-// and the object of the same name in the source after id's, which yields to id.
+// markOther marks the objects that the addition or removal of the object id affects. It marks id itself if the
+// preceding source has an object of the same name. It also marks the object of the same name in the following source.
 func (w *inventory) markOther(id object.ID) {
 	if w.before(id) != nil {
 		w.objects.Mark(id)
@@ -40,8 +40,8 @@ func (w *inventory) markOther(id object.ID) {
 	}
 }
 
-// before returns the object of the same name in the source that precedes id's, or nil. That object takes precedence
-// over id.
+// before returns the object of the same name in the preceding source, or nil. The returned object takes precedence over
+// id.
 func (w *inventory) before(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {
@@ -51,8 +51,8 @@ func (w *inventory) before(id object.ID) *node {
 	return w.objects.Get(id)
 }
 
-// yields reports whether an object of the source before n's applies instead of n. If so, it removes n's records,
-// lookups and offer, and reports n as a duplicate. Policies never yield.
+// yields reports whether an object of the preceding source applies instead of n. If so, it removes the records of n,
+// its looked-up names, and its offer to the tenant's budget. It also reports n as a duplicate. Policies never yield.
 func (w *inventory) yields(n *node) bool {
 	id := n.ID()
 	before := w.before(id)

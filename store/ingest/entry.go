@@ -12,22 +12,22 @@ import (
 // node is one object, with the inventory's entry.
 type node = lookup.Node[entry]
 
-// entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods, so fields that
-// few objects need are in seldom.
+// entry is the inventory's data of one object. There are hundreds of thousands of entries, most of them for Pods. To
+// save memory, fields that few objects need are in seldom.
 type entry struct {
 	records []model.Record // records of the last good version
 	seldom  *seldom        // nil if all of its fields are empty
-	closed  bool           // records is not a good version: it closes the workloads that an unreadable policy selects
+	closed  bool           // records replace an unreadable policy: the workloads that it selects refuse all requests
 	spoiled bool           // the present version cannot be used; records are of an earlier version
 	waiting bool           // the tenant's budget has no room for seldom.offered
-	dropped bool           // seldom.offered was dropped (inventory.newest)
+	dropped bool           // seldom.offered was dropped, and is computed again if needed (inventory.newest)
 }
 
 // seldom contains the fields that few objects need.
 type seldom struct {
 	private model.PrivateKey // private key of the object's record, which is written once the key is sealed
-	adopted []model.Key      // stored records of a version unknown to this process; they stay while the object is spoiled or waits
-	parsing []object.Problem // problems of parsing, for kinds that others are joined with
+	adopted []model.Key      // keys of stored records of an unknown version; they stay while entry.spoiled or entry.waiting is set
+	parsing []object.Problem // problems of parsing, for kinds that other objects look up
 	offered []model.Record   // records of the newest version, see entry.waiting and entry.dropped
 	sealing model.PrivateKey // private key of offered
 }
@@ -67,7 +67,7 @@ func (e *entry) setParsing(problems []object.Problem) {
 	}
 }
 
-// setAdopted stores the keys of stored records that stay while the object is spoiled or waits.
+// setAdopted stores the keys of stored records that stay while entry.spoiled or entry.waiting is set.
 func (e *entry) setAdopted(keys []model.Key) {
 	if e.seldom != nil || len(keys) > 0 {
 		few := e.few()
@@ -86,8 +86,8 @@ func (e *entry) setRecords(records []model.Record, private model.PrivateKey) {
 	}
 }
 
-// offer stores the records that wait for the tenant's budget, with their private key if they have one. Nil and false
-// end the offer.
+// offer stores the records that wait for the tenant's budget, with their private key if they have one. If records is
+// nil and waiting is false, it ends an earlier offer.
 func (e *entry) offer(records []model.Record, private model.PrivateKey, waiting bool) {
 	e.dropped = false
 	if e.waiting = waiting; e.seldom != nil || len(records) > 0 {
@@ -97,9 +97,9 @@ func (e *entry) offer(records []model.Record, private model.PrivateKey, waiting 
 	}
 }
 
-// shareEndpoints replaces endpoints of an EndpointSlice by equal endpoints of its Pods' Workloads, so that memory
-// contains them once. Most endpoints of an EndpointSlice have such an equal. The records must be new, and known to no
-// other goroutine.
+// shareEndpoints replaces each endpoint of an EndpointSlice by the equal endpoint in the Workload record of its Pod, if
+// there is one. Memory then contains the endpoint once. Most endpoints of an EndpointSlice have an equal endpoint. No
+// other goroutine may know the records yet.
 func shareEndpoints(n *node, records []model.Record) {
 	var pods map[string]*model.Endpoint
 	for _, r := range records {

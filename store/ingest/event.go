@@ -17,10 +17,10 @@ type Event interface{ event() }
 type (
 	// Objects contains the events that a source emitted in one call, which are applied together.
 	Objects []object.Event
-	// Emits contains several calls of sources, oldest first.
+	// Emits contains the events of several calls of sources, the oldest call first.
 	Emits []Emit
-	// Gained starts a term of leadership: this process leads with this epoch. Held has the removals that the previous
-	// leader held back (may be nil).
+	// Gained starts a term of leadership: this process leads under Epoch. Held lists the removals that the previous
+	// leader held back; it may be nil.
 	Gained struct {
 		Epoch kv.Epoch
 		Held  []removal.Hold
@@ -34,10 +34,10 @@ type (
 		Secrets   map[model.Key]*model.Secret // the stored Secrets of the keys in Have, if they decode
 		Mesh      *model.Mesh                 // nil: it is missing or unreadable
 		Bytes     map[model.Key]int           // sizes of the stored records; nil without a budget of bytes
-		After     int64                       // revision of the head; 0: there is no head
-		Complete  bool                        // the store needs no head unless a record differs; Loop sets Complete if there is no head
-		Place     kv.Place                    // first Place of the term, above all Places that this process knows
-		At        kv.Position                 // position in etcd of the load, from which changes are followed
+		After     int64                       // revision of the head (record that each batch writes); 0: there is no head
+		Complete  bool                        // the first batch writes a head only if a record differs; Loop sets it if there is no head
+		Place     kv.Place                    // position of the term's first head, after all positions that this process knows
+		At        kv.Position                 // position in etcd at which the records were read; changes are followed from here
 		Now       time.Time                   // time of the load
 		Contents  kv.Contents                 // counts and hashes of the stored records by kind, for the next head
 		Unknown   map[string]model.Hash       // records of kinds that this build does not know, by path
@@ -78,13 +78,13 @@ func (Loaded) event()  {}
 func (Written) event() {}
 func (Due) event()     {}
 
-// Effect is one action that Step requests from the Loop. Its result is a further event.
+// Effect is one action that State.Step requests from the Loop. Its result is passed to Step as a further event.
 type Effect interface{ effect() }
 
 // The effects.
 type (
-	// Load reads the stored hashes. If Again is set, the Loop pauses first: the outcome of a write is unknown, or the
-	// store was altered.
+	// Load reads the stored hashes. Again is set if the outcome of a write is unknown, or if the store was altered. The
+	// Loop then pauses before it reads.
 	Load struct {
 		Epoch kv.Epoch
 		Again bool
@@ -94,7 +94,7 @@ type (
 		Batch kv.Batch
 		Since time.Time // time of the oldest change in the batch; zero: no event of a source caused it
 	}
-	// Wait requests Due after Config.Pace.
+	// Wait requests the event Due after a pause of Config.Pace.
 	Wait struct{}
 )
 

@@ -18,9 +18,9 @@ type Proposed struct {
 
 // Exceeding returns a problem for each proposed version that the leader would refuse because of the budget of its
 // tenant. The result is nil if there is no such version, or if b is the zero Budget. The problems are ordered by
-// tenant, then as the leader would admit the versions. All stored records count as admitted. system and root are the
-// namespaces outside of budgets. tenant returns the tenant of a namespace (isolation.TenantOf). Exceeding is pure and
-// does not change its arguments.
+// tenant. Those of one tenant are in the order in which the leader would try to admit the versions. All stored records
+// count as admitted. The parameters system and root are namespaces that no budget bounds. tenant returns the tenant of
+// a namespace (isolation.TenantOf). Exceeding is pure and does not change its arguments.
 func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, root string, tenant func(namespace string) string,
 ) []object.Problem {
 	concerned := map[string]bool{}
@@ -68,7 +68,7 @@ func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, roo
 	return all
 }
 
-// propose offers a version, or drops a deleted object.
+// propose offers a version to the ledger. If the version has no records, it removes the object from the ledger.
 func (b *budgets) propose(p Proposed) {
 	if len(p.Records) == 0 {
 		b.ledger.drop(p.ID)

@@ -15,19 +15,21 @@ import (
 )
 
 // The events and effects for repairing stored records that other writers changed, by accident or with foreign tools.
-// Repairs are never held as removals, since no object has changed.
+// Repairs are never held back as removals of objects are, since no object has changed.
 type (
-	// Foreign lists the records that another writer changed in one revision. Values has their new values; a Value
-	// without content was deleted.
+	// Foreign lists the records that another writer changed in one revision. Values has their new values. A Value
+	// without content means that the record was deleted.
 	Foreign struct {
 		Epoch    kv.Epoch
 		Revision int64
 		Values   []kv.Value
 	}
-	// Altered reports that changes of other writers cannot be repaired one by one. Another writer has changed the head,
-	// etcd has compacted revisions that this leader has not read, or the store was restored or replaced.
+	// Altered reports that changes of other writers cannot be repaired one by one. Another writer has changed the head
+	// (the record that each batch writes), etcd has compacted revisions that this leader has not read, or the store was
+	// restored or replaced.
 	Altered struct{ Epoch kv.Epoch }
-	// Recall requests the values that records had before a revision, for records that no object determines at present.
+	// Recall requests the values that the records at Paths had before Revision. At present no object determines these
+	// records.
 	Recall struct {
 		Epoch    kv.Epoch
 		Revision int64
@@ -55,7 +57,7 @@ type others struct {
 	restore map[string]kv.Value // values to restore, by path; without content: to be deleted
 }
 
-// forget drops all changes.
+// forget drops all values to restore.
 func (o *others) forget() { clear(o.restore) }
 
 // apply processes changed values. Wanted records are scheduled to be written again, and unwanted ones to be deleted.
@@ -70,7 +72,7 @@ func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 		switch {
 		case v.Hash() == was && !flying || flying && v.Hash() == flies: // the record has its wanted value
 		case flying && flies != model.Hash{} && o.wanted.records[key] == nil && !o.writes.queue.waitsFor(key):
-			altered = true // a Secret that is encrypted again, without an object
+			altered = true // the present batch encrypts a Secret again, and no object determines that Secret
 		case was == model.Hash{} && (err != nil || o.writes.refused[key] > 0):
 			o.restore[v.Path] = kv.Value{Path: v.Path}
 		case err != nil || o.writes.standing(key):
@@ -133,8 +135,8 @@ func (s *State) mend(event Event) (effects []Effect) {
 	return append(effects, s.flush()...)
 }
 
-// startFollowing follows the changes of other writers since a load, until stop is called. A load of another term is not
-// followed.
+// startFollowing starts to follow the changes that other writers make after a load, until stop is called. After a load
+// of another term, it follows nothing.
 func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Event) (stop func()) {
 	if !l.state.leading || e.Epoch != l.state.epoch {
 		return func() {}
@@ -144,7 +146,8 @@ func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Even
 	return stop
 }
 
-// follow reports the changes of other writers since a load, until ctx ends or it has reported Altered.
+// follow reports the changes that other writers make after the position from. It ends when ctx ends, or when it has
+// reported Altered.
 func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {
 		err := l.followOnce(ctx, &from, epoch, results)
@@ -164,8 +167,8 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 	}
 }
 
-// logDiffering logs the kinds whose stored records differ from the Contents in the head. For kinds that this build does
-// not know, it adopts the Contents of the head.
+// logDiffering logs the kinds whose stored records differ from the counts and hashes in the head (state.Said). For
+// kinds that this build does not know, it copies the head's counts and hashes to state.Contents.
 func (l *Loop) logDiffering(state *kv.State) {
 	for _, kind := range state.Contents.Differ(state.Said) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
@@ -179,10 +182,10 @@ func (l *Loop) logDiffering(state *kv.State) {
 }
 
 // errAltered means that another writer wrote or deleted the head.
-var errAltered = errors.New("the head is not this leader's")
+var errAltered = errors.New("another writer wrote or deleted the head")
 
-// followOnce follows one watch, and advances the given position to the last revision that it has processed. It
-// returns the reason of the watch's end.
+// followOnce follows one watch, and advances the given position to the last revision that it has processed. The error
+// is the reason why the watch ended.
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -198,7 +201,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 				paths[i] = v.Path
 			}
 			count, kinds, names := describe(paths)
-			l.changes.Warn("somebody other than the leader changed stored records: they are put back", "", obs.KeyRevision, u.Revision,
+			l.changes.Warn("another writer changed stored records: they are restored", "", obs.KeyRevision, u.Revision,
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names)
 			send(ctx, results, Foreign{epoch, u.Revision, u.Values})
 		}
@@ -215,7 +218,7 @@ func send(ctx context.Context, results chan<- Event, event Event) {
 	}
 }
 
-// describe summarises records for a log line: their number, and at most five of their kinds and of their paths.
+// describe summarises records for a log line: their number, at most five kinds, and at most five paths.
 func describe(paths []string) (count int, kinds, names string) {
 	const most = 5
 	all, first := map[string]bool{}, []string{}

@@ -37,11 +37,12 @@ type Config struct {
 	Store  Store
 	Sealer Sealer       // encrypts private keys; nil: Secrets with a private key are not written
 	Log    *slog.Logger // nil: nothing is logged
-	// Committed is called with every written batch and the revision of its head; nil: not called. If nothing had to be
-	// written, the revision is that of the stored head. event is the time of the oldest event in the batch. If no event
-	// caused the batch, as in a full comparison, event is the time when the batch was made. began is the beginning of
-	// the commit. The batch still contains records that were too large to be written. Committed is called on any
-	// goroutine. It must not block (store/watchdog reports slow calls) and must not change the batch.
+	// Committed is called with every written batch and the revision of its head; nil: not called. The head is the
+	// record that each batch writes. If nothing had to be written, the revision is that of the stored head. event is
+	// the time of the oldest event in the batch. If no event caused the batch, as in a full comparison, event is the
+	// time when the batch was made. began is the beginning of the commit. The batch still contains records that were
+	// too large to be written. Committed is called on any goroutine. It must not block (store/watchdog reports slow
+	// calls) and must not change the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by
 	// target. It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must
@@ -53,7 +54,8 @@ type Config struct {
 	Named func(names []string, whole bool)
 	// KeySets is called like Named, with the IDs of the key sets to fetch (normal.KeysID), sorted; nil: not called.
 	KeySets func(needed []object.ID, whole bool)
-	// Seen returns the newest kv.Place in the mirror of this process, read or restored from disk; nil: the zero Place.
+	// Seen returns the newest kv.Place (position of a head) that the mirror of this process knows from etcd or from
+	// disk. If Seen is nil, the zero Place is used.
 	Seen  func() kv.Place
 	Pace  time.Duration // minimum interval between batches that contain only endpoints; 0: 25 ms
 	Retry time.Duration // pause before a failed operation is repeated; 0: 500 ms
@@ -66,36 +68,38 @@ type Loop struct {
 	state     *State // owned by Run
 	line      line   // calls of Emit that are not applied yet; owned by Run
 	box       *loop.Box[input]
-	callbacks *watchdog.Watchdog // of Referred, Named and KeySets; owned by Run
+	callbacks *watchdog.Watchdog // for calls of Referred, Named and KeySets; owned by Run
 
 	problems        atomic.Pointer[[]object.Problem]
 	stats           atomic.Pointer[Stats]
-	stored          atomic.Uint32 // the level for which everything is written
+	stored          atomic.Uint32 // result of Stored
 	removals        atomic.Pointer[heldRemovals]
 	removalsVersion uint64 // version of removals; owned by Run
 	accepts         chan acceptance
 	tenants         tenantsOf
 	settled         atomic.Bool
-	whole           bool                          // argument of the last calls of Named and KeySets
-	changes         *obs.Sampled                  // log lines about changes of others in the store
-	count           atomic.Pointer[problem.Count] // of all problems
+	whole           bool                          // argument whole of the last calls of Named and KeySets
+	changes         *obs.Sampled                  // log of changes that other writers made in the store
+	count           atomic.Pointer[problem.Count] // numbers of all problems
 	version         atomic.Uint64                 // counts changes of the problems of all objects
 	asking          sync.Mutex                    // guards asked; held until the loop has answered
 	asked           *everyProblem
 
-	// Problems between objects, of the last check. analysed has those of store/analysis, misused has those of objects
-	// that name Secrets and ConfigMaps with problems, and between has both. Owned by Run.
+	// Problems between objects, as found by the last check. Field analysed has the problems that store/analysis found.
+	// Field misused has the problems of objects that name faulty Secrets and ConfigMaps. Field between has both. Run
+	// owns the fields.
 	analysed, misused, between []object.Problem
-	// crossChecks counts changes of between. listing contains the inputs that problems was made from. Owned by Run.
+	// crossChecks counts changes of the field between. listing contains the inputs from which the field problems was
+	// made. Run owns both fields.
 	crossChecks uint64
 	listing     listing
 	postponed   int             // steps in a row that published no problems; owned by Run
 	counted     problemsVersion // state of the problems at the last increment of version; owned by Run
-	ask         []func()        // functions that publish calls; owned by Run
+	ask         []func()        // functions to call in publish; owned by Run
 }
 
-// input is the content of the loop's box. It has all calls of Emit, and the newest calls about level, clusters and
-// leadership.
+// input is the content of the loop's box. It has all waiting calls of Emit, and the newest calls about level, clusters
+// and leadership.
 type input struct {
 	emits  Emits
 	level  *Levelled       // nil: it has not changed
@@ -158,7 +162,8 @@ func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 // passedEvery is the interval between two checks for expired certificates.
 const passedEvery = time.Minute
 
-// checkAfter is the delay before objects are checked against each other, during which further changes are collected.
+// checkAfter is the delay between a change and the check of objects against each other. One check covers all changes
+// during the delay.
 const checkAfter = 200 * time.Millisecond
 
 // Run processes events and carries out their effects until ctx ends, and returns the error of ctx. Failed loads are
@@ -224,8 +229,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// applyInput applies the content of the box and closes the channels of input.settle. Calls of Emit that do not fit this
-// turn stay in l.line. publish calls the functions of input.ask.
+// applyInput applies the content of the box and closes the channels of input.settle. Calls of Emit that exceed the time
+// of one turn stay in l.line. publish calls the functions of input.ask.
 func (l *Loop) applyInput(in input) (effects []Effect) {
 	l.ask = in.ask
 	if in.level != nil {
@@ -279,8 +284,8 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 	send(ctx, results, result)
 }
 
-// place returns the Place for the first head of this term. It is after the Place of the stored head. It is also after
-// the Place that Seen returns, if this Place is of the same chain.
+// place returns the Place (position) for the first head of this term. The result is after the Place of the stored head.
+// It is also after the Place that Seen returns, if both Places have the same kv.Place.Chain.
 func (l *Loop) place(head kv.Head) kv.Place {
 	var seen kv.Place
 	if l.Seen != nil {
@@ -316,7 +321,7 @@ func readWhole(path string) bool {
 func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	state, err := l.Store.LoadHashes(ctx, 0, readWhole)
 	if err == nil && state.Head.Revision != 0 && !state.Head.Complete {
-		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // the written part of an incomplete batch counts
+		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // reads also the written part of an incomplete batch
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("load records: %w", err)

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// labels maps namespaces to the value of their TenantLabel. The inventory owns it.
+// labels maps namespaces to the value of their TenantLabel, the label that assigns a namespace to a tenant. The
+// inventory owns it.
 type labels struct {
 	values  map[string]string
 	version uint64 // counts changes

@@ -21,7 +21,7 @@ type Levelled struct {
 
 func (Levelled) event() {}
 
-// Level sets the level of stored records. Before the first call the level is model.Level. It must be called before
+// Level sets the level of stored records. Before the first call the level is model.Level. Level must be called before
 // Gained, and after each change of the level. It does not block. A later call replaces a call that Run has not
 // processed yet.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
@@ -56,7 +56,8 @@ func (s *State) storedLevel() uint32 {
 }
 
 // dropSkippable schedules the deletion of stored records of unknown kinds that refuse no requests. It does so only if
-// the stored level is above the levels of this build (Levelled.Below) and the Contents of the store are known.
+// the stored level is above the levels of this build (Levelled.Below) and the Contents (counts and hashes) of the store
+// are known.
 func (s *State) dropSkippable(paths []string) {
 	if !s.writes.level.Below || !s.stored.contents.Known() {
 		return
@@ -67,7 +68,8 @@ func (s *State) dropSkippable(paths []string) {
 	}
 }
 
-// aboveLevel returns a problem for each object whose record is not stored because of its level, in no order.
+// aboveLevel returns a problem for each object whose record is not stored because its kind is above the level. The
+// problems are in no order.
 func (w *writes) aboveLevel(source func(model.Key) object.ID) (all []object.Problem) {
 	if !slices.ContainsFunc(model.Kinds(), func(k model.Kind) bool { return model.LevelOf(k) > w.level.Level }) {
 		return nil

@@ -22,8 +22,9 @@ var always = func() chan struct{} {
 }()
 
 // line contains the calls of sources that are not applied yet. Namespaces take turns: a call waits for one call of each
-// other namespace, however many came before it. Calls of one namespace keep their order, even if they are also about
-// other namespaces. A call about a whole source stays between the calls before and after it. Loop owns it.
+// other namespace, even if more calls of that namespace are older. Calls of one namespace keep their order, even if
+// they are also about other namespaces. A call about a whole source stays between the calls before and after it. Loop
+// owns it.
 type line struct {
 	segments []*segment // oldest first
 }
@@ -32,7 +33,7 @@ type line struct {
 type segment struct {
 	source *Emit              // nil: see calls
 	calls  map[string][]*call // by namespace, oldest first; a call about several namespaces is in each of their lists
-	spaces []string           // keys of calls, the next turn first
+	spaces []string           // keys of calls, in the order of their next turns
 }
 
 // call is one call of a source. A call about several namespaces is applied as a whole once it is the first call of
@@ -105,7 +106,7 @@ func (l *line) next() Emit {
 		l.segments = l.segments[1:]
 		return *s.source
 	}
-	waiting := map[*call]bool{} // calls that wait for namespaces; rotations do not change that
+	waiting := map[*call]bool{} // calls that are not the first call of each of their namespaces; rotations do not change that
 	for {                       // ends: the oldest call of all is the first of each of its namespaces
 		namespace := s.spaces[0]
 		c := s.calls[namespace][0]
@@ -137,7 +138,7 @@ func (s *segment) within(c *call, n int) bool {
 	})
 }
 
-// remove removes the first call of each of some namespaces, and ends their turns.
+// remove removes the first call of each given namespace, and ends the turns of these namespaces.
 func (s *segment) remove(spaces ...string) {
 	ended := make(map[string]bool, len(spaces))
 	for _, namespace := range spaces {
@@ -153,7 +154,7 @@ func (s *segment) remove(spaces ...string) {
 	}
 }
 
-// divide removes the part of a namespace from a call, and returns it.
+// divide removes the events of one namespace from a call, and returns them as a call.
 func (c *call) divide(namespace string) *call {
 	part := &call{Emit: Emit{At: c.At}}
 	var rest Objects // the events belong to the caller of add, so they stay unchanged

@@ -23,7 +23,7 @@ func (w *inventory) normaliseMesh(n *node) {
 	w.objects.SetRefs(n, refs, false)
 	e.spoiled = e.spoiled || len(wrong) > 0
 	w.faults.Set(id, slices.Concat(m.Problems, wrong))
-	if other := w.other(id); other != nil { // records of both have the same keys
+	if other := w.other(id); other != nil { // the records of both sources have the same keys
 		w.setRecords(other, nil, nil)
 	}
 	records := []model.Record{m.Record}
@@ -61,8 +61,8 @@ func (w *inventory) missMesh(n *node) {
 	w.faults.Set(id, []object.Problem{lookup.MeshMissing(id, "", "")})
 }
 
-// endMissingMesh ends the retention of a missing mesh configuration if the emitted object id is a mesh configuration.
-// If id is of another source, the retained object is removed.
+// endMissingMesh ends the retention of a missing mesh configuration when a source emits a mesh configuration. The
+// parameter id identifies the emitted one. If it comes from another source, the retained configuration is removed.
 func (w *inventory) endMissingMesh(id object.ID) {
 	missed := w.meshMissed
 	if missed == (object.ID{}) || !w.normal.IsMesh(id) {
@@ -73,9 +73,10 @@ func (w *inventory) endMissingMesh(id object.ID) {
 	}
 }
 
-// recallMesh puts the stored mesh configuration into effect if this leader has not read one: no source has emitted a
-// mesh configuration, it is invalid, or its key mesh is missing. State.compare calls it with the Mesh of a load; nil:
-// none is stored. MeshNetworks are not restored, since only their gateways are stored.
+// recallMesh puts the stored mesh configuration into effect if this leader has not read a good one. Either no source
+// has emitted a mesh configuration, or the emitted one is invalid or lacks the key "mesh". State.compare passes the
+// mesh configuration that it has loaded from the store, or nil. MeshNetworks are not restored, since only their
+// gateways are stored.
 func (w *inventory) recallMesh(stored *model.Mesh) {
 	id := w.objects.MeshID()
 	n := w.objects.Get(id)
@@ -97,7 +98,7 @@ func (w *inventory) recallMesh(stored *model.Mesh) {
 		w.setRecords(n, []model.Record{stored}, nil)
 	} else {
 		restored = *n.MeshOf()
-		if restored.Record != nil { // key mesh is missing; an invalid one already has a problem
+		if restored.Record != nil { // the key "mesh" is missing; an invalid configuration already has a problem
 			restored.Problems = append(slices.Clip(restored.Problems), lookup.MeshMissing(id, "data.mesh", n.Object().Location))
 		}
 		w.objects.Mark(id)

@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// reportNeeded calls Config.Named and Config.KeySets if their arguments have changed. The leader emits the results as
-// objects (normal.ResolvedID, normal.KeysID).
+// reportNeeded passes the host names to resolve to Config.Named, and the key sets to fetch to Config.KeySets. It calls
+// a function only if an argument has changed. The leader emits the results as objects (normal.ResolvedID,
+// normal.KeysID).
 func (l *Loop) reportNeeded() {
 	whole := l.state.sources.configured()
 	also := whole != l.whole

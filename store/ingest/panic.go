@@ -23,8 +23,8 @@ func newGuard(crashes *crash.Log) guard {
 	return guard{crashes: crashes}
 }
 
-// run calls f, which reads one object. A panic of f becomes a problem of the object, and is logged; nil: f did not
-// panic.
+// run calls f, which reads one object. If f panics, the panic is logged, and run returns it as a problem of the object.
+// Otherwise run returns nil.
 func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -40,7 +40,7 @@ func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 	return nil
 }
 
-// putGuarded calls put. If put panics, the object is stored and marked as spoiled.
+// putGuarded calls put. If put panics, the object is stored and marked as spoiled (unusable).
 func (w *inventory) putGuarded(o *object.Object) {
 	if problems := w.guard.run(o, func() { w.put(o) }); problems != nil {
 		n := w.objects.Put(o)
@@ -50,7 +50,8 @@ func (w *inventory) putGuarded(o *object.Object) {
 	}
 }
 
-// result normalises an object. After a panic the result is spoiled, and has the previous lookups of the object.
+// result normalises an object. After a panic the result is marked as spoiled (unusable), and keeps the previous lookups
+// of the object.
 func (w *inventory) result(n *node) (r normal.Result) {
 	o := n.Object()
 	if problems := w.guard.run(o, func() { r = w.normal.Object(o, w.objects) }); problems != nil {

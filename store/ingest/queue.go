@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// queue contains the keys that wait to be written, in groups. One change makes one group, which is written in one
-// batch. Groups wait in one queue for each namespace. The queues are served in turn, so a long queue does not delay the
-// others. writes owns it.
+// queue contains the keys of records that wait to be written or deleted, in groups. One change makes one group, which
+// is written in one batch. Groups wait in one queue for each namespace. The queues are served in turn, so a long queue
+// does not delay the others. writes owns it.
 type queue struct {
 	of         map[model.Key]*group       // waiting groups, by each of their keys
 	namespaces map[string]*namespaceQueue // by namespace
-	turns      []*namespaceQueue          // all queues, the next turn first
+	turns      []*namespaceQueue          // all queues; the first one is served next
 	places     uint64                     // place of the newest group
 	waits      int                        // number of keys to be written
-	config     int                        // number of keys to be written whose kinds do not follow workloads
+	config     int                        // number of keys to be written, without those of endpoints and workloads
 }
 
 // group contains keys that are written together. It includes keys that need no write: a later change of such a key
@@ -34,9 +34,9 @@ type group struct {
 // namespaceQueue contains the groups of one namespace.
 type namespaceQueue struct {
 	namespace string
-	groups    []*group // sorted by place; includes groups that have left (waitsIn differs)
-	live      int      // number of groups that have not left
-	passed    bool     // an earlier batch had no room for its first group
+	groups    []*group // sorted by place; includes groups that have left the queue (their waitsIn differs)
+	live      int      // number of groups that have not left the queue
+	passed    bool     // an earlier batch had no room for the queue's first group
 }
 
 // empty reports whether no key waits.
@@ -49,9 +49,9 @@ func newQueue() *queue {
 	return &queue{of: map[model.Key]*group{}, namespaces: map[string]*namespaceQueue{}}
 }
 
-// add adds one change: changed has keys to write (true), and keys that need no write any more (false). Waiting groups
-// with one of these keys are joined with the change, at the position of the oldest. since is the time of the change;
-// zero: no event caused it.
+// add adds one change. The map changed has keys to write (true), and keys that need no write any more (false). Waiting
+// groups with one of these keys are joined with the change, at the position of the oldest group. The parameter since is
+// the time of the change; it is zero if no event caused the change.
 func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	var g *group
 	homes := map[string]bool{}
@@ -86,7 +86,8 @@ func (q *queue) set(g *group, key model.Key, waits bool) {
 	g.keys[key], q.of[key] = waits, g
 }
 
-// count updates the numbers of keys to be written: more adds key, and otherwise key is subtracted.
+// count updates the numbers of keys to be written. It adds the key if the parameter more is true, and else subtracts
+// it.
 func (q *queue) count(g *group, key model.Key, more bool) {
 	n := 1
 	if !more {
@@ -175,19 +176,19 @@ func (g *group) leave() {
 	}
 }
 
-// insert inserts a group into groups, in the order of place. Groups that have left are dropped once they are many, so
-// that the length stays in proportion to the waiting groups.
+// insert inserts a group into groups, in the order of place. Groups that have left the queue are dropped once they are
+// many, so the list stays in proportion to the waiting groups.
 func (l *namespaceQueue) insert(g *group) {
 	if len(l.groups) > 2*l.live+8 {
 		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.waitsIn != l || other == g })
 	}
 	at, there := slices.BinarySearchFunc(l.groups, g.place, func(other *group, place uint64) int { return cmp.Compare(other.place, place) })
-	if !there { // otherwise the group had left, and comes back to its place
+	if !there { // else the group had left the queue, and comes back to its position
 		l.groups = slices.Insert(l.groups, at, g)
 	}
 }
 
-// first returns the waiting group with the lowest place; nil: no group waits.
+// first returns the waiting group with the lowest place, or nil if no group waits.
 func (l *namespaceQueue) first() *group {
 	for len(l.groups) > 0 && l.groups[0].waitsIn != l {
 		l.groups = l.groups[1:]
@@ -199,10 +200,10 @@ func (l *namespaceQueue) first() *group {
 }
 
 // take removes groups for one batch, and calls the function add with each. It serves the queues in turn, each in its
-// order, until the batch is full. most is the capacity of the batch in keys, and add returns the remaining capacity.
-// A group that does not fit lets groups of other queues pass. The queues of such groups are served first in the next
-// batch, whose first group may exceed most. If any group waits, take calls add at least once, even if most is below
-// 1. So a caller that repeats take empties the queue.
+// order, until the batch is full. The parameter most is the capacity of the batch in keys, and add returns the
+// remaining capacity. If a group does not fit, groups of other queues pass it, and its queue is served first in the
+// next batch. The first group of a batch may then exceed the capacity. If any group waits, take calls add at least
+// once, even if the capacity is below 1. So a caller that repeats take empties the queue.
 func (q *queue) take(most int, add func(*group) (room int)) {
 	most = max(most, 1)
 	room := most
@@ -231,7 +232,7 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 		serve(passed[0], passed[0].first())
 		passed = passed[1:]
 	}
-	if q.turns = append(passed, q.turns...); len(q.of) == 0 { // queues retain groups that have left
+	if q.turns = append(passed, q.turns...); len(q.of) == 0 { // the queues may still contain groups that have left
 		q.namespaces, q.turns = map[string]*namespaceQueue{}, nil
 	}
 }

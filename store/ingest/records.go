@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Records normalises the objects in events (converts the objects to records) as the leader does, without a store, for
-// tools. It returns the records sorted by key. Records of Secrets lack their private keys. The problems are sorted by
+// Records converts the objects in events to records, as the leader does, but without a store. It is for tools. It
+// returns the records sorted by key. Records of Secrets lack their private keys. The problems are sorted by
 // normal.CompareProblems, and include those between objects (store/analysis). Their number is not bounded. Both lists
 // belong to the caller.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
@@ -18,9 +18,9 @@ func Records(events []object.Event, options normal.Options) ([]model.Record, []o
 	return records, problems
 }
 
-// RecordsAndRefusals is Records with a third result. refused maps objects to the problems for which the validation
-// webhook refuses a new or changed object (normal.Result.Refused). problems has these problems too, as warnings. The
-// caller owns the map, which is not nil; its lists are read-only.
+// RecordsAndRefusals is Records with a third result. The map refused has the problems for which the validation webhook
+// refuses a new or changed object, by object (normal.Result.Refused). The list problems contains these problems too, as
+// warnings. The caller owns the map, which is not nil; its lists are read-only.
 func RecordsAndRefusals(
 	events []object.Event, options normal.Options,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {

@@ -28,8 +28,8 @@ type (
 		Epoch  kv.Epoch        // the term of leadership
 		Stored []*model.Secret // all stored Secrets, sorted by key
 	}
-	// Reencrypted is the result of Reencrypt. Sealed maps stored records to their private keys as encrypted again, at
-	// most reencryptMost of them.
+	// Reencrypted is the result of Reencrypt. Sealed maps stored records, at most reencryptMost of them, to the new
+	// ciphertexts of their private keys.
 	Reencrypted struct {
 		Epoch  kv.Epoch // the term of leadership
 		Sealed map[*model.Secret][]byte
@@ -47,7 +47,7 @@ type reencryption struct{ from, to *model.Secret }
 func (s *sealing) applyReencrypted(e Reencrypted) {
 	for from, sealed := range e.Sealed {
 		r, err := sealedAs(from, sealed, from.Spec.GetMac())
-		if err == nil { // always, since from is a record
+		if err == nil { // always the case, since the stored Secret is a valid record
 			s.reencryptions[from.Key] = reencryption{from, r.(*model.Secret)}
 		}
 	}
@@ -70,7 +70,7 @@ func (s *sealing) takeReencrypted(q *queue) map[model.Key]*model.Secret {
 	return puts
 }
 
-// reencrypt carries out Reencrypt. It logs the errors. The next Look finds the private keys that remain.
+// reencrypt carries out the effect Reencrypt, and logs errors. The next Look finds the private keys that remain.
 func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
 	out := Reencrypted{Epoch: e.Epoch}
 	if l.Sealer == nil {

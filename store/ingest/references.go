@@ -18,7 +18,7 @@ type SecretUse struct {
 	Namespace string            // namespace of these workloads; empty: any
 	Name      string            // name of the Secret or ConfigMap
 	Selector  map[string]string // labels of these workloads; empty: all workloads
-	Of        string            // namespace of the Secret or ConfigMap; empty, for Secrets only: that of the workload
+	Of        string            // namespace of the Secret or ConfigMap; empty (for Secrets only): the workload's namespace
 	ConfigMap bool              // Name names a ConfigMap of the config cluster
 	Gateways  bool              // the workloads are those selected by any Gateway; Selector is empty
 	Field     string            // field of the record with the name; may be empty
@@ -26,16 +26,16 @@ type SecretUse struct {
 
 // references computes the Secrets and ConfigMaps that existing workloads use, according to the applied records.
 // Workloads of another cluster use Secrets of their own cluster and of the config cluster, as in istiod (istio:
-// pilot/pkg/credentials/kube/multicluster.go, ForCluster). replace receives changed records, and find computes found.
-// The inventory owns it.
+// pilot/pkg/credentials/kube/multicluster.go, ForCluster). The method replace receives changed records, and find
+// computes the field found. The inventory owns the references.
 type references struct {
 	usesOf   func(r model.Record, root string) []SecretUse // nil: found is not needed
 	uses     map[model.Key]use                             // records with uses
-	gateways map[string]selection                          // selectors of Gateways, by text
-	sets     map[workloads]*labelled                       // workloads by place and labels
-	root     string                                        // root namespace for which uses was computed
+	gateways map[string]selection                          // selectors of Gateways, by the result of textOf
+	sets     map[workloads]*labelled                       // numbers of workloads, by place and labels
+	root     string                                        // root namespace for which the field uses was computed
 	outdated bool                                          // found has to be computed again
-	moved    bool                                          // change was called since the last call of misused
+	moved    bool                                          // the result of inventory.misused may be outdated
 	found    []object.Reference                            // sorted by target
 }
 
@@ -66,8 +66,8 @@ type labelled struct {
 	n      int
 }
 
-// newReferences returns references without records. usesOf returns the uses of a record in a mesh with a root
-// namespace; nil: uses are not tracked.
+// newReferences returns references without records. The function usesOf returns the uses of a record in a mesh with the
+// given root namespace. If it is nil, uses are not tracked.
 func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
 	return &references{usesOf: usesOf, uses: map[model.Key]use{}, gateways: map[string]selection{}, sets: map[workloads]*labelled{}}
 }
@@ -99,7 +99,7 @@ func (f *references) replace(before, after []model.Record) {
 	}
 }
 
-// change marks the field found, and the result of misused, as outdated.
+// change marks the field found, and the result of inventory.misused, as outdated.
 func (f *references) change() { f.outdated, f.moved = true, true }
 
 // countGateway adds n (1 or -1) to the number of Gateways with the selector of r, if r is a Gateway.
@@ -137,7 +137,8 @@ func (f *references) count(w *model.Workload, n int) {
 	}
 }
 
-// find updates the field found, and reports whether its value changed. root is the root namespace.
+// find updates the field found, and reports whether its value changed. The parameter root is the root namespace of the
+// mesh.
 func (f *references) find(root string) bool {
 	if root != f.root {
 		f.root = root
@@ -174,8 +175,8 @@ func (f *references) find(root string) bool {
 	return true
 }
 
-// targets returns the Secrets or the ConfigMap of a use; nil: the use has no workloads. reach caches places by
-// selector.
+// targets returns the Secrets or the ConfigMap of a use, or nil if the use has no workloads. The map reach caches
+// places by selector.
 func (f *references) targets(reach map[string][]place, one SecretUse) (all []object.ID) {
 	places := f.reach(reach, one)
 	if one.ConfigMap {
@@ -195,7 +196,7 @@ func (f *references) targets(reach map[string][]place, one SecretUse) (all []obj
 	return all
 }
 
-// reach returns the places of the workloads of a use, in no order. known caches places by selector.
+// reach returns the places of the workloads of a use, in no order. The map known caches places by selector.
 func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	if one.Gateways {
 		return slices.DeleteFunc(slices.Clone(f.gatewayPlaces(known)), func(at place) bool {

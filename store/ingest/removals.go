@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removals decides which objects are removed at once, and stores the held removals. filter processes events of sources;
-// compare processes stored records without an object. An object whose removal was held in this term stays in the
-// inventory with its records. If an object vanished before this term, only its stored records are known, and they stay
-// stored (keys). State owns it.
+// removals decides which removals of objects apply at once, and stores the others (held removals), which wait. The
+// method filter processes events of sources. The method compare processes stored records that have no object. An object
+// whose removal was held in this term of leadership stays in the inventory with its records. If an object vanished
+// before this term, only its stored records are known. They stay stored (field keys). State owns it.
 type removals struct {
 	inventory  *inventory
 	stored     *stored
@@ -26,7 +26,7 @@ type removals struct {
 	memory     removal.Memory
 	keys       map[model.Key]bool                   // stored records of held objects that are not in the inventory
 	read       map[origin.Origin]map[object.ID]bool // by source, the kinds that it listed completely; nil: all kinds
-	why        map[object.ID]object.Why             // reasons of removals while the store was being read
+	why        map[object.ID]object.Why             // reasons of removals that sources emitted while the store was being read
 	version    uint64                               // number of changes of book
 	compared   bool                                 // the store was compared in this term
 	walks      int                                  // number of passes over all keys, for tests
@@ -52,8 +52,9 @@ func (r *removals) noteKinds(synced object.Event) {
 	r.read[synced.ID.Origin] = kinds
 }
 
-// filter returns the events to apply: all except removals that are held. Before the comparison of a term it returns all
-// events, since the comparison decides. at is the time when the events were emitted.
+// filter returns the events to apply: all except removals that are held. Before the method compare has run in a term,
+// filter returns all events, since compare then decides about the removals. The parameter at is the time when the
+// events were emitted.
 func (r *removals) filter(events []object.Event, at time.Time, now phase) []object.Event {
 	losses := r.lossesOf(events)
 	switch {
@@ -111,7 +112,7 @@ func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 }
 
 // reason returns the reason for which an object of the inventory is gone. A Pod that is missing in a folder counts as
-// deleted if it was not ready, terminating or ended.
+// deleted if it was terminating, had ended, or was not ready.
 func (r *removals) reason(e object.Event) object.Why {
 	if pod := r.inventory.objects.Pod(e.ID); e.Why == object.Missing && pod != nil && (pod.NotReady || pod.Terminating || pod.Ended) {
 		return object.Deleted
@@ -119,7 +120,8 @@ func (r *removals) reason(e object.Event) object.Why {
 	return e.Why
 }
 
-// hold stores the losses that have to be held. It calls the function sizes at most once.
+// hold selects the losses (removals without a deletion by the API server) that have to wait, and adds them to the book.
+// It calls the function sizes at most once.
 func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() removal.Sizes) {
 	sizes = sync.OnceValue(sizes)
 	held := r.memory.SelectHeld(at, losses, sizes)
@@ -153,7 +155,7 @@ func (r *removals) recompare(ids ...object.ID) {
 	}
 }
 
-// drop removes changed keys from r.keys: these records are compared with the wanted ones instead.
+// drop removes changed keys from r.keys, since their records are compared with the wanted ones instead.
 func (r *removals) drop(changed map[model.Key]bool) {
 	for key := range changed {
 		delete(r.keys, key)
@@ -189,8 +191,9 @@ func deletions(ids []object.ID) (gone []object.Event) {
 	return gone
 }
 
-// compare decides about the stored records that no object yields (gone). It returns the records to delete, and holds
-// the others. Records whose object exists are always deleted.
+// compare decides about the stored records that no object yields. The parameter gone has their keys. compare returns
+// the keys of the records to delete, and holds the removal of the others. If the object of a record exists, but yields
+// it no longer, the record is always deleted.
 func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key) {
 	objects := r.inventory.objects
 	clear(r.keys)
@@ -224,9 +227,9 @@ func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key
 	return deleted
 }
 
-// reasonOfStored returns the reason for which the object of a stored record is gone, as far as it is known. everything
-// is the result of emptyOrigins for its origin. Sources other than folders and Kubernetes emit all their objects, so
-// their reason is object.Deleted.
+// reasonOfStored returns the reason for which the object of a stored record is gone, as far as it is known. The
+// parameter everything is the result of emptyOrigins for the object's origin. Sources other than folders and Kubernetes
+// emit all their objects, so the reason is object.Deleted.
 func (r *removals) reasonOfStored(id object.ID, everything bool) object.Why {
 	o := id.Origin
 	kinds, read := r.read[o]
@@ -251,7 +254,8 @@ func (r *removals) problems() (all []object.Problem) {
 	return all
 }
 
-// populations counts the objects in the inventory by removal.Population, without those whose removal is held.
+// populations counts the objects in the inventory by removal.Population (origin, kind and namespace). It leaves out
+// objects whose removal is held.
 func (r *removals) populations() map[object.ID]int {
 	n := map[object.ID]int{}
 	for id, one := range r.inventory.objects.All() {
@@ -262,7 +266,7 @@ func (r *removals) populations() map[object.ID]int {
 	return n
 }
 
-// sizesAround counts the populations before and after events.
+// sizesAround returns the populations before and after the given events.
 func (r *removals) sizesAround(events []object.Event) removal.Sizes {
 	before := r.populations()
 	after, seen := maps.Clone(before), map[object.ID]bool{}

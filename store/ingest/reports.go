@@ -73,7 +73,7 @@ func (l *Loop) publishProblems() {
 
 // listing contains everything that the list of Problems depends on.
 type listing struct {
-	faults, between uint64 // versions
+	faults, between uint64 // versions of the problems of objects, and of problems between objects
 	more            []object.Problem
 }
 
@@ -105,7 +105,7 @@ func (l *Loop) publishCounts(more []object.Problem) {
 	}
 }
 
-// problemsVersion contains versions and counts of problems. It shows changes of problems that are not listed.
+// problemsVersion contains versions and counts of problems. It also changes with problems that Problems does not list.
 type problemsVersion struct {
 	faults, ledger    uint64
 	refused, unsealed int
@@ -145,7 +145,7 @@ func (l *Loop) ProblemCount() problem.Count {
 	return problem.Count{}
 }
 
-// everyProblem contains the problems of all objects at a version.
+// everyProblem contains the problems of all objects, and the value of Loop.version for which they were collected.
 type everyProblem struct {
 	version uint64
 	all     []object.Problem
@@ -191,8 +191,9 @@ func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*obj
 	})
 }
 
-// Unsealed reports whether the newest version of an object has a private key that is not sealed yet. After false, and
-// Settle, Settled covers the sealed record. The error is that of ctx, if ctx ends before the answer.
+// Unsealed reports whether the newest version of an object has a private key that is not sealed yet. If Unsealed has
+// returned false, and Settle returns afterwards, Settled also covers the sealed record. The error is that of ctx, if
+// ctx ends before the answer.
 func (l *Loop) Unsealed(ctx context.Context, id object.ID) (bool, error) {
 	return ask(ctx, l, func() bool {
 		n := l.state.inventory.objects.Get(id)
@@ -230,7 +231,7 @@ func (l *Loop) Settle(ctx context.Context) error {
 	}
 }
 
-// Settled reports whether this process leads and its results are stored. It has then compared everything with the
+// Settled reports whether this process leads and its results are stored. If so, Run has compared everything with the
 // store, and has written all results of the received events. Secrets whose private keys are not sealed yet do not
 // count.
 func (l *Loop) Settled() bool { return l.settled.Load() }
@@ -276,8 +277,8 @@ func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	return shown
 }
 
-// check checks objects against each other if records have changed, and calls Config.Referred if the used Secrets have
-// changed.
+// check checks objects against each other if records have changed, and calls Config.Referred if the used Secrets and
+// ConfigMaps have changed.
 func (l *Loop) check() {
 	w := l.state.inventory
 	due, moved := w.crossCheck.due, w.references.moved || w.credentials.moved
@@ -293,7 +294,7 @@ func (l *Loop) check() {
 	l.reportReferred()
 }
 
-// setBetween merges analysed, which is sorted, and misused into between.
+// setBetween merges the problems of the fields analysed (sorted) and misused into the field between.
 func (l *Loop) setBetween() {
 	between := l.analysed
 	if len(l.misused) > 0 {

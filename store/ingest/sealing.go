@@ -20,10 +20,10 @@ import (
 // Sealer encrypts ("seals") private keys before they are written. It must be safe for concurrent use. Both methods may
 // block.
 type Sealer interface {
-	// Seal encrypts the private key of one record. key is the key of the record, not an encryption key. stored is the
-	// stored record, or nil. Seal returns the ciphertext and the keyed MAC of the private key. If stored has the same
-	// MAC, Seal returns the stored ciphertext, so that the record does not change. Errors must not contain the private
-	// key.
+	// Seal encrypts the private key of one record. The parameter key identifies the record, and is not an encryption
+	// key. The parameter stored is the stored record, or nil. Seal returns the ciphertext and the keyed MAC of the
+	// private key. If stored has the same MAC, Seal returns the stored ciphertext, so that the record does not change.
+	// Errors must not contain the private key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
 	// Reencrypt renews the encryption of private keys in stored that are under an earlier key encryption key. It ends
 	// after the given number of private keys (most). It returns the new ciphertexts by record. They are valid even with
@@ -68,8 +68,8 @@ type (
 func (Seal) effect()  {}
 func (Sealed) event() {}
 
-// awaitSeal makes records wanted as soon as their private key is sealed. heard is the time when they were emitted;
-// zero: unknown.
+// awaitSeal makes records wanted as soon as their private key is sealed. The parameter heard is the time when the
+// records were emitted; zero: unknown.
 func (w *wanted) awaitSeal(private model.PrivateKey, records []model.Record, heard time.Time) {
 	for _, r := range records {
 		key := r.Meta().Key
@@ -86,7 +86,7 @@ type sealing struct {
 	stored        *stored
 	active        bool                         // an effect Seal is in progress
 	again         bool                         // some private keys could not be sealed
-	failed        map[model.Key]object.Problem // of private keys that could not be sealed
+	failed        map[model.Key]object.Problem // problems of the private keys that could not be sealed
 	reencryptions map[model.Key]reencryption   // to be written
 }
 
@@ -100,8 +100,8 @@ func (s *sealing) endTerm() {
 	clear(s.reencryptions)
 }
 
-// sealEverything schedules the sealing of the private keys of all objects. It runs after the stored Secrets, with which
-// they are compared, were loaded again.
+// sealEverything schedules the sealing of the private keys of all objects. It runs after each load of the stored
+// Secrets, since private keys are compared with these.
 func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	s.active, s.again = false, false
 	clear(s.failed)
@@ -113,7 +113,8 @@ func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	}
 }
 
-// request returns the effect that seals the private keys that wait. nil: no key waits, or a request is in progress.
+// request returns the effect that seals the waiting private keys. It returns nil if no key waits or a request is in
+// progress.
 func (s *sealing) request(epoch kv.Epoch) []Effect {
 	if len(s.wanted.awaitingSeal) == 0 || s.active {
 		return nil
@@ -132,8 +133,8 @@ func (s *sealing) request(epoch kv.Epoch) []Effect {
 }
 
 // applySealed adds the sealed records that are still wanted. It returns their keys, each true, and the time of the
-// oldest change among them; zero: unknown. An error becomes a problem of the object that source returns for the key.
-// The Secrets with errors are tried again.
+// oldest change among them (zero if unknown). An error becomes a problem of the object that the function source returns
+// for the key. The Secrets with errors are tried again.
 func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (changed map[model.Key]bool, since time.Time) {
 	s.active, s.again = false, false
 	changed = map[model.Key]bool{}
@@ -166,8 +167,8 @@ func (s *sealing) problems() (all []object.Problem) {
 	return all
 }
 
-// sealAll carries out Seal. After an error of the sealer, it does not try the later Secrets, and their error is
-// errNotTried. If sealer is nil, the error of all Secrets is errNoSealer.
+// sealAll carries out the effect Seal. After an error of the sealer, it does not try the later Secrets, and their error
+// is errNotTried. If sealer is nil, the error of all Secrets is errNoSealer.
 func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 	out := Sealed{Epoch: e.Epoch, Secrets: e.Secrets, Records: make([]model.Record, len(e.Secrets)), Errors: make([]error, len(e.Secrets))}
 	var untried error // not nil: no further key is tried, since each might wait for the timeout of the provider

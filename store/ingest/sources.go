@@ -89,7 +89,7 @@ type remotes struct {
 // isRemote reports whether an origin is the API server of another cluster.
 func isRemote(o origin.Origin) bool { return o.Cluster() != "" && o.Source() == origin.Kube }
 
-// standing reports whether the stored records of an origin stay as they are.
+// standing reports whether the stored records of an origin stay as they are until its source has emitted everything.
 func (r *remotes) standing(o origin.Origin) bool {
 	return r != nil && isRemote(o) && !r.whole[o] && (!r.known || r.now[o])
 }

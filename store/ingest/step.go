@@ -42,12 +42,12 @@ type State struct {
 	altered bool // a full comparison must follow the load or batch in progress, because the store may have changed
 
 	sources   *sources   // which sources have emitted everything
-	inventory *inventory // objects to records
-	removals  *removals  // held removals
+	inventory *inventory // converts objects to records
+	removals  *removals  // decides which removals are held back
 	stored    *stored    // the contents of the store
-	writes    *writes    // records to batches
-	sealing   *sealing   // private keys to sealed ones
-	others    *others    // repairs after writes of others
+	writes    *writes    // makes batches of changed records
+	sealing   *sealing   // schedules the sealing of private keys
+	others    *others    // repairs records that other writers changed
 }
 
 // NewState returns the State before the first event.
@@ -61,8 +61,8 @@ func NewState(o Options) *State {
 	return s
 }
 
-// Step applies one event, and returns the effects to carry out; nil: no effect is due. The caller passes the result of
-// each effect to Step, as an event. Results of an earlier term are ignored.
+// Step applies one event, and returns the effects to carry out. The result is nil if no effect is due. The caller
+// passes the result of each effect to Step, as an event. Results of an earlier term are ignored.
 func (s *State) Step(event Event) []Effect {
 	switch e := event.(type) {
 	case Objects:
@@ -87,7 +87,7 @@ func (s *State) Step(event Event) []Effect {
 		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
-		if s.altered { // the level, or the list of clusters, has changed meanwhile
+		if s.altered { // the load may be outdated
 			return s.startComparison(false)
 		}
 		s.compare(e)
@@ -127,7 +127,7 @@ func (s *State) Step(event Event) []Effect {
 // next returns the effects that are due: the next batch, and the private keys to seal.
 func (s *State) next() []Effect { return append(s.flush(), s.requestSealing()...) }
 
-// leads reports whether this process leads with an epoch.
+// leads reports whether this process leads in the given term.
 func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
 
 // applyEach applies calls of sources in their order, and returns the effects.
@@ -154,8 +154,8 @@ func (s *State) applyReleased(gone []object.Event) {
 	s.collect()
 }
 
-// collect passes the changed keys to writes. Before the comparison of a term this is not necessary, since the
-// comparison finds every change.
+// collect passes the changed keys to writes. Until the full comparison of a term has ended, it only drops them, since
+// the comparison finds every change.
 func (s *State) collect() {
 	changed := s.inventory.wanted.changed
 	if s.phase.following() {
@@ -251,8 +251,8 @@ func (s *State) requestSealing() []Effect {
 	return s.sealing.request(s.epoch)
 }
 
-// requestReencryption requests the encryption of all stored Secrets under the newest key. nil: a batch or a load is in
-// progress, or no Secret is stored.
+// requestReencryption requests the encryption of all stored Secrets under the newest key. It returns nil if a batch or
+// a load is in progress, or if no Secret is stored.
 func (s *State) requestReencryption() []Effect {
 	if s.phase != ready || len(s.stored.secrets) == 0 {
 		return nil
@@ -265,7 +265,8 @@ func (s *State) requestReencryption() []Effect {
 // not change the list.
 func (s *State) Problems() []object.Problem { return s.listed(s.more(), nil) }
 
-// listed returns Problems together with the given problems between objects, which normal.CompareProblems has sorted.
+// listed returns the result of Problems together with the given problems between objects. The parameter more is the
+// result of the method more. The list between must be sorted by normal.CompareProblems.
 func (s *State) listed(more, between []object.Problem) []object.Problem {
 	f := s.inventory.faults
 	if len(more)+len(between) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {

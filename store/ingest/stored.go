@@ -12,10 +12,10 @@ import (
 // not include changes by other writers.
 type stored struct {
 	hashes   map[model.Key]model.Hash
-	secrets  map[model.Key]*model.Secret // of the keys in hashes, if they decode
+	secrets  map[model.Key]*model.Secret // stored Secrets that decode
 	unknown  map[string]model.Hash       // records of kinds that this build does not know, by path
-	contents kv.Contents                 // for the next head
-	after    int64                       // revision of the head; 0: there is no head
+	contents kv.Contents                 // counts and digests of the records, for the next head (the key of etcd that each batch writes)
+	after    int64                       // revision of the newest head; 0: there is no head
 }
 
 func newStored() *stored { return &stored{} }
@@ -31,7 +31,7 @@ func (s *stored) load(e Loaded) {
 // forget drops everything except the revision of the head.
 func (s *stored) forget() { *s = stored{after: s.after} }
 
-// at returns the stored hash of a path; zero: no record is stored there.
+// at returns the hash of the record that is stored at a path. The result is zero if no record is stored there.
 func (s *stored) at(path string) model.Hash {
 	if key, err := model.ParsePath(path); err == nil {
 		return s.hashes[key]

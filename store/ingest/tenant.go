@@ -32,8 +32,8 @@ const (
 	resources
 )
 
-// resource describes each resource for messages. The field unit is the factor from the unit of a charge to the unit
-// of the message. The field of is a noun with this unit, and flag is the flag that sets the limit.
+// resource describes each resource for messages. The field unit is the factor from the unit of a charge to the unit of
+// the message. The field named of is a noun with this unit, and flag is the flag that sets the limit.
 var resource = [resources]struct {
 	unit     int
 	of, flag string
@@ -50,7 +50,7 @@ func (b Budget) limits() charge { return charge{b.Objects, b.Bytes, b.Exported *
 // TenantLabel is the label of Namespaces that joins several namespaces into one tenant.
 const TenantLabel = isolation.TenantLabel
 
-// warnAt is the share of a limit, in percent, from which on a warning is reported.
+// warnAt is the percentage of a limit at which the tenant gets a warning.
 const warnAt = 80
 
 // charge is an amount of each resource.
@@ -83,7 +83,8 @@ type demand struct {
 	stale   bool    // wanted has to be computed again
 }
 
-// grows reports whether a demand needs the budget's permission. A version that does not grow is always admitted.
+// grows reports whether the waiting version of a demand needs the budget's permission. A version that does not grow is
+// always admitted.
 func (c *demand) grows() bool {
 	if c.exempt {
 		return false
@@ -96,8 +97,9 @@ func (c *demand) grows() bool {
 	return false
 }
 
-// more reports whether a demand needs more of a resource than the applied version uses. The charge of the applied
-// version may have grown since its admission because of what other namespaces export. This growth does not count.
+// more reports whether the waiting version needs more of the resource i than the applied version uses. The charge of
+// the applied version may have grown since its admission because of what other namespaces export. This growth does not
+// count.
 func (c *demand) more(i int) bool { return c.wanted[i] > max(c.applied[i], c.present[i]) }
 
 // older orders demands by creation time, then namespace and name. Unknown creation times come first. Budgets are
@@ -121,7 +123,7 @@ type ledger struct {
 	budget   Budget
 	labels   map[string]string             // value of TenantLabel, by namespace
 	accounts map[string]*account           // by tenant, without empty accounts
-	changed  map[string]bool               // tenants that the next admit decides
+	changed  map[string]bool               // tenants whose waiting versions the next call of admit decides about
 	version  uint64                        // number of changes
 	weigh    func(id object.ID, c *charge) // computes the charge of a stale version, after the versions before it are decided
 	// computes the present charge of an applied version, before its newer version is refused; nil: not used
@@ -229,7 +231,7 @@ func (l *ledger) reweigh(id object.ID) {
 	}
 }
 
-// addApplied replaces the demand of an object by one that applies regardless of the budget.
+// addApplied replaces the demand of an object by one whose version applies regardless of the budget.
 func (l *ledger) addApplied(id object.ID, created int64, exempt bool, size charge) {
 	l.drop(id)
 	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, applied: size})
@@ -251,8 +253,8 @@ func (l *ledger) drop(id object.ID) {
 }
 
 // admit admits the waiting versions that the budgets permit, in the tenants that changed. It returns the admitted
-// objects by tenant: first versions that do not grow, then those that do, the oldest first. A refused version does not
-// delay later ones.
+// objects, tenant by tenant: first versions that do not grow, then those that do, the oldest first. A refused version
+// does not delay later ones.
 func (l *ledger) admit() (admitted []object.ID) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.changed)) {
 		a := l.accounts[tenant]
@@ -287,7 +289,8 @@ func (l *ledger) admit() (admitted []object.ID) {
 	return admitted
 }
 
-// fits reports whether the budget permits the waiting version of a demand; lacks is the resource that it would exceed.
+// fits reports whether the budget permits the waiting version of a demand; if not, the result lacks is the first
+// resource whose limit would be exceeded.
 func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	next, limits := a.used.minus(c.applied).plus(*c.wanted), l.budget.limits()
 	for i, limit := range limits {

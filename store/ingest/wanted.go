@@ -2,8 +2,8 @@ package ingest
 
 import "navarch.io/navarch/store/model"
 
-// wanted is the target state of the stored records. The inventory and the sealing of private keys change it, and writes
-// compares it with the store.
+// wanted is the target state of the stored records. The inventory and the sealing of private keys change it, and the
+// type writes compares it with the store.
 type wanted struct {
 	records      map[model.Key]model.Record
 	awaitingSeal map[model.Key]*UnsealedRecord // become records once their private keys are sealed

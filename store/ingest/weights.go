@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// weights computes the weights of objects, which are estimates of memory in each replica (store/weight), for the
-// ledger. Each offered object is measured once. Its weight is computed again only if a fact of the mesh on which it
-// depends may have changed since.
+// weights computes the weights of objects: estimates of the memory that they need in each replica (store/weight). The
+// ledger compares them with the budgets of tenants. An object is offered if its newest version waits for the budget.
+// Each offered object is measured once. Its weight is computed again only if a fact of the mesh on which it depends may
+// have changed since.
 type weights struct {
 	index    *weight.Index // of the applied records
 	most     weight.Weight // the budget of a tenant; a field of 0 is no bound
@@ -22,7 +23,7 @@ type weights struct {
 	weighed  uint64                                   // number of computed weights of records
 }
 
-// offer is one offered object: its load, and the facts on which its weight depends.
+// offer is one offered object: the loads of its records, and the facts on which its weight depends.
 type offer struct {
 	loads []weight.Load
 	reads []weight.Read
@@ -52,8 +53,8 @@ func (w *weights) reindex(records []model.Record) {
 	}
 }
 
-// measure returns the loads of records. private is the size of their private key or credentials, if the records lack
-// it.
+// measure returns the loads of records. The parameter private is the size of their private key or credentials, if the
+// records lack it.
 func (w *weights) measure(records []model.Record, private int) []weight.Load {
 	loads := make([]weight.Load, len(records))
 	for i, r := range records {
@@ -77,9 +78,10 @@ func (w *weights) sum(loads []weight.Load, read func(weight.Read)) (sum weight.W
 	return sum.Counted()
 }
 
-// offer stores the loads of an object that begins to wait for its budget, and returns its weight. For a new object, the
-// weight is a part of it if this part exceeds the budget of a tenant. Such an object is refused in any mesh, and the
-// facts on which the rest depends, several for each of its hosts, would only occupy memory.
+// offer stores the loads of an object that begins to wait for its budget, and returns its weight. One part of the
+// weight does not depend on the mesh. If this part of a new object already exceeds the budget of a tenant, offer
+// returns only this part. The object is then refused in any mesh, so the facts for the rest of its weight would only
+// occupy memory.
 func (w *weights) offer(id object.ID, loads []weight.Load, isNew bool) weight.Weight {
 	o := &offer{}
 	w.offers[id] = o
@@ -107,7 +109,7 @@ func (w *weights) standing(id object.ID, records []model.Record, private int) we
 	return w.sum(w.measure(records, private), w.reading(id, w.offers[id]))
 }
 
-// reading returns a function that records the facts on which an offer's weight depends.
+// reading returns a function that stores each fact on which an offer's weight depends.
 func (w *weights) reading(id object.ID, o *offer) func(weight.Read) {
 	return func(r weight.Read) {
 		readers := w.readers[r]

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue).
-// makeBatch returns the next batch, and applyWritten updates stored with its outcome. At most one batch is in progress.
-// State owns it.
+// writes turns differences between wanted and stored records into batches. collect and enqueue receive changed keys.
+// makeBatch returns the next batch, and applyWritten updates the field stored with its outcome. At most one batch is in
+// progress. State owns it.
 type writes struct {
 	wanted   *wanted
 	stored   *stored
@@ -27,9 +27,9 @@ type writes struct {
 	refused  map[model.Key]int        // sizes in bytes of wanted records that are too large
 	again    map[model.Key]bool       // keys that other writers changed: to be written or deleted in any case
 	batch    kv.Batch                 // the batch in progress
-	flying   map[model.Key]model.Hash // hashes after the batch in progress; zero: no record
-	place    kv.Place                 // Place of the newest batch
-	complete bool                     // a head has to be written even if no record differs
+	flying   map[model.Key]model.Hash // hashes of the keys in the batch in progress, once it is stored; zero: the record is deleted
+	place    kv.Place                 // position of the newest batch
+	complete bool                     // a head (the key of etcd that each batch writes) has to be written even if no record differs
 	paced    bool                     // batches that contain only endpoints wait for Due
 	stats    Stats
 }
@@ -79,7 +79,7 @@ func (w *writes) enqueue(changed map[model.Key]bool, since time.Time) {
 	w.queue.add(changed, since)
 }
 
-// want returns the record to store under a key; nil: no record.
+// want returns the record to store under a key, or nil if no record is to be stored.
 func (w *writes) want(key model.Key) model.Record {
 	if model.LevelOf(key.Kind) > w.level.Level {
 		return nil
@@ -87,9 +87,9 @@ func (w *writes) want(key model.Key) model.Record {
 	return w.wanted.records[key]
 }
 
-// differs reports whether a key has to be written or deleted after the batch in progress. It is false while the source
-// of another cluster has not emitted everything. It is also false while the private key of the record is not sealed,
-// unless another writer changed the record.
+// differs reports whether a key has to be written or deleted after the batch in progress. It returns false for a key of
+// another cluster whose source has not emitted everything. It also returns false while the private key of the record is
+// not sealed, unless another writer changed the record.
 func (w *writes) differs(key model.Key) bool {
 	if w.sources.remotes.standing(key.Origin) {
 		return false
@@ -118,15 +118,16 @@ func (w *writes) standing(key model.Key) bool {
 	return w.wanted.awaitingSeal[key] != nil || w.refused[key] > 0 || w.wanted.records[key] == nil && !w.queue.waitsFor(key)
 }
 
-// idle reports whether neither a key nor a head waits to be written.
+// idle reports whether no key and no head waits to be written.
 func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
 
 // fill is the maximum number of records of a batch with more than one group. Such a batch usually is one transaction of
 // etcd, and changes that arrive meanwhile wait only for this transaction.
 const fill = kv.MaxTxnOps - 1
 
-// makeBatch returns the next batch of waiting keys, Secrets that were encrypted again, and records that others changed.
-// since is the time of its oldest change; zero: no event caused it. ok is false if nothing has to be written now.
+// makeBatch returns the next batch. The batch has waiting keys, Secrets that were encrypted again (parameter again),
+// and records that other writers changed (parameter others). The result since is the time of the oldest change in the
+// batch; it is zero if no event caused the batch. The result ok is false if nothing has to be written now.
 func (w *writes) makeBatch(epoch kv.Epoch, again map[model.Key]*model.Secret, others *others) (batch kv.Batch, since time.Time, ok bool) {
 	forced := len(again)+len(others.restore) > 0 || w.complete
 	if w.paced && w.queue.config == 0 && !forced {
@@ -172,8 +173,8 @@ func (w *writes) hashesBefore() map[model.Key]model.Hash {
 }
 
 // nextKeys removes groups from the queue, and returns their keys that still differ. It stops at about the given number
-// of keys, or at kv.MaxRecordBytes bytes of records. It returns at least one key if any waiting key differs. since is
-// the time of the oldest change; zero: no event caused it.
+// of keys, or at kv.MaxRecordBytes bytes of records. It returns at least one key if any waiting key differs. The result
+// since is the time of the oldest change; it is zero if no event caused the changes.
 func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
 	for len(keys) == 0 && !w.queue.empty() {
 		bytes := 0

@@ -1,8 +1,8 @@
 // Package intern makes lists comparable: equal lists have equal handles (List). A struct with such a handle can be a
 // map key.
 //
-// Owns: tables of lists, by weak references, so that unused lists are collected. Reads: nothing of ours. Never: changes
-// a list.
+// Owns: tables of lists, by weak references, so that unused lists are collected. Reads: no other package of Navarch.
+// Never: changes a list.
 package intern
 
 import (
@@ -43,7 +43,7 @@ func (l List[T]) Len() int { return len(l.All()) }
 
 // Table interns lists of one element type. It is safe for concurrent use. The zero Table is ready for use.
 type Table[T comparable] struct {
-	mu    sync.Mutex // a leaf: nothing is called while it is held
+	mu    sync.Mutex // no other lock is taken while it is held
 	seed  maphash.Seed
 	lists map[uint64][]weak.Pointer[[]T]
 }

@@ -13,7 +13,7 @@ import (
 type evaluation struct {
 	*Rules
 	mesh     Mesh
-	of       *model.Head // the record
+	of       *model.Head // key and creation time of the record
 	tenant   string      // tenant of the record's namespace
 	known    bool        // the labels of namespaces are known (Mesh.Tenant)
 	breaches []Breach
@@ -26,8 +26,8 @@ func (r *Rules) evaluate(of *model.Head, mesh Mesh) *evaluation {
 	return j
 }
 
-// exported reports whether proxies of other tenants see the record, by its normalised exportTo. It is false for records
-// of the Operators.
+// exported reports whether proxies of other tenants see the record. The parameter to is the record's normalised
+// exportTo. For records in namespaces of Operators the result is false.
 func (j *evaluation) exported(to []string) bool {
 	if slices.Contains(j.Operators, j.of.Key.Namespace) {
 		return false
@@ -46,7 +46,7 @@ func (j *evaluation) own(namespace string) bool {
 	return of == j.tenant
 }
 
-// report adds a breach, up to maxBreaches.
+// report adds a breach and returns true, unless there are maxBreaches already.
 func (j *evaluation) report(field, format string, args ...any) (added bool) {
 	if len(j.breaches) == maxBreaches {
 		return false
@@ -57,8 +57,8 @@ func (j *evaluation) report(field, format string, args ...any) (added bool) {
 	return true
 }
 
-// reportUnsure adds a breach that depends on the tenants of two namespaces. The breach is unsure while tenants are not
-// known.
+// reportUnsure adds a breach that depends on the tenants of two namespaces. It marks the breach as unsure while the
+// labels of namespaces are not known.
 func (j *evaluation) reportUnsure(field, format string, args ...any) {
 	if j.report(field, format, args...) && !j.known {
 		j.breaches[len(j.breaches)-1].Unsure = true
@@ -89,7 +89,7 @@ func (j *evaluation) address(field, text string) {
 }
 
 // subnets checks the destination networks of a match, which apply to connections to any host. A match is not checked if
-// its gateways do not include mesh.
+// it lists gateways without mesh.
 func (j *evaluation) subnets(match string, gateways, subnets []string) {
 	if len(gateways) > 0 && !slices.Contains(gateways, "mesh") {
 		return
@@ -117,8 +117,8 @@ func (j *evaluation) single(field string, a netip.Addr) {
 	}
 }
 
-// host checks a host, wildcard or IP address that a record states. It returns true if no rule here applies to the host;
-// then the caller checks further rules.
+// host checks a host, wildcard or IP address that a record states. It returns true if no rule of this function applies
+// to the host. The caller then checks further rules.
 func (j *evaluation) host(field, host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		j.address(field, a.String())
@@ -140,7 +140,7 @@ func (j *evaluation) host(field, host string) bool {
 
 // given checks a host against the hosts that are reserved for tenants (Rules.Given). The most specific entry for the
 // host, or for a wildcard that covers it, decides. Without such an entry, a wildcard must not cover the entry of
-// another tenant. decided reports whether an entry applied.
+// another tenant. The result decided reports whether an entry applied.
 func (j *evaluation) given(field, host string) (decided bool) {
 	if len(j.Given) == 0 {
 		return false
@@ -214,9 +214,9 @@ func (j *evaluation) short(field, host string) bool {
 	return true
 }
 
-// routed adds a breach for a host of a VirtualService if a ServiceEntry of another tenant owns the host, a wildcard
-// that covers the host, or, if the host is itself a wildcard, a host that this wildcard covers. The host is outside
-// of the cluster's domain.
+// routed adds a breach for a host of a VirtualService if a ServiceEntry of another tenant owns this host, or a wildcard
+// that covers it. If the host is itself a wildcard, the entry may also own a host that this wildcard covers. The caller
+// passes only hosts outside of the cluster's domain.
 //
 // The oldest ServiceEntry with a host owns it. Entries that are younger than the VirtualService do not count. An entry
 // for a wildcard does not count either if it is younger than the own tenant's entry for a more specific host.

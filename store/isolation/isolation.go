@@ -1,6 +1,6 @@
 // Package isolation checks the hosts and addresses in configuration that one tenant exports to others. A tenant is a
-// namespace, or a group of namespaces with one TenantLabel. It may state its own hosts and addresses, and those that
-// belong to no other tenant. Any other host or address could divert traffic of other tenants. The rules read one
+// namespace, or a group of namespaces with one TenantLabel. A tenant may export its own hosts and addresses, and those
+// that belong to no other tenant. Any other host or address could divert traffic of other tenants. The rules read one
 // normalised record, and look up other objects in a Mesh.
 //
 // Owns: nothing; all functions are pure.
@@ -21,7 +21,7 @@ import (
 const TenantLabel = "navarch.io/tenant"
 
 // TenantOf returns the tenant of a namespace: "navarch.io/tenant=" and label, or the namespace itself if label is
-// empty. label is the value of the TenantLabel.
+// empty. The parameter label is the value of the namespace's TenantLabel.
 func TenantOf(namespace, label string) string {
 	if label != "" {
 		return TenantLabel + "=" + label
@@ -41,15 +41,16 @@ type Rules struct {
 // Mesh looks up other objects for the rules. A *model.Service is the record of a Service or of a ServiceEntry. If its
 // name is empty, breaches do not name it. The rules do not change the returned lists.
 type Mesh interface {
-	// Tenant returns the tenant of a namespace, as TenantOf does. known is false while the labels of namespaces are not
-	// known. Then name is the namespace itself.
+	// Tenant returns the tenant of a namespace, as TenantOf does. The result known is false while the labels of
+	// namespaces are not known. The result name is then the namespace itself.
 	Tenant(namespace string) (name string, known bool)
 	// Services returns the Services and ServiceEntries with exactly this host; wildcards are compared literally.
 	Services(host string) []*model.Service
-	// Below returns the ServiceEntries with a host that a wildcard covers (model.Covers: not the wildcard itself), in
-	// any order and possibly repeated.
+	// Below returns the ServiceEntries with a host that a wildcard covers, in any order and possibly repeated. A
+	// wildcard does not cover itself (model.Covers).
 	Below(wildcard string) []*model.Service
-	// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it.
+	// At returns the Services, without ServiceEntries, that have an address. The result pod reports whether a Pod has
+	// it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
 	// OwnPod reports whether a Pod in the record's namespace has an address.
 	OwnPod(address netip.Addr) bool
@@ -60,7 +61,7 @@ type Mesh interface {
 // Breach describes one rule that an object breaks. At most 10 breaches are reported for one object, in the order of its
 // fields.
 type Breach struct {
-	Field, Message string // path of the field in the object, and the reason, without names of private objects of others
+	Field, Message string // path of the field in the object; reason without names of other tenants' private objects
 	// Whole is the reason with all names, for readers who see everything. If it is empty, Message has all names.
 	Whole string
 	// Unsure is true if the labels of namespaces are not known. The breach may then be wrong, because both objects may

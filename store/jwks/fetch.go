@@ -51,7 +51,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 // FetcherConfig configures NewFetcher.
 type FetcherConfig struct {
 	Blocked  []netip.Prefix        // BLOCKED_CIDRS_IN_JWKS_URIS, in addition to the addresses that are always blocked
-	Cluster  func(netip.Addr) bool // reports whether an address is the cluster's, and so blocked; nil: no such block
+	Cluster  func(netip.Addr) bool // reports whether an address belongs to the cluster and is therefore blocked; nil: blocks no address
 	Loopback bool                  // allows loopback addresses
 	Roots    *x509.CertPool        // roots that servers are verified against; nil: the system's
 }
@@ -141,14 +141,14 @@ func limitOf(stated time.Duration) time.Duration {
 	return min(stated, mostTimeout)
 }
 
-// Fetch fetches the key set at s.URI, or else at the URL in the discovery document of s.Issuer. It returns a JSON Web
-// Key Set without certificates and unusable keys. Symmetric keys stay in the set. s.Timeout bounds the whole fetch: 5 s
+// Fetch fetches the key set at s.URI, or else at the URL in the discovery document of s.Issuer. The result is a JSON
+// Web Key Set. Certificates and unusable keys are left out; symmetric keys stay. s.Timeout bounds the whole fetch: 5 s
 // if it is 0 or negative, and at most 30 s.
 //
 // Errors: the URL or the address is not allowed, the server does not answer with status 200 within the bounds of size
 // and time, or ctx ends. The discovery document does not decode, or names a URL that is not allowed. The content is not
-// a key set with a usable key, has more than 16 KiB of keys, or has the private part of a key. Errors are for operators
-// alone: they describe networks that tenants do not see.
+// a key set with a usable key, has more than 16 KiB of keys, or has the private part of a key. Errors are only for
+// operators, since they describe networks that tenants do not see.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()

@@ -3,8 +3,8 @@
 // the ingester, which converts objects to records. The last good keys stay in use while a server fails or sends
 // something else.
 //
-// Owns: fetched/ in etcd (the leader), and the objects with the keys of a source (normal.KeysID). Reads: the sources
-// that the ingester needs. Never: fetches other URLs; is called by planning or pushing; creates a key.
+// Owns: the folder fetched/ in etcd, and the emitted objects with key sets (normal.KeysID). Reads: the list of key sets
+// that the ingester needs. Never: fetches other URLs; runs while configuration is planned or pushed; creates a key.
 package jwks
 
 import (
@@ -36,7 +36,8 @@ const (
 	parallelOfNamespace = 2    // concurrent fetches for one namespace
 )
 
-// Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, up to Config.Refresh.
+// Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, but is at most
+// Config.Refresh.
 const (
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
@@ -48,7 +49,7 @@ const Refresh = 20 * time.Minute
 // Problem describes a key source that cannot be fetched, or a namespace with too many sources. One more Problem may
 // state the number of sources that are not listed.
 type Problem struct {
-	// ID names the source, without a namespace, or the namespace, without a name. The Problem with the number of
+	// ID has the name of the source and no namespace, or the namespace and no name. The Problem with the number of
 	// further sources has neither.
 	ID      object.ID
 	Message string
@@ -58,7 +59,7 @@ type Problem struct {
 type Config struct {
 	Fetch   func(ctx context.Context, s normal.KeySource) (keys string, err error) // usually Fetcher.Fetch; called concurrently
 	Refresh time.Duration                                                          // interval of fetches; above 0
-	Emit    func([]object.Event)                                                   // receives events sorted by ID, Synced last
+	Emit    func([]object.Event)                                                   // receives events sorted by ID; the event Synced is last
 	Log     *slog.Logger
 }
 
@@ -68,7 +69,7 @@ type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: Need was called
 
-	mu    sync.Mutex // a leaf: guards ids and whole
+	mu    sync.Mutex // guards ids and whole; no other lock is taken while it is held
 	ids   []object.ID
 	whole bool
 
@@ -82,8 +83,8 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 func Origin() origin.Origin { return origin.New("", origin.JWKS) }
 
 // Need sets the IDs of the objects that are needed from now on (normal.KeysID), sorted. The caller must not change ids
-// afterwards. whole means that ids is complete: every origin has emitted its objects. Once ids was complete in a term,
-// key sets that are not needed are deleted.
+// afterwards. The parameter whole reports that ids is complete, since every source of configuration has emitted its
+// objects. Once ids was complete in a term, key sets that are not needed are deleted.
 func (l *Leader) Need(ids []object.ID, whole bool) {
 	l.mu.Lock()
 	l.ids, l.whole = ids, whole
@@ -104,16 +105,16 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// term is the state of one term.
+// term is the state of one term (period of leadership).
 type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
 	sources map[normal.KeySource]*source
-	stored  map[normal.KeySource]string               // the content of etcd
+	stored  map[normal.KeySource]string               // the key sets in etcd
 	emitted map[normal.KeySource]map[object.ID]string // JSON of the objects that were emitted
 	changed map[normal.KeySource]bool                 // sources with changes that are not stored and emitted yet
-	left    map[string]int                            // number of sources of a namespace beyond the bounds
+	left    map[string]int                            // by namespace, the number of needed objects beyond the bounds
 	whole   bool                                      // Need was complete in this term
 	synced  bool                                      // Synced was emitted
 	running int                                       // running fetches
@@ -124,11 +125,11 @@ type term struct {
 // source is the state of one needed key set.
 type source struct {
 	ids    []object.ID // its objects, one per namespace; fetches count for the first object's namespace
-	keys   string      // the last good keys, or those that an earlier leader stored; empty: there were none
+	keys   string      // the last good keys, or those that an earlier leader stored; empty: no keys yet
 	asking bool        // a fetch is running
-	due    time.Time   // of the next fetch
+	due    time.Time   // time of the next fetch
 	failed int         // failures since the last success
-	wrong  error       // of the last fetch; nil: it succeeded, or there was no fetch
+	wrong  error       // error of the last fetch; nil: it succeeded, or there was no fetch
 }
 
 type answer struct {
@@ -138,8 +139,8 @@ type answer struct {
 	err     error
 }
 
-// Run fetches key sets for one term of leadership, and returns after ctx ends or another process leads. epoch is the
-// term in the election. Failures of etcd are logged and retried. A lost election is detected at the next write.
+// Run fetches key sets for one term of leadership, and returns after ctx ends or another process leads. The parameter
+// epoch identifies the term. Failures of etcd are logged and retried. A lost election is detected at the next write.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -280,7 +281,7 @@ func (t *term) applyAnswer(a answer, now time.Time) {
 		delete(t.by, a.charged)
 	}
 	s := t.sources[a.of]
-	if s == nil || !s.asking { // the source is not needed any more, or is needed again
+	if s == nil || !s.asking { // the source is no longer needed, or was dropped and is needed again
 		return
 	}
 	before := s.reason()
@@ -310,7 +311,8 @@ func jittered(d time.Duration) time.Duration {
 // ports are open in networks that it does not see.
 const unfetched = "it does not answer the control plane with a key set"
 
-// reason returns the public reason for a failure of the last fetch; empty: it succeeded, or there was no fetch.
+// reason returns the public reason for a failure of the last fetch. It is empty if the fetch succeeded, or if there was
+// no fetch.
 func (s *source) reason() string {
 	if s.wrong == nil {
 		return ""

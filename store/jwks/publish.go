@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is the folder of key sets in etcd. The name of each is a hash of its source.
+// folder is the folder of key sets in etcd. Each key set is stored under a hash of its source.
 const folder = "fetched/"
 
 // storedTogether is the maximum number of key sets in one transaction. Each has at most mostKept bytes.
@@ -56,8 +56,8 @@ func (t *term) load(ctx context.Context) bool {
 }
 
 // publish stores changed keys in etcd and then emits them to the ingester, so that the next leader finds every key in
-// use. After a complete Need, the first publish also emits Synced, without waiting for servers. Errors are those of
-// save; nothing was emitted then.
+// use. Once Need was called with a complete list, the next publish also emits Synced (the end of the first list),
+// without waiting for servers. Errors are those of save. After an error nothing was emitted.
 func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (t *term) events() (events []object.Event) {
 		before, now := t.emitted[of], map[object.ID]string{}
 		for _, id := range s.ids {
 			made, err := normal.NewKeys(id, s.keys, s.reason())
-			if err != nil || s.keys == "" && s.wrong == nil { // err is always nil; or no response has come yet
+			if err != nil || s.keys == "" && s.wrong == nil { // err is always nil; the other condition: no fetch has ended yet
 				continue
 			}
 			if now[id] = string(made.JSON); now[id] != before[id] {

@@ -47,8 +47,8 @@ func (a *answers) named(err error) error {
 	return fmt.Errorf("etcd at %s does not answer: %w", strings.Join(a.at, ","), err)
 }
 
-// wrap makes Put, Get, Delete, Compact, Txn, Grant and TimeToLive of a client return the errors of named: etcd's
-// addresses if etcd did not answer, otherwise the errors of translate.
+// wrap makes Put, Get, Delete, Compact, Txn, Grant and TimeToLive of a client return errors that the method named has
+// changed.
 func (a *answers) wrap(c *clientv3.Client) { c.KV, c.Lease = namedKV{c.KV, a}, namedLease{c.Lease, a} }
 
 type namedKV struct {

@@ -16,7 +16,7 @@ var ErrConflict = errors.New("the condition of the write does not hold: another 
 
 // Blob is one stored value that this package does not decode.
 type Blob struct {
-	Path     string // path below one of the Families, without the prefix of mesh and revision
+	Path     string // path without the prefix of mesh and revision; begins with the path of a Family
 	Raw      []byte // in results not nil, even if empty
 	Revision int64  // etcd's modification revision
 }
@@ -32,7 +32,7 @@ type BlobChange struct {
 	Unchanged map[string]int64
 }
 
-// blobFamilies are the folders for the functions of this file. Blobs also reads fleetFamilies.
+// blobFamilies are the folders that the functions of this file accept. Blobs also accepts fleetFamilies.
 var blobFamilies = []string{"allowances/", "certificates/", "clocks/", "keys/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
@@ -46,12 +46,13 @@ func (s *Store) blobKey(path string) (string, error) {
 
 // Blobs lists a folder in order of paths, at one revision, and returns that revision. The list of an empty folder is
 // nil. folder must end with a slash and be of an allowed family (blobFamilies, fleetFamilies). The read is
-// linearizable. If since is above 0, blobs that were last written at this revision or before are left out. Errors:
-// another folder, ErrCompacted if etcd compacts the revision between two pages, ErrForbidden, or etcd does not answer.
+// linearizable. If since is above 0, blobs that were last written at this revision or before are left out. Errors: the
+// folder is not of an allowed family, ErrCompacted if etcd compacts the revision between two pages, ErrForbidden, or
+// etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {
-		from, err = s.fleetKey(folder) // both kinds of families are read alike
+		from, err = s.fleetKey(folder) // both families are read in the same way
 	}
 	if err != nil {
 		return nil, 0, err
@@ -64,8 +65,8 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 	return blobs, at, nil
 }
 
-// eachOf calls f with every blob of a folder, whose first key is from, and returns the revision of the list. It reads
-// page by page, with limit blobs in a page. since is that of Blobs.
+// eachOf calls f with every blob of a folder, and returns the revision of the list. The parameter from is the first key
+// of the folder. eachOf reads page by page, with limit blobs in a page. The parameter since is that of Blobs.
 func (s *Store) eachOf(ctx context.Context, folder, from string, limit, since int64, f func(Blob) error) (int64, error) {
 	for end, at := after(from), int64(0); ; {
 		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(at)}
@@ -107,8 +108,8 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 }
 
 // ChangeBlobs writes a change in one transaction and returns the revision of the write. Errors: a path is outside
-// blobFamilies, a blob exceeds MaxRecordBytes, or ErrConflict if a condition does not hold; nothing was written then.
-// After an error of etcd the outcome is unknown.
+// blobFamilies, a blob exceeds MaxRecordBytes, or ErrConflict if a condition does not hold. After these errors nothing
+// was written. After an error of etcd the outcome is unknown.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	var conditions []clientv3.Cmp
 	for path, revision := range c.If {

@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Place is the position of a complete head in the sequence of heads that a revision's leaders write. It shows whether a
-// restore of etcd lost state. Revisions and the cluster's id do not show it: a restore may keep, change or raise them
-// (etcdutl snapshot restore --bump-revision). Heads of older builds have the zero Place.
+// Place is the position of a complete head in the sequence of heads that the leaders write. A head is the etcd value
+// that each batch of records replaces. A Place shows whether a restore of etcd lost state. Revisions and the cluster's
+// id do not show this, since a restore may keep, change or raise them (etcdutl snapshot restore --bump-revision). Heads
+// of older builds have the zero Place.
 type Place struct {
 	Chain uint64 // random number of the first leader of the chain, copied by later leaders; 0: not known
 	Term  uint64 // term of the leader; each full comparison with the stored records begins a higher term
@@ -48,7 +49,7 @@ func (p Place) Next(seen Place, now time.Time) Place {
 	if seen.Chain == next.Chain {
 		next.Term = max(next.Term, seen.Term+1)
 	}
-	if next.Term >= maxTerm { // no leader counts this far: the stored term is invalid
+	if next.Term >= maxTerm { // no leader counts this far, so the stored term is invalid
 		next = Place{Term: clock}
 	}
 	for next.Chain == 0 {
@@ -100,10 +101,10 @@ func placeOf(v *model.PlaceValue) Place {
 // ErrRolledBack means that the store's newest head is earlier in its chain than a head that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// CheckHead returns an error if a store with this stat is older than the state that was read before. at and place are
-// the newest position and place of that state. If both heads are in one chain, their places alone decide. Otherwise,
-// and for heads of older builds, the store must be the same cluster at the same or a later revision. If at.Cluster is
-// 0, any cluster is accepted. Errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
+// CheckHead returns an error if a store with this stat is older than the state that was read before. The parameters at
+// and place are the newest position and place of that state. If both heads are in one chain, their places alone decide.
+// Otherwise, and for heads of older builds, the store must be the same cluster at the same or a later revision. If
+// at.Cluster is 0, any cluster is accepted. Errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
 func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {

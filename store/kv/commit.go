@@ -14,25 +14,26 @@ import (
 
 // Bounds of one transaction. etcd itself refuses more than 128 operations and 1.5 MiB.
 const (
-	MaxTxnOps   = 100                       // operations, with the write of the head
-	MaxTxnBytes = MaxRecordBytes + headRoom // bytes, with the head
+	MaxTxnOps   = 100                       // operations, including the write of the head
+	MaxTxnBytes = MaxRecordBytes + headRoom // bytes, including the head
 	// MaxRecordBytes bounds the key and value of one record together, in bytes, with 32 bytes for their encoding.
 	MaxRecordBytes = 1<<20 - 512
-	headRoom       = 4 << 10 // for the head and the fence in the same transaction
+	headRoom       = 4 << 10 // for the head, and for the comparison with the election key (fence)
 )
 
-// Batch is one atomic change of the records: readers see all its puts and deletes at once.
+// Batch is one atomic change of the records: readers see all its puts and deletes at once. The head is the etcd key
+// that states whether the stored records are complete.
 type Batch struct {
 	Epoch Epoch // term of the writer; the batch is only written while the term lasts
 	Place Place // place of the head that completes the batch; with Chain 0 the head states no place
 	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. If the
-	// head has changed since, Commit returns ErrStale. 0 accepts any complete head or an empty store, but no incomplete
-	// head: only a batch from a full comparison with an incomplete head may follow it.
+	// head has changed since, Commit returns ErrStale. If After is 0, the stored head must be complete or absent. Only
+	// a batch from a full comparison may follow an incomplete head, and that batch states the head's revision.
 	After   int64
 	Puts    []model.Record
 	Deletes []model.Key
-	// Restore lists earlier values of records that other writers changed. They are written back byte for byte; Raw nil
-	// deletes the record. Stored must count these records in their restored form.
+	// Restore lists earlier values of records that other writers changed. They are written back byte for byte. If Raw
+	// is nil, the record is deleted. Stored must count these records in their restored form.
 	Restore []Value
 
 	// Stored is the Contents of the records before the batch, as the writer knows them, without changes by others.
@@ -47,9 +48,9 @@ type Batch struct {
 func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore) }
 
 // Commit writes a batch, puts before deletes, and returns the complete head that it wrote. Every transaction writes the
-// head, so a revision that changed records without the head comes from another writer. A batch without anything to
-// write returns the stored head if that is complete, of the batch's term, and agrees with Stored (if Known). Otherwise
-// Commit writes the head alone.
+// head, so a revision that changed records without the head comes from another writer. If the batch has nothing to
+// write, Commit writes only the head. Commit writes nothing, and returns the stored head, if that head is also
+// complete, of the batch's term, and agrees with Stored (if Known).
 //
 // Errors: the batch has no epoch or names a record twice (nothing was written), or a record does not encode. If a
 // record does not encode, earlier transactions of the batch may have been written. *TooLargeError comes with a valid
@@ -85,7 +86,8 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	return head, tooLarge(all.refused)
 }
 
-// write writes the transactions of a batch after head, beginning with ops, and returns the complete head.
+// write writes the transactions of a batch, and returns the complete head. The parameter head is the stored head. The
+// parameter ops has the operations of the first transaction, and following returns those of the next one.
 func (s *Store) write(ctx context.Context, head Head, ops []clientv3.Op, following func() ([]clientv3.Op, bool), all *txns) (Head, error) {
 	b := all.batch
 	next := Head{Epoch: b.Epoch.Revision, Seq: b.Place.Seq, LastComplete: head.CompleteRevision(), Place: head.Place, Revision: head.Revision}
@@ -201,8 +203,8 @@ func (b *Batch) check() error {
 }
 
 // txns encodes the operations of a batch, transaction by transaction, each with room for the head. It encodes only the
-// records of the next transaction. A first comparison may write the records of many clusters, and all their encodings
-// would be a large part of the leader's memory.
+// records of the next transaction. After a full comparison a batch may have the records of many clusters. To encode all
+// of them at once would need much memory.
 type txns struct {
 	store *Store
 	batch Batch
@@ -280,8 +282,8 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 	}
 	hash := model.HashOf(value)
 	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
-		// Later batches would count the record by the writer's hash. Contents are left out: a fault in the encoding
-		// must not stop the whole fleet.
+		// Later batches would subtract the writer's hash of the record, so the Contents would be wrong. They are left
+		// out, since a fault in the encoding must not stop the whole fleet.
 		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests",
 			slog.String("record", record.Meta().Key.String()))
 		t.contents = Contents{}

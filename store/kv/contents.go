@@ -19,7 +19,8 @@ const contentsAlgorithm = 1
 
 // Contents counts and digests a set of records, kind by kind. It hashes the stored bytes and never encodes a record
 // again, so every build computes equal Contents for the same store. A kind is the first part of the path, even where
-// this build does not know the kind. The zero Contents means that nothing is known; heads of older builds have it.
+// this build does not know the kind. The zero Contents means that nothing is known. Heads (head.go) of older builds
+// have it.
 type Contents struct {
 	algorithm uint32 // 0: not stated; above contentsAlgorithm: of a newer build, or malformed
 	kinds     map[string]KindContents
@@ -95,8 +96,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
 }
 
-// Kind returns the Contents of one kind, named by the first part of its paths. They are zero for a kind without
-// records.
+// Kind returns the Contents of one kind, named by the first part of its paths. For a kind without records the result is
+// zero.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
 // CopyKind replaces the Contents of one kind by those that the other Contents have for this kind. c must be Known.

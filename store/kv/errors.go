@@ -15,10 +15,10 @@ var (
 	// ErrDeposed: the election key is gone or belongs to another process. The present transaction and those after it
 	// were not written.
 	ErrDeposed = errors.New("deposed: the election key is no longer this leader's")
-	// ErrStale: the head is incomplete, or the batch was made against another head. Load, compare everything, and
-	// commit the differences.
+	// ErrStale: the head (the key that states whether the records are complete) is incomplete, or the batch was made
+	// against another head. The caller must load, compare everything, and commit the differences.
 	ErrStale = errors.New("stale: the stored head is not the one that this batch was compared with")
-	// ErrCompacted: etcd has compacted the requested revision. Load again.
+	// ErrCompacted: etcd has compacted the requested revision. The caller must load again.
 	ErrCompacted = errors.New("revision was compacted")
 	// ErrRegressed: the store is at an older revision than one that was read before, as after a restore from a backup.
 	ErrRegressed = errors.New("the store's revision went back")
@@ -36,7 +36,7 @@ var (
 // The named records keep their previous values in the store.
 type TooLargeError struct {
 	Records []model.Key
-	Sizes   []int // bytes of key and value and 32 more, in the order of Records
+	Sizes   []int // bytes of key and value, plus 32 for their encoding, in the order of Records
 }
 
 // Error names each record with its size.

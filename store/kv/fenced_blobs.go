@@ -2,8 +2,8 @@ package kv
 
 import "context"
 
-// FencedBlobs collects writes of blobs into transactions, which succeed only while the epoch leads. It is not safe for
-// concurrent use.
+// FencedBlobs collects writes of blobs (stored values) into transactions. A transaction succeeds only while the epoch
+// (term of leadership) lasts. A FencedBlobs is not safe for concurrent use.
 type FencedBlobs struct {
 	store  *Store
 	epoch  Epoch
@@ -19,10 +19,10 @@ func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
 }
 
 // Set collects the write of a blob, or its deletion if raw is empty. The transaction is sent by the call that collects
-// the maximum number of blobs, or by Flush. Once the blob is stored, done is called, by the goroutine of that call.
-// done must not be nil, and raw must not change before. A path must not be set twice in one transaction. Errors are
-// those of ChangeFenced. They may concern any blob whose done was not called. After an error of Set, the next Set first
-// writes the collected blobs. If that fails again, it does not collect its own blob.
+// the maximum number of blobs, or by Flush. Once the blob is stored, done is called, by the goroutine of that call. The
+// function done must not be nil, and raw must not change before done is called. A path must not be set twice in one
+// transaction. Errors are those of ChangeFenced. They may concern any blob whose done was not called. After an error of
+// Set, the next Set first writes the collected blobs. If that fails again, it does not collect its own blob.
 func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done func()) error {
 	if len(b.done) == b.most { // the last Flush has failed
 		if err := b.Flush(ctx); err != nil {

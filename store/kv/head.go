@@ -26,9 +26,9 @@ type Head struct {
 	Complete     bool      // the last transaction of the batch wrote the head
 	LastComplete int64     // the newest complete revision before this head; 0: there was none
 	Time         time.Time // time of the write by the leader's clock, to milliseconds
-	Contents     Contents  // digest of all records by the writer's bookkeeping, if Complete; zero: unknown
-	Place        Place     // place of the state at CompleteRevision
-	Err          error     // not nil: the stored value does not decode, and only Revision is set besides
+	Contents     Contents  // counts and digests of all records as the writer knows them, if Complete; zero: unknown
+	Place        Place     // position of the state at CompleteRevision in the sequence of states
+	Err          error     // if not nil, the stored value does not decode, and of the other fields only Revision is set
 }
 
 // CompleteRevision returns the newest revision with a complete state. It returns 0 if no state was complete yet, or if

@@ -15,9 +15,9 @@
 //
 // Several revisions of the control plane may share an etcd (revision.go). A Family of keys belongs to one revision or
 // to the whole mesh. The configuration, as one build normalises it, belongs to its revision; the CA belongs to the
-// mesh. Store adds the prefix of the revision or of the mesh to each path, so that callers use paths alone. One process
-// writes to Kubernetes: each status.Writer of a leader checks that its revision is promoted and that its process holds
-// the election writer/. deploy/docs/revisions.md describes the work of operators.
+// mesh. Store adds the prefix of the revision or of the mesh to each path, so that callers use paths alone. Only one
+// process writes to Kubernetes. Its revision must be promoted, and it must hold the election writer/ (status.Writer
+// checks both). deploy/docs/revisions.md describes the work of operators.
 //
 // # Contents
 //
@@ -29,16 +29,16 @@
 //
 // Every transaction of a leader writes the head, so a revision with changed records and no new head comes from another
 // writer. store/ingest watches the records, and writes the changed records again or removes them. Sometimes no object
-// gives the right value of a record, because the object does not parse or its kind is a newer build's. Then the leader
-// reads the record's earlier value from etcd's history. If the records differ from the head, Load returns the state at
-// the head's revision, if etcd still has that revision and its records agree with the head. A watch from there delivers
-// later changes.
+// gives the right value of a record, because the object does not parse or only a newer build knows its kind. In this
+// case the leader reads the record's earlier value from etcd's history. If the records differ from the head, Load
+// returns the state at the head's revision, if etcd still has that revision and its records agree with the head. A
+// watch from there delivers later changes.
 //
-// A mirror computes the same sums while it reads the records, and compares them at each complete head. It does not
-// publish a kind that differs, and lists the store again, at once and then with longer and longer pauses. If the list
-// differs too, the mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or
-// on disk, is not ready. navarchctl store adopt, as an elected candidate, writes a head that agrees with the stored
-// records.
+// A mirror (a reader that keeps all records in memory) computes the same sums while it reads the records, and compares
+// them at each complete head. It does not publish a kind that differs, and lists the store again, at once and then with
+// longer and longer pauses. If the list differs too, the mirror reports the kind (mirror.Held). A mirror without a good
+// state of a known kind, in memory or on disk, is not ready. navarchctl store adopt, as an elected candidate, writes a
+// head that agrees with the stored records.
 //
 // # Restored stores
 //
@@ -48,9 +48,9 @@
 // least the time in milliseconds since 1970. So a leader exceeds even terms that were lost. It writes a head in the new
 // term even if no record differs. A head in the middle of a batch states the place of the last complete state.
 //
-// A mirror rejects a head that is earlier in its chain than a head that it has read (CheckHead). The snapshot on disk
-// states its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list
-// the store again. Heads of another chain, or of an older build without a place, are compared by cluster id and
+// A mirror rejects a head that is earlier in its chain than a head that it has read (CheckHead). A mirror's snapshot on
+// disk states its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror
+// list the store again. Heads of another chain, or of an older build without a place, are compared by cluster id and
 // revision. navarchctl store adopt --over writes a head after a given place, in that chain.
 package kv
 
@@ -77,11 +77,11 @@ const (
 type Family struct {
 	Path   string // below the prefix of the revision or of the mesh; a folder ends with a slash
 	Holds  string // the content
-	Writer string // the loops that write, by package; "each its own": each process its own key
-	Reader string // the loops that read, by package
+	Writer string // the packages that write; "each its own": each process writes a key of its own
+	Reader string // the packages that read
 	Write  []Role // may write and read
 	Read   []Role // may read
-	Mesh   bool   // one for all revisions of the control plane; otherwise one for each revision
+	Mesh   bool   // true: all revisions of the control plane share the keys; false: each has its own
 }
 
 // Families lists all keys that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so receive

@@ -11,10 +11,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrLeaseLost means that the lease has ended and etcd has deleted its blobs. The owner must acquire another lease.
+// ErrLeaseLost means that the lease has ended, and that etcd has deleted the blobs (stored values) with this lease. The
+// owner must acquire another lease.
 var ErrLeaseLost = errors.New("the lease has ended")
 
-// fleetFamilies are the folders that leases, ChangeFenced and Follow accept.
+// fleetFamilies are the folders whose paths leases, ChangeFenced and Follow accept.
 var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/",
 	"members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
@@ -36,8 +37,8 @@ type Lease struct {
 	lost   chan struct{}
 }
 
-// Lease acquires a lease and renews it in the background. ctx bounds the request, not the lease. Errors: the length is
-// not a positive whole number of seconds, or etcd's.
+// Lease acquires a lease and renews it in the background. ctx bounds the request, not the lease. Errors: length is not
+// a positive whole number of seconds. All other errors are etcd's.
 func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error) {
 	if length < time.Second || length%time.Second != 0 {
 		return nil, fmt.Errorf("lease of %v: want whole seconds", length)
@@ -61,20 +62,20 @@ func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error)
 	return l, nil
 }
 
-// Lost returns a channel that is closed when the lease has ended, as far as this process knows. This happens if etcd
-// reports the end, or does not answer for the lease's length (6 s before the first renewal). It also happens after
-// Release, and when the Store is closed.
+// Lost returns a channel that is closed when the lease has ended, as far as this process knows. The channel is closed
+// if etcd reports the end, or does not answer for the lease's length. Before the first renewal, 6 s without an answer
+// suffice. Release and Store.Close close the channel too.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Put writes a blob with the lease, over any existing value, and returns the revision of the write. etcd deletes the
 // blob when the lease ends. Errors: the path is outside fleetFamilies, the blob exceeds MaxRecordBytes, or
-// ErrLeaseLost. Nothing was written then. After any other error the outcome is unknown.
+// ErrLeaseLost. In these cases nothing was written. After any other error the outcome is unknown.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
 	return l.PutWhile(ctx, path, raw, Bound{})
 }
 
-// Delete deletes a blob before its lease ends. An absent blob is not an error. Errors: the path is outside
-// fleetFamilies, or etcd's.
+// Delete deletes a blob before its lease ends. An absent blob is not an error. A path outside fleetFamilies is an
+// error. All other errors are etcd's.
 func (l *Lease) Delete(ctx context.Context, path string) error {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -86,16 +87,16 @@ func (l *Lease) Delete(ctx context.Context, path string) error {
 	return nil
 }
 
-// Bound is a condition on the blob at Path, a path below fleetFamilies: the blob is absent, or its bytes sort at or
-// below Most. The zero Bound always holds.
+// Bound is a condition on the blob at Path, which must be below fleetFamilies. The condition holds if the blob is
+// absent, or if its bytes do not sort after the bytes in Most. The zero Bound always holds.
 type Bound struct {
 	Path string
 	Most []byte
 }
 
 // PutWhile does the same as Put if the bound holds, in one transaction. If the bound does not hold, the error is
-// ErrConflict, and nothing was written. Other errors are those of Put. A Path of the bound outside fleetFamilies is an
-// error too, before anything is written.
+// ErrConflict, and nothing was written. Other errors are those of Put. A bound.Path outside fleetFamilies is an error
+// too. In that case nothing was written.
 func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -137,10 +138,10 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// ChangeFenced writes a change in one transaction if the epoch still leads, and returns the revision. The caller keeps
-// the change below etcd's bounds: 128 operations and 1.5 MiB. Errors: the epoch is zero, a path is outside
-// fleetFamilies, ErrDeposed (the epoch no longer leads), or ErrConflict (a condition does not hold). Nothing was
-// written then. After any other error the outcome is unknown.
+// ChangeFenced writes a change in one transaction if the leader with the given epoch still leads. It returns the
+// revision of the write. The caller keeps the change below etcd's bounds: 128 operations and 1.5 MiB. Errors: the epoch
+// is zero, a path is outside fleetFamilies, ErrDeposed (the leader with this epoch no longer leads), or ErrConflict (a
+// condition does not hold). In these cases nothing was written. After any other error the outcome is unknown.
 func (s *Store) ChangeFenced(ctx context.Context, epoch Epoch, c BlobChange) (int64, error) {
 	if epoch.Key == "" || epoch.Revision == 0 {
 		return 0, errors.New("change blobs without an epoch")

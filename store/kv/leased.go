@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Leased writes blobs under one lease. The first Put acquires the lease. The blobs stay while this process lives, and
-// for the lease's length afterwards. Only one goroutine may use a Leased.
+// Leased writes blobs (stored values) under one lease. The first Put acquires the lease. The blobs stay while this
+// process lives, and for the lease's length afterwards. Only one goroutine may use a Leased.
 type Leased struct {
 	store  *Store
 	length time.Duration
@@ -26,8 +26,8 @@ func (l *Leased) Lost() <-chan struct{} {
 	return l.lease.Lost()
 }
 
-// Drop forgets a lost lease, so that the next Put acquires another. It panics if Lost is not closed, because the blobs
-// would stay as long as this process. Without a lease it has no effect.
+// Drop forgets a lost lease, so that the next Put acquires another. It panics if Lost is not closed, because the
+// forgotten lease would be renewed as long as this process runs. Without a lease it has no effect.
 func (l *Leased) Drop() {
 	if l.lease != nil {
 		select {
@@ -69,7 +69,7 @@ func (l *Leased) Release(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// End does the same as Release, for the end of the process. It waits one second at most, and ignores errors.
+// End does the same as Release when the process ends. It waits one second at most, and ignores errors.
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

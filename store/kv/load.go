@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// pageSize bounds the keys in one response to a list: 16 MiB if each value has 64 KiB.
+// pageSize is the maximum number of keys in one response to a list request. If each value has 64 KiB, the response has
+// 16 MiB.
 const pageSize = 256
 
 // Position is a revision of one etcd cluster.
@@ -23,12 +24,12 @@ type Position struct {
 
 // Value is one stored record that is not decoded yet.
 type Value struct {
-	Path     string // below records/
+	Path     string // path below records/
 	Raw      []byte // nil: deleted, absent, or left out by LoadHashes
-	Revision int64  // of the modification; 0 if deleted or absent
+	Revision int64  // revision of the last write; 0 if deleted or absent
 
-	hash model.Hash // of Raw; zero until it is computed
-	size int        // of Raw in bytes; 0 unless Raw is left out
+	hash model.Hash // hash of Raw; zero until it is computed
+	size int        // size of a Raw that was left out, in bytes; 0 otherwise
 }
 
 // Size returns the size of the stored value in bytes; 0 for a deleted record.
@@ -63,16 +64,16 @@ func (v Value) Record() (model.Record, error) {
 
 // State is the list of all stored records at one revision.
 type State struct {
-	At    Position // of the list; a watch continues from here
-	Store int64    // etcd's revision shortly before the list
-	// Head is the newest head, which may be later than At. If it is incomplete, Load(0) lists the last complete
-	// revision, provided that etcd still has that.
+	At    Position // position of the list; a watch continues from here
+	Store int64    // etcd's newest revision shortly before the list
+	// Head is the newest head (the record that each batch writes). It may be later than At. If the head is incomplete,
+	// a Load of revision 0 lists the last complete revision, provided that etcd still has it.
 	Head Head
-	// Complete is the complete revision whose state Values contain. 0: Values come from the middle of a batch, or there
-	// is no valid head.
+	// Complete is the revision at the end of a batch whose state Values contain. It is 0 if Values come from the middle
+	// of a batch, or if there is no valid head.
 	Complete int64
-	// Said are the Contents that the head of the revision Complete states; Contents are computed from Values. A
-	// difference means that a writer other than the leader changed records.
+	// Said is the digest of all records that the head of the revision Complete states. Contents is the digest of
+	// Values. If they differ, a writer other than the leader has changed records.
 	Said, Contents Contents
 	Values         []Value // ordered by path
 }
@@ -81,18 +82,18 @@ type State struct {
 // is, and State.Complete comes from the head at that revision. For revision 0, Load lists the present revision if its
 // head is complete, and otherwise the last complete revision. If no revision is complete, or etcd no longer has the
 // last complete one, Load lists the present revision, and State.Complete is 0. Errors: ErrCompacted if etcd no longer
-// has the revision, or compacts it between two pages; others are etcd's. The State that comes with an error must not be
-// used.
+// has the revision, or compacts it between two pages. All other errors are etcd's. The State that comes with an error
+// must not be used.
 //
-// If the present records contradict a complete head, Load(0) lists the head's own revision instead, provided that etcd
-// still has it and its records agree with the head. State.At is then that revision, and a watch from there delivers the
-// later changes.
+// For revision 0, the present records may contradict a complete head. Load then lists the revision of the head instead,
+// provided that etcd still has it and its records agree with the head. State.At is then that revision, and a watch from
+// there delivers the later changes.
 func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	return s.load(ctx, revision, Value.Hashed)
 }
 
 // LoadHashes does the same as Load, but keeps Value.Raw only for paths that the predicate selects. All values have
-// their hash and size. It is for comparisons: the raw records of many clusters would need much memory. Errors are
+// their hash and size. Use it for comparisons, because the raw records of many clusters need much memory. Errors are
 // those of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
@@ -103,7 +104,7 @@ func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path 
 	})
 }
 
-// load lists records; keep converts each of them to the value that State.Values has.
+// load lists records. The function keep converts each listed value to the one for State.Values.
 func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value
 	return state, nil
 }
 
-// setFromHead sets Complete and Said from the head at a revision.
+// setFromHead sets Complete and Said of the state from the head at a revision.
 func (s *Store) setFromHead(ctx context.Context, state *State, revision int64) error {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithRev(revision))
 	if err != nil {
@@ -175,8 +176,8 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 }
 
 // Before reads the records at some paths (below records/) as they were just before a revision, which must be above 1.
-// The result has the order of paths; an absent record has a nil Raw. Errors: ErrCompacted if etcd no longer has the
-// preceding revision; others are etcd's.
+// The result has the order of paths. An absent record has a nil Raw. Errors: ErrCompacted if etcd no longer has the
+// preceding revision. All other errors are etcd's.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
 	for some := range slices.Chunk(paths, MaxTxnOps) {
@@ -199,7 +200,7 @@ func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]V
 	return values, nil
 }
 
-// orEmpty makes a stored empty value differ from nil, which stands for an absent one.
+// orEmpty returns an empty slice in place of nil, because nil means that a record is absent.
 func orEmpty(b []byte) []byte {
 	if b == nil {
 		return []byte{}

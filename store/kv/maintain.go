@@ -17,8 +17,8 @@ import (
 // Defragmentation blocks the server for about a second per 100 MiB in use. So Maintain waits until a defragmentation
 // frees at least as much as is in use.
 const (
-	defragSlack = 32 << 20 // bytes: the least gain, unless the file is filling
-	fillingPart = 0.8      // of the quota: from there on, a gain of a tenth of the quota suffices
+	defragSlack = 32 << 20 // least number of bytes to gain, unless the file is filling
+	fillingPart = 0.8      // part of the quota; in a larger file, a gain of a tenth of the quota suffices
 )
 
 // Size is the space of the largest database among the endpoints, in bytes.
@@ -40,7 +40,7 @@ func (s Size) Filling() bool {
 
 // Size queries all endpoints concurrently and returns the size of the largest file, because one full endpoint stops the
 // writes of all. It waits for every answer, or until ctx ends. Silent endpoints are an error only if no endpoint
-// answers. Then the error names each endpoint, and only Size.Silent is set.
+// answers. In that case the error names each endpoint, and only Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -74,7 +74,7 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	return size, err
 }
 
-// Keeps reports whether etcd still has the history at a revision. Errors are etcd's, also for a future revision.
+// Keeps reports whether etcd still has the history at a revision. A future revision is an error. All errors are etcd's.
 func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 	// Every role of navarchd may read this folder.
 	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
@@ -109,17 +109,18 @@ func (s *Store) Defragment(ctx context.Context) error {
 	return nil
 }
 
-// pays reports whether a defragmentation frees enough (see the thresholds).
+// pays reports whether a defragmentation frees enough according to the thresholds above.
 func (s Size) pays() bool {
 	free := s.File - s.InUse
 	return free >= max(s.InUse, defragSlack) || s.Filling() && free >= s.Quota/10
 }
 
 // Maintain performs one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the
-// file and disarms all alarms. Otherwise it defragments if at least half of the file and 32 MiB are free, or, in a
-// filling file, a tenth of the quota. If less is free, it only makes a small write, after which etcd reports its free
-// space correctly. Maintain is only for an etcd without other users, because it drops history and disarms all alarms.
-// embedded.Server runs it every minute. Errors are etcd's. The next round begins again.
+// file and disarms all alarms. If etcd still writes, Maintain defragments if at least half of the file and 32 MiB are
+// free. In a filling file (Size.Filling), a free tenth of the quota suffices. If less is free, Maintain only makes a
+// small write, after which etcd reports its free space correctly. Maintain is only for an etcd without other users,
+// because it drops history and disarms all alarms. embedded.Server runs it every minute. Errors are etcd's. After an
+// error, the next call starts again from the beginning.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {

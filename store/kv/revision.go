@@ -11,16 +11,15 @@ import (
 )
 
 // Several revisions of the control plane (istio.io/rev, REVISION) may serve one mesh from one etcd, each with a build
-// of its own. Everything that a build derives from the configuration belongs to its revision: leader, head and records,
-// the level, and all reports of its replicas. A build with a faulty normal form affects the proxies of its own revision
-// only.
+// of its own. Each revision has its own leader, head, records, level and reports of replicas. So a faulty build affects
+// only the proxies of its own revision.
 //
-// All revisions share the keys of Family.Mesh: the keyring with its journal, allowances and clocks, the key of the
-// MACs of sealed configuration, and machines, which a replica of any revision reports.
+// All revisions share the keys of the families with Family.Mesh, for example the keyring and the reports about
+// machines.
 //
-// One revision alone writes outside etcd: the leader of the promoted revision (promoted/) wins the election writer/,
-// and with it the right to write to Kubernetes (statuses, ConfigMaps, WorkloadEntries). The first revision promotes
-// itself. Later an operator may promote another one.
+// Only the promoted revision (promoted/) writes outside etcd. Its leader wins the election in writer/, and may then
+// write statuses, ConfigMaps and WorkloadEntries to Kubernetes. The first revision promotes itself. Later an operator
+// may promote another one.
 
 // DefaultRevision is the name of the revision whose REVISION is empty.
 const DefaultRevision = "default"
@@ -36,7 +35,7 @@ func RevisionPrefix(mesh, revision string) string {
 	return Prefix(mesh) + "revisions/" + revision + "/"
 }
 
-// checkRevision refuses names that would place one revision's keys among another's.
+// checkRevision refuses names with which the keys of one revision could be among the keys of another.
 func checkRevision(revision string) error {
 	if strings.ContainsAny(revision, "/\x00") {
 		return fmt.Errorf("revision %q: want a name without slashes", revision)
@@ -95,7 +94,8 @@ func (s *Store) Led(ctx context.Context) (bool, error) {
 }
 
 // Promote promotes a revision in place of the previous one. The leader of the promoted revision may then write to
-// Kubernetes. The revision need not exist yet. Errors: the name is empty or has a slash or a NUL, or etcd's.
+// Kubernetes. The revision need not exist yet. Errors: the name is empty, or has a slash or a NUL. All other errors are
+// etcd's.
 func (s *Store) Promote(ctx context.Context, revision string) error {
 	if revision == "" {
 		return errors.New("promote a revision: it has no name")
@@ -109,10 +109,10 @@ func (s *Store) Promote(ctx context.Context, revision string) error {
 	return nil
 }
 
-// PromoteFirst promotes this store's revision if no revision is promoted and epoch leads. While the default revision
-// has a head, no other revision is promoted: the default revision's build may be too old to know promotion, and write
-// to Kubernetes regardless. A condition that does not hold is not an error, and nothing is written then. Errors are
-// etcd's.
+// PromoteFirst promotes this store's revision if no revision is promoted and the leader with the given epoch still
+// leads. While the default revision has a head, PromoteFirst promotes no other revision. The build of the default
+// revision may be too old to know promotion, and would write to Kubernetes regardless. If a condition does not hold,
+// PromoteFirst writes nothing and returns nil. Errors are etcd's.
 func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	conditions := []clientv3.Cmp{fence(epoch), clientv3.Compare(clientv3.CreateRevision(s.key(promotedPath)), "=", 0)}
 	if s.prefix != s.mesh {
@@ -133,9 +133,9 @@ type Grant struct {
 	Write    bool // permits reading and writing; false: only reading
 }
 
-// Grants lists the permissions of a role in processes of one revision of a mesh, for `etcdctl role grant-permission`. A
-// user with these permissions cannot write the keys of other revisions. RoleIngest can read one key of another
-// revision: the head of the default revision. For an unknown role the list is nil.
+// Grants lists the etcd permissions that processes of one revision need for a role, for `etcdctl role
+// grant-permission`. A user with these permissions cannot write the keys of other revisions. RoleIngest can read one
+// key of another revision: the head of the default revision. For an unknown role the list is nil.
 func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant

@@ -14,7 +14,7 @@ import (
 // the quota in a quarter of an hour.
 const spaceEvery = time.Minute
 
-// Times after which an uncompacted history is reported: sampleEvery while etcd is filling, otherwise keptForLong.
+// A history that is not compacted is reported after sampleEvery while etcd is filling, and after keptForLong otherwise.
 const (
 	sampleEvery    = time.Hour
 	keptForLong    = 24 * time.Hour
@@ -29,8 +29,8 @@ type Space struct {
 	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6); 0: not known
 	// Keeps reports whether etcd has the history at a revision (Store.Keeps); nil: etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
-	// Room returns the reason for which an etcd in this process cannot write to its disk, or "". nil: the disk is not
-	// watched.
+	// Room returns the reason why an etcd in this process cannot write to its disk, or "". If Room is nil, the disk is
+	// not watched.
 	Room func() string
 	Log  *slog.Logger // not nil
 
@@ -113,7 +113,7 @@ func (s *Space) history(ctx context.Context, revision int64, now time.Time) (tim
 	return now.Sub(s.samples[0].at), nil
 }
 
-// record stores a measurement, also in the metrics. It logs the beginning and the end of a warning, and every
+// record stores a measurement, and sets the metrics. It logs the beginning and the end of a warning, and every
 // measurement while etcd is full.
 func (s *Space) record(size measured) {
 	if size.Quota == 0 {

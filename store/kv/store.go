@@ -31,11 +31,11 @@ type Config struct {
 
 // Store is a connection to the etcd of one mesh, for one revision of its control plane. It is safe for concurrent use.
 // Errors of its requests for keys wrap one of this package's errors (ErrForbidden, ErrFull and others) if it applies.
-// All other errors of etcd are an error of etcd's client, a gRPC status or the context's error, possibly wrapped. A
-// path outside the Families of a method is an error before any request.
+// All other errors of etcd are an error of etcd's client, a gRPC status or the context's error, possibly wrapped. If a
+// path is outside the folders that a method accepts, the method returns an error before any request.
 type Store struct {
 	client   *clientv3.Client
-	prefix   string // of the keys that belong to the revision
+	prefix   string // prefix of the keys that belong to the revision
 	mesh     string // prefix of the keys that all revisions share
 	revision string
 	log      *slog.Logger
@@ -134,7 +134,7 @@ type Stat struct {
 }
 
 // Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.
-// Errors are etcd's. A head that does not decode is not an error of Stat, but has Head.Err.
+// Errors are etcd's. A head that does not decode is not an error of Stat: Head.Err reports it.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {

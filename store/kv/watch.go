@@ -16,15 +16,15 @@ type Update struct {
 	Revision int64
 	// Head is the head that this revision wrote; nil if it wrote none. A deleted head is the zero Head.
 	Head   *Head
-	Values []Value // records that this revision changed, in etcd's order; Raw nil: deleted
+	Values []Value // records that this revision changed, in etcd's order; a deleted one has no Raw
 	Err    error
 }
 
 // Watch sends the changes of the head and the records after a position, until ctx ends or the watch fails. Each
 // revision with changes is one Update, in order, without gaps or repetitions. After a broken connection the watch
 // resumes by itself. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed, the context's or
-// etcd's. Then the channel is closed. If ctx ends, the channel may be closed without a last Update. The caller must
-// receive until then, or end ctx.
+// etcd's. After it the channel is closed. If ctx ends, the channel may be closed without a last Update. The caller must
+// receive until the channel is closed, or end ctx.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {
@@ -39,8 +39,8 @@ func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 }
 
 func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update) error {
-	// By default a member without a leader stays silent for ever. With this option it cancels the watch, and the client
-	// moves to another member.
+	// By default a member of etcd that knows no leader stays silent for ever. With this option it cancels the watch,
+	// and the client moves to another member.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	start, end := watched(s.prefix)
@@ -71,7 +71,8 @@ func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update)
 	return errors.New("etcd closed the watch")
 }
 
-// check returns an error if a response comes from another cluster, or has an earlier revision, than p.
+// check returns an error if a response does not come from p's cluster, or if its revision is before p's. Cluster 0 of p
+// fits every cluster.
 func (p Position) check(cluster uint64, revision int64) error {
 	if p.Cluster != 0 && cluster != p.Cluster {
 		return fmt.Errorf("%w: %x was read before, %x answers now", ErrClusterChanged, p.Cluster, cluster)
@@ -82,8 +83,8 @@ func (p Position) check(cluster uint64, revision int64) error {
 	return nil
 }
 
-// Check returns an error if a store with this stat cannot be the one that was read up to p. The error matches
-// ErrClusterChanged or ErrRegressed. A p with Cluster 0 fits every cluster.
+// Check returns an error if a store with the given Stat cannot be the store that was read up to the position p. The
+// error matches ErrClusterChanged or ErrRegressed. A p with Cluster 0 fits every cluster.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
 // updates converts a response of the watch. If the response proves that nothing else happened up to a later revision,

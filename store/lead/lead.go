@@ -25,10 +25,10 @@ import (
 // Config configures a candidate. Store and Name are required.
 type Config struct {
 	Store *kv.Store
-	// Path is the full key of the election's folder in etcd, without a slash at the end. Empty: the folder of the
-	// election of the revision's ingesters (kv.Store.LeaderPath).
+	// Path is the full key of the election's folder in etcd, without a slash at the end. If it is empty, the folder is
+	// kv.Store.LeaderPath, in which the revision's ingesters elect their leader.
 	Path   string
-	Name   string        // of this process, the value of its election key
+	Name   string        // name of this process, the value of its election key
 	Lease  time.Duration // length of the lease, in whole seconds; 0: 10 s
 	Retry  time.Duration // longest pause before a new candidacy after a failure; 0: 2 s
 	Logger *slog.Logger  // nil: slog's default
@@ -85,8 +85,8 @@ var ErrNotLeading = errors.New("this process does not lead")
 
 // Until returns the time up to which this process certainly leads, unless its key is deleted. That time is the end of
 // its lease without further renewal, as etcd reports it, on this process's monotonic clock. Until is for writes that
-// etcd cannot fence: the next leader is elected after that time. Errors: ErrNotLeading, also in the lease's last
-// second; or etcd's.
+// etcd cannot fence: the next leader is elected after that time. In the last second of the lease the error is
+// ErrNotLeading already. All other errors are etcd's.
 func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	if e.epoch.Load() == nil {
 		return time.Time{}, ErrNotLeading
@@ -135,11 +135,11 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	return resp.Succeeded, nil
 }
 
-// Run is a candidate until the context ends. When elected, it calls fn with the epoch and a context. fn's context ends
-// with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do not overlap.
-// When fn returns, Run logs its error and resigns, so that the next candidate need not wait. Then it campaigns again:
-// immediately if the epoch has ended, otherwise after a pause between half of Retry and Retry. Failures of etcd are
-// logged and retried. Run returns the context's error, after fn has returned.
+// Run takes part in the election until the context ends. When elected, it calls fn with the epoch and a context. fn's
+// context ends with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do
+// not overlap. When fn returns, Run logs its error and resigns, so that the next candidate need not wait. After that,
+// Run campaigns again: immediately if the epoch has ended, otherwise after a pause between half of Retry and Retry.
+// Failures of etcd are logged and retried. Run returns the context's error, after fn has returned.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
 	for ctx.Err() == nil {
@@ -242,7 +242,7 @@ func (e *Elector) resign(client *clientv3.Client, session *concurrency.Session) 
 	}
 }
 
-// keyGone waits until the election key is deleted; false if the watch ends first.
+// keyGone waits until the election key is deleted. It returns false if the watch ends first.
 func keyGone(ctx context.Context, client *clientv3.Client, epoch kv.Epoch) bool {
 	for resp := range client.Watch(ctx, epoch.Key, clientv3.WithRev(epoch.Revision+1)) {
 		for _, event := range resp.Events {

@@ -1,7 +1,7 @@
-// Package loop contains common parts of loops. Box merges values for a slow reader, Run runs loops together, Pause
-// waits, and Yielder lets other goroutines run during a long computation.
+// Package loop contains helpers for long-running goroutines. Box merges values for a slow reader, Run runs several
+// tasks together, Pause waits, and Yielder lets other goroutines run during a long computation.
 //
-// Owns: nothing. Reads: nothing. Never: drops a value; grows with the number of values.
+// Owns: nothing. Reads: nothing. Never: drops a value in a Box; lets a Box grow with the number of values.
 package loop
 
 import (

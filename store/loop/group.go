@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Task is one loop. Run runs until its context ends or the loop fails. Name begins the error of loop.Run.
+// Task is one function for loop.Run. The field Run runs until its context ends or it fails. The error of loop.Run
+// begins with Name.
 type Task struct {
 	Name string
 	Run  func(context.Context) error
@@ -36,7 +37,7 @@ func Run(ctx context.Context, tasks ...Task) error {
 			case inner.Err() != nil && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 				return
 			case err == nil:
-				err = errors.New("returned without being asked to")
+				err = errors.New("returned before the context ended")
 			}
 			once.Do(func() { first = fmt.Errorf("%s: %w", task.Name, err) })
 			cancel()

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// yieldAfter is the time between two yields. It is short beside the ten milliseconds of Go's scheduler, and long
-	// beside the cost of a yield.
+	// yieldAfter is the time between two yields. It is short compared with the ten milliseconds of Go's scheduler, and
+	// long compared with the cost of a yield.
 	yieldAfter = time.Millisecond / 2
 	// crowdedAfter is the shortest duration of a yield after which the processors count as crowded.
 	crowdedAfter = 4 * yieldAfter
-	// crowdedFor is the time for which the processors count as crowded, as a multiple of the duration of that yield.
-	// The next yield then measures again, so measuring costs a twentieth of the time at most.
+	// crowdedFor times the duration of a long yield is the time for which the processors count as crowded. The next
+	// yield after that time measures again. So measuring costs at most a twentieth of the time.
 	crowdedFor = 20
 	// longestRun bounds the time between two yields. Go would preempt the computation soon after it.
 	longestRun = 8 * time.Millisecond
 )
 
-// crowdedUntil is the time in nanoseconds since start until which the processors count as crowded. All computations
-// of the process share this time, because a single one is often too short to measure it.
+// crowdedUntil is the time in nanoseconds since start until which the processors count as crowded. All computations of
+// the process share this time, because a single computation is often too short to measure it.
 var (
 	crowdedUntil atomic.Int64
 	start        = time.Now()
@@ -32,22 +32,24 @@ var (
 // wait ten milliseconds at each goroutine. Yields do not change results. One goroutine at a time may use a Yielder.
 type Yielder struct {
 	began   time.Time     // the beginning, or the last yield
-	patient bool          // also in a crowd, the Yielder waits for the whole queue
+	patient bool          // the Yielder waits for the whole queue even if the processors are crowded
 	waited  time.Duration // duration of the last yield
 }
 
 // NewYielder returns a Yielder for a computation that begins now and that all proxies wait for. runtime.Gosched appends
-// a goroutine to the global queue, of which a processor takes one goroutine after 61 of its own. With hundreds of busy
-// connections one yield may then last a tenth of a second. In such a crowd Yield sleeps for half a millisecond instead.
-// Afterwards the computation runs as long as it has waited, from half a millisecond to 8 ms, before it yields again.
+// a goroutine to the global queue. A processor takes one goroutine from this queue after 61 of its own. With hundreds
+// of busy connections one yield may then last a tenth of a second. While the processors are so crowded, Yield sleeps
+// for half a millisecond instead. Afterwards the computation runs as long as it has waited, from half a millisecond to
+// 8 ms, before it yields again.
 func NewYielder() Yielder { return Yielder{began: time.Now()} }
 
-// NewPatientYielder returns a Yielder for a computation on behalf of one client, such as an admission review. In a
-// crowd it waits until all goroutines before it have run.
+// NewPatientYielder returns a Yielder for a computation on behalf of one client, such as an admission review. Even if
+// the processors are crowded, it waits until all goroutines before it have run.
 func NewPatientYielder() Yielder { return Yielder{began: time.Now(), patient: true} }
 
-// Yield yields to other goroutines if half a millisecond has passed since the beginning or the last yield. A
-// computation calls it between two of its pieces.
+// Yield yields to other goroutines if enough time has passed since the beginning or the last yield. Half a millisecond
+// is enough, except after a longer yield. After a longer yield the computation first runs for the duration of that
+// yield, at most 8 ms, unless the Yielder is patient. A computation calls Yield between two of its pieces.
 func (y *Yielder) Yield() {
 	now := time.Now()
 	if now.Sub(y.began) < min(max(yieldAfter, y.waited), longestRun) {

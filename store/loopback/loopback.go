@@ -161,7 +161,7 @@ func ephemeral() (first, last int) {
 
 // below lists the ports from 16000 to 65535 that no outgoing connection gets: the ports below the range, and also the
 // ports above the range if the ports below are fewer than 1000. If both together are fewer than 1000, below lists all
-// ports from 16000. An outgoing connection may then occupy a listed port, which a test cannot prevent.
+// ports from 16000 on. An outgoing connection may then occupy a listed port, which a test cannot prevent.
 func below(first, last int) []int {
 	ports := between(lowest, first-1)
 	if len(ports) < few {

@@ -26,16 +26,16 @@ const DefaultGrace = 10 * time.Second
 const tick = 10 * time.Second
 
 // StepsApart is the least time between two decisions. Each decision reads all machines, so frequent changes of one
-// account must not multiply its cost.
+// service account must not cause as many decisions.
 const StepsApart = 200 * time.Millisecond
 
 // maxProblems bounds the result of Leader.Problems.
 const maxProblems = 50
 
-// Leader decides about the entries by the reports of the replicas. Only one Run may be active. Problems may be called
-// from any goroutine.
+// Leader decides from the reports of the replicas which WorkloadEntries of machines exist. Only one Run may be active.
+// Problems may be called from any goroutine.
 type Leader struct {
-	Grace time.Duration // argument of NewRegistry; 0: no grace
+	Grace time.Duration // time for which an entry stays without a connected machine; 0: no time
 	// OwnOnly means that the health of entries written by users cannot be stored, because they are in files. A problem
 	// names each such machine.
 	OwnOnly  bool
@@ -53,7 +53,7 @@ func (l *Leader) Problems() []Problem {
 }
 
 // Run runs one term until ctx ends. After each change of reports or entries it decides again, and passes the result to
-// entries.Want. At the end of ctx it returns nil or the context's error. Another error means that store cannot follow
+// entries.Want. At the end of ctx it returns nil or the context's error. Any other error means that store cannot follow
 // the folder of reports.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
@@ -63,7 +63,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntri
 	defer l.problems.Store(nil)
 	registry := NewRegistry(l.Grace)
 	read, reports := Reports[Machine]{Of: func(m Machine) Machine { return m }, Log: l.Log}, []Machine(nil)
-	known := false // the reports were read; before, no decision is possible
+	known := false // true once the reports were read: before that, no decision is possible
 	var decided time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -2,9 +2,9 @@
 // auto-registration). Replicas report their connected machines in registrations/, and the leader decides from these
 // reports. The entry of a machine that has disconnected stays for a time, the grace.
 //
-// Owns: since when each entry has had no connected machine; the form of a report. Reads: registrations/, by store/kv;
-// the existing entries, from the writer. Never: measures the grace by the clock of another process; decides who may
-// register (push/machines); writes to Kubernetes (store/status).
+// Owns: the time since which each entry has had no connected machine; the form of a report. Reads: registrations/,
+// through store/kv; the existing entries, through WorkloadEntries. Never: measures the grace by the clock of another
+// process; decides who may register (push/machines); writes to Kubernetes (store/status).
 package machines
 
 import (
@@ -34,9 +34,8 @@ const (
 	MostOfAccount = 1000     // WorkloadEntries of one service account, with a connected machine or within the grace
 	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of an agent's message about health
-	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for all other budgets that
-	// credentials share (push/budget). This bound does not depend on the number of credentials, so all processes
-	// decide alike, in whatever order machines connect.
+	// MostOfCredential bounds the WorkloadEntries of one credential of a service account. It does not depend on the
+	// number of credentials. So all processes decide alike, whatever the order of connections.
 	MostOfCredential = MostOfAccount / 4
 )
 
@@ -63,7 +62,7 @@ func (n Name) String() string { return n.Namespace + "/" + n.Name }
 // Machine is a replica's report of one of its machines.
 type Machine struct {
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`    // of the WorkloadEntry
+	Name      string `json:"name"`    // name of the WorkloadEntry
 	Account   string `json:"account"` // service account that the machine has proved
 	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate
 	// that was issued for that token. Replicas of older versions leave it empty. An empty Credential is not compared.
@@ -71,12 +70,12 @@ type Machine struct {
 	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its
 	// health is reported.
 	Group       string                      `json:"group,omitempty"`
-	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry's metadata
-	Annotations map[string]string           `json:"annotations,omitempty"` // of the entry's metadata, without the constants above
+	Labels      map[string]string           `json:"labels,omitempty"`      // labels of the entry's metadata
+	Annotations map[string]string           `json:"annotations,omitempty"` // annotations of the entry's metadata, without the constants above
 	Checked     bool                        `json:"checked,omitempty"`     // the agent reports health
 	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil without a Group
 	// Taken names the Pod or Service that has got the machine's address since the machine registered. Meanwhile the
-	// machine has no entry. Empty: the address is the machine's.
+	// machine has no entry. Taken is empty while the machine has its address.
 	Taken     string    `json:"taken,omitempty"`
 	Replica   string    `json:"replica"`   // name of the reporting replica
 	Connected time.Time `json:"connected"` // beginning of the newest connection, by the replica's clock
@@ -110,13 +109,15 @@ func (h Holder) Is(o Holder) bool {
 // Meet reports whether two network names may mean the same network. An empty name may stand for any network.
 func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Held returns the text that refuses a machine whose WorkloadEntry another identity holds. by is that identity.
+// Held returns the text that refuses a machine whose WorkloadEntry another identity holds. The parameter by is that
+// identity.
 func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s belongs to a machine of service account %q that is connected with another credential",
 		name, by.Account)
 }
 
-// Encode returns the form in etcd. An error means that the report exceeds MaxReport, or that its Spec does not encode.
+// Encode returns the form of the report in etcd. An error means that the report exceeds MaxReport, or that its Spec
+// does not encode.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)
 	if err == nil && len(raw) > MaxReport {

@@ -18,7 +18,7 @@ func Origin() origin.Origin { return origin.New("", origin.Machines) }
 // Emit must be set.
 type Objects struct {
 	Emit    func([]object.Event) // passes events to the ingester
-	emitted map[Name]string      // JSON
+	emitted map[Name]string      // JSON of each emitted entry
 	of      map[Name]string      // service account of each emitted entry
 	synced  bool
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// WorkloadEntry is an existing entry with a present or former machine, perhaps of an earlier term.
+// WorkloadEntry is an existing entry that was made for a machine, perhaps in an earlier term of leadership.
 type WorkloadEntry struct {
 	Name
 	Account string // service account; empty: not known
@@ -19,7 +19,7 @@ type Wanted struct {
 	// Machine is the connected machine, or the last one; nil if only the entry is known.
 	Machine *Machine
 	// Disconnected is the time at which this process noticed that the machine is not connected; zero while it is
-	// connected. For a machine that has lost its address, the grace counts as passed.
+	// connected. For a machine that has lost its address, it is set back by the grace, so the entry is Gone at once.
 	Disconnected time.Time
 	// Gone means that the grace has passed without the machine, so that its entry must be deleted.
 	Gone bool
@@ -31,10 +31,10 @@ type Problem struct {
 	Message string
 }
 
-// Registry decides which WorkloadEntries exist. The leader makes a new one for each term, so each term starts every
-// grace again. It has no clock: time is an argument. The grace depends on times of this process alone, so clocks of
-// machines and replicas may differ. Only the order of connections with the same entry is by the replicas' clocks. A
-// Registry is not safe for concurrent use.
+// Registry decides which WorkloadEntries exist. The leader makes a new Registry for each term, so in each term the
+// grace of every entry starts again. A Registry has no clock: the time is an argument. The grace depends on times of
+// this process alone, so clocks of machines and replicas may differ. Only the order of connections with the same entry
+// depends on the replicas' clocks. A Registry is not safe for concurrent use.
 type Registry struct {
 	grace time.Duration
 	known map[Name]*known
@@ -47,7 +47,8 @@ type known struct {
 	since   time.Time // when the last machine disconnected; zero while one is connected
 }
 
-// NewRegistry returns an empty Registry. An entry without a connected machine is Gone after grace; 0: at once.
+// NewRegistry returns an empty Registry. An entry without a connected machine is Gone after the time grace, or at once
+// if grace is 0.
 func NewRegistry(grace time.Duration) *Registry {
 	return &Registry{grace: grace, known: map[Name]*known{}}
 }
@@ -122,10 +123,11 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	return lost, problems
 }
 
-// latest returns one report for each entry. Reports of connected machines precede those of disconnected ones, and newer
-// connections precede older ones: while a machine moves, two replicas report it until the older connection ends. A
-// connected machine that is not the entry's holder becomes a problem. Replicas refuse such machines too, as far as they
-// know (push/machines).
+// latest returns one report for each entry. If several identities claim the entry, the known holder of the entry
+// precedes if it is connected, and otherwise the function first decides. Among the reports of one identity, latest
+// prefers connected machines, and among these the newest connection. While a machine moves between replicas, both
+// report it until the older connection ends. A connected machine whose identity is not that of the entry's holder
+// becomes a problem. Replicas refuse such machines too, as far as they know (push/machines).
 func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	out, held := map[Name]*Machine{}, map[Name]Holder{}
 	for _, m := range reports {
@@ -152,8 +154,8 @@ func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	return out, problems
 }
 
-// first reports whether a precedes b. The two are different machines, and neither is the known holder of the entry:
-// the leader has changed, or the holder has left. The older connection precedes.
+// first reports whether the report a is preferred to the report b. The reports are from different machines, and neither
+// machine is the known holder of the entry. A connected machine is preferred, and otherwise the older connection.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()
@@ -161,7 +163,8 @@ func first(a, b *Machine) bool {
 	return cmp.Or(a.Connected.Compare(b.Connected), cmp.Compare(a.Replica, b.Replica)) < 0
 }
 
-// newer compares two reports of one machine. It is positive if a is connected and b is not, or is the newer connection.
+// newer compares two reports of one machine. The result is positive if a is connected and b is not. If both or neither
+// are connected, it is positive if a has the newer connection.
 func newer(a, b *Machine) int {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		if a.Disconnected.IsZero() {
@@ -172,9 +175,10 @@ func newer(a, b *Machine) int {
 	return cmp.Or(a.Connected.Compare(b.Connected), -cmp.Compare(a.Replica, b.Replica))
 }
 
-// admitted removes machines of another service account than their entry's, machines that claim another machine's
-// address, and machines beyond the bounds of a service account. The bounds do not concern known entries. Replicas
-// refuse such machines too, as far as they know (push/machines), but two replicas may each admit one at the same time.
+// admitted removes machines whose service account is not that of their entry, machines that claim the address of
+// another machine, and machines beyond the bounds of a service account. Machines with a known entry are never beyond
+// the bounds. Replicas refuse such machines too, as far as they know (push/machines), but two replicas may each admit
+// one at the same time.
 func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
 	type account struct{ namespace, name string }
 	type credential struct {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Reports decodes the replicas' reports and maps each to a value. A report that has not changed is not decoded again.
-// One goroutine uses it.
+// Reports decodes the replicas' reports about machines, and converts each to a value of type T. A report that has not
+// changed is not decoded again. One goroutine uses it.
 type Reports[T any] struct {
 	Of     func(Machine) T        // makes the value of a report; called once for each version
 	Except string                 // process whose reports are left out; empty: no process

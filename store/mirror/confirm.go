@@ -10,13 +10,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// joinEvery is the least time between the starts of two confirming reads. Streams that join within it share one read.
+// joinEvery is the least time between the starts of two confirming reads, which read etcd's head. Streams that begin
+// within this time share one read.
 const joinEvery = 50 * time.Millisecond
 
 // joins shares confirming reads between callers.
 type joins struct {
-	mu   sync.Mutex // a leaf
-	next *join      // read that has not begun and that new callers share; nil: there is no such read
+	mu   sync.Mutex // no other lock is taken while it is held
+	next *join      // read that has not begun yet, shared by new callers; nil: there is no such read
 	last time.Time  // start of the last read
 }
 
@@ -27,37 +28,37 @@ type join struct {
 	err  error
 }
 
-// ErrBehind means that a client has seen a newer state than this replica has. The replica cannot read that state: etcd
-// did not answer meanwhile, is another store, or has an older state too.
+// ErrBehind means that a client has seen a newer state than this replica has. The replica cannot read the newer state:
+// etcd did not answer, was replaced by another store, or has an older state too.
 var ErrBehind = errors.New("behind the state that the client has seen")
 
-// errOther means that etcd is another store, or has gone back to an earlier state.
+// errOther means that etcd was replaced by another store, or has gone back to an earlier state.
 var errOther = errors.New("the store is not the one that was read")
 
 // Confirm waits until the current snapshot is at least as new as any replica's at the time of the call. A replica calls
-// it before its first response on a stream, so that a proxy that comes from another replica does not receive an older
-// state. If etcd does not answer within about a second, or is another store, Confirm returns nil as soon as there is a
-// snapshot. The replica then serves that snapshot. Confirm returns an error only if ctx ends first. The error wraps the
-// context's error, and also ErrBehind if only a snapshot was missing.
+// it before its first response on a stream. So a proxy that comes from another replica does not receive an older state.
+// If etcd does not answer within about a second, or was replaced by another store, Confirm returns nil as soon as there
+// is a snapshot. The replica then serves that snapshot. Confirm returns an error only if ctx ends first. The error
+// wraps the context's error. If etcd did not answer and there was no snapshot, the error wraps ErrBehind too.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
 // Seen is the newest state that a client claims to have seen. The zero Seen claims nothing.
 type Seen struct {
-	At    kv.Position // Cluster 0: the client does not know the store; its revision counts nevertheless
-	Place kv.Place    // place in the chain of the leaders' heads; zero: not known
+	At    kv.Position // position in etcd; if Cluster is 0 (not known), Revision counts nevertheless
+	Place kv.Place    // position among all states that leaders wrote; zero: not known
 }
 
-// ConfirmAt is Confirm for a client that states the newest state it has seen. While etcd answers, the revision of etcd
-// is at least that of any client. So the client's revision is ignored: it may be forged, or come from the time before a
-// restore. If etcd does not answer or is another store, this replica may be behind without knowing. So ConfirmAt waits
-// for the client's revision, unless that is of another cluster.
+// ConfirmAt is Confirm for a client that states the newest state it has seen. If etcd answers, ConfirmAt waits for
+// etcd's newest complete revision, and ignores the client's. The client's revision may be forged, or come from the time
+// before a restore. If etcd does not answer or was replaced by another store, ConfirmAt waits for the client's
+// revision, unless the client states another cluster.
 //
-// Then ConfirmAt waits for the client's place in any case. The place shows that etcd was restored from a backup older
-// than the client's state, even if this replica remembers nothing newer. A client with a forged place delays only
-// itself.
+// In all cases ConfirmAt then waits for the client's Place. The Place shows that etcd was restored from a backup older
+// than the client's state, even if this replica remembers no newer state than the backup. A client with a forged Place
+// delays only itself.
 //
 // ConfirmAt returns an error only if ctx ends first. The error wraps the context's error. If ConfirmAt was waiting for
-// the client's revision or place, the error wraps ErrBehind too.
+// the client's revision or Place, the error wraps ErrBehind too.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -83,7 +84,7 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 }
 
 // ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer within about a second,
-// ConfirmNow returns an error, because nothing can be compared. If etcd is another store, it returns nil at once. If
+// ConfirmNow returns an error. If etcd was replaced by another store, it returns nil without waiting for a snapshot. If
 // ctx ends first, the error wraps the context's.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	revision, none := m.confirmed(ctx)
@@ -96,8 +97,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// confirmed returns the newest complete revision by a confirming read; 0 before the first one. Errors: etcd does not
-// answer, is another store (errOther), or ctx ends.
+// confirmed returns the newest complete revision by a confirming read; 0 if no revision is complete yet. The result
+// none is the error: etcd does not answer, etcd was replaced by another store (errOther), or ctx has ended.
 func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {

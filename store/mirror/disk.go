@@ -23,14 +23,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Disk configures the snapshot file. A replica starts from this file while etcd does not answer, or has no valid state
-// that is as new. Records have the same form as in etcd, so encrypted private keys stay encrypted.
+// Disk configures the snapshot file. A replica starts from this file if etcd does not answer, or if etcd has no valid
+// state that is at least as new. Records have the same form as in etcd, so encrypted private keys stay encrypted.
 type Disk struct {
-	Path   string        // of the file; its folder must exist
+	Path   string        // path of the file; its folder must exist
 	Mesh   string        // name of the mesh; files of another mesh are not used
 	MaxAge time.Duration // a file that is older at a start is not used; 0: 24 h
 	Every  time.Duration // minimum interval of writes; 0: 30 s
-	Room   func() string // returns the reason not to write the file now; empty, or a nil Room: the file is written
+	Room   func() string // returns the reason not to write the file now, or ""; nil: the file is always written
 }
 
 const (
@@ -46,17 +46,17 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is the place of the newest head that the replica read, in the leaders' chain of heads. After a restart, a
-	// restored etcd with an older head is rejected.
+	// Place is the kv.Place (position in the sequence of heads) of the newest head that the replica read. After a
+	// restart, the replica rejects an etcd that was restored from a backup and has an older head.
 	Place   string    `json:"place,omitempty"`
 	Saved   time.Time `json:"saved"` // time of the write, when the snapshot was etcd's newest state or had been shortly before
 	Records int       `json:"records"`
-	// Unknown lists the records of kinds that the writing build did not know. Namespaces whose proxies are not served
-	// because of these records are not served after a restart either.
+	// Unknown lists the records of kinds that the writing build did not know. Some namespaces are not served because of
+	// these records. They are not served after a restart either.
 	Unknown []model.Unknown `json:"unknown,omitempty"`
 }
 
-// place parses the head's Place; the zero Place if it is absent or invalid.
+// place returns the parsed Place of the head, or the zero Place if it is absent or invalid.
 func (h diskHead) place() kv.Place {
 	p, err := kv.ParsePlace(h.Place)
 	if err != nil {
@@ -71,7 +71,8 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	return encodeSnapshot(w, head, s, func(r model.Record) (model.Record, error) { return r, nil })
 }
 
-// encodeSnapshot does the same as writeSnapshot, but writes the result of the function of in place of each record.
+// encodeSnapshot does the same as writeSnapshot, but passes each record to a function (the parameter of) and writes the
+// result.
 func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Record) (model.Record, error)) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
@@ -212,7 +213,7 @@ func (s *summed) record() (model.Record, error) {
 	return kv.Value{Path: string(path), Raw: raw}.Record()
 }
 
-// part reads one part. Its memory grows with the existing bytes, whatever a damaged length claims.
+// part reads one part. It allocates memory only for bytes that exist, even if a damaged length claims more.
 func (s *summed) part() ([]byte, error) {
 	n, err := binary.ReadUvarint(s)
 	if err != nil {
@@ -229,7 +230,7 @@ func (s *summed) part() ([]byte, error) {
 }
 
 // restore publishes the snapshot on disk if nothing was published yet, and reports whether it did. It tries the file
-// only once. why is the message of the log: the store did not answer, or its state is not valid.
+// only once. The parameter why is the message to log. It states why etcd is not used.
 func (f *follower) restore(now time.Time, why string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
@@ -261,8 +262,8 @@ func (f *follower) restore(now time.Time, why string) bool {
 	return true
 }
 
-// remembers returns the place of the stored snapshot, of any age. It reads only the head of the file. The zero Place
-// means that there is no file to read, that the file is of another mesh, or that it names no valid place.
+// remembers returns the place of the stored snapshot, of any age. It reads only the head of the file. The result is the
+// zero Place if there is no file to read, if the file is of another mesh, or if it names no valid place.
 func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}

@@ -14,18 +14,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// follower is the loop's own state. Run makes it, and only Run's goroutine uses it. It outlives Run, so that the next
-// Run continues from its revision.
+// follower is the state of Run's loop. Only Run's goroutine uses it. The follower outlives Run, so that the next Run
+// continues from its revision.
 type follower struct {
 	*Mirror
 	fold     *fold
-	at       kv.Position   // read up to here; zero: list first
-	seen     kv.Position   // the newest position of the store
+	at       kv.Position   // the store was read up to here; zero: it must be listed first
+	seen     kv.Position   // the newest known position of the store
 	behind   int           // consecutive checks that saw a newer head than the watch delivered
 	patience int           // number of such checks that are tolerated before the watch is restarted
 	status   Status        // the last published status
 	restored bool          // the snapshot on disk was tried
-	held     []Held        // held kinds, confirmed by a list
+	held     []Held        // kinds whose records contradict the head, even when the store is listed (held kinds)
 	relist   time.Duration // pause before the store is listed again because of held kinds
 	lines    *obs.Sampled  // log lines about held kinds
 }
@@ -42,8 +42,8 @@ const leastPatience = 2
 var errStuck = errors.New("the watch does not deliver the newest head of the store")
 
 // Run follows the store until ctx ends, and returns the error of ctx. While etcd fails, the last complete snapshot
-// stays in use. Failures of etcd are in Status. With Config.Disk, Run also writes the snapshot file, the last time when
-// ctx has ended. One Run may be active at a time. A later Run continues from the revision of the previous one.
+// stays in use. Failures of etcd are in Status. With Config.Disk, Run also writes the snapshot file, for the last time
+// after ctx has ended. One Run may be active at a time. A later Run continues from the revision of the previous one.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
 		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist,
@@ -85,7 +85,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follow lists if necessary, and watches until the first error.
+// follow lists the store if necessary. It then applies the changes of the store until the first error.
 func (f *follower) follow(ctx context.Context) error {
 	if f.at.Revision == 0 {
 		if err := f.list(ctx); err != nil {
@@ -141,7 +141,7 @@ func (f *follower) follow(ctx context.Context) error {
 }
 
 // list reads the whole store and publishes the differences. It first requests the status, because that request has a
-// timeout. A list has no timeout, and etcd's client would wait for a connection.
+// timeout. The request for the list has no timeout, and could wait for a connection without end.
 func (f *follower) list(ctx context.Context) error {
 	if a := f.requestStat(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
@@ -168,7 +168,7 @@ func (f *follower) list(ctx context.Context) error {
 	return nil
 }
 
-// update applies one revision of the watch. errDiffers: the store must be listed again.
+// update applies one revision of the watch. If it returns errDiffers, the store must be listed again.
 func (f *follower) update(u kv.Update) error {
 	change, ok := f.fold.apply(u)
 	f.at.Revision = u.Revision
@@ -179,8 +179,8 @@ func (f *follower) update(u kv.Update) error {
 	return err
 }
 
-// publishUpdate publishes a change, if ok, and the status of the fold. A reader of the new status sees the new
-// snapshot, and a reader of the snapshot sees the problems in it.
+// publishUpdate publishes the change, if ok is true, and the status. A reader of the new status sees the new snapshot,
+// and a reader of the snapshot sees the problems in it.
 func (f *follower) publishUpdate(change Change, ok bool) {
 	problems := f.fold.problems()
 	if ok {
@@ -196,8 +196,8 @@ func (f *follower) publishUpdate(change Change, ok bool) {
 	})
 }
 
-// answer is a status of the store, with the newest state known at the time of the request. The watch may deliver more
-// before the answer is processed.
+// answer is a status of the store, with the newest position and place that were known when it was requested. The watch
+// may deliver newer changes before the answer is processed.
 type answer struct {
 	asked kv.Position
 	place kv.Place
@@ -205,7 +205,7 @@ type answer struct {
 	err   error
 }
 
-// check is kv.CheckHead for the answer.
+// check returns an error if the store is older than what was known at the time of the request (kv.CheckHead).
 func (a answer) check() error { return kv.CheckHead(a.asked, a.place, a.stat) }
 
 // requestStat requests a status of the store.
@@ -217,8 +217,8 @@ func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Pla
 }
 
 // check compares a status of the store with the state that was read. It detects a watch that died silently, and a store
-// that went back. From a store that went back, a watch delivers nothing until the store reaches the watch's revision
-// again.
+// that went back to an older state. From such a store, a watch delivers nothing until the store reaches the watch's
+// revision again.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
 		f.setStatus(func(s *Status) { s.Away = a.err })
@@ -288,7 +288,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 	}
 }
 
-// maxUnknownLines bounds the log lines of one change.
+// maxUnknownLines bounds the log lines about new records of unknown kinds.
 const maxUnknownLines = 5
 
 // logUnknown logs new records of unknown kinds, up to maxUnknownLines, and the number of the others.

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Held is a kind whose stored records contradict the head, because a writer other than the leader changed them. The
-// last good records of the kind stay in the snapshot. Other kinds are not affected.
+// Held is a kind whose stored records contradict the head (the leader's summary of all records), because a writer other
+// than the leader changed them. The last good records of the kind stay in the snapshot. Other kinds are not affected.
 type Held struct {
 	Kind   string // first part of the records' paths; this build may not know the kind
 	Said   uint64 // number of records according to the head
@@ -37,13 +37,14 @@ func known(kind string) bool {
 // wrong.
 var errDiffers = errors.New("the stored records do not match the head")
 
-// Pauses before the loop lists again while the list contradicts the head.
+// Pauses before Run lists the store again while the list contradicts the head.
 const (
 	firstRelist = time.Second
 	maxRelist   = time.Minute
 )
 
-// unchecked returns the reason for which the records cannot be compared with the head; empty: they can be compared.
+// unchecked returns the reason for which the records cannot be compared with the head, or "" if they can. The parameter
+// said is the summary in the head.
 func unchecked(said kv.Contents) string {
 	switch {
 	case said.Known():
@@ -54,7 +55,7 @@ func unchecked(said kv.Contents) string {
 	return fmt.Sprintf("the head says what the records are by algorithm %d, which this build does not know", said.Algorithm())
 }
 
-// listed stores the held kinds of a list, since a list shows that etcd itself has the difference.
+// listed stores the held kinds after the store was listed. The list shows that etcd itself has the difference.
 func (f *follower) listed() {
 	f.held = f.fold.held
 	f.relist = min(2*f.relist, maxRelist)
@@ -63,7 +64,7 @@ func (f *follower) listed() {
 	}
 }
 
-// watched stores the held kinds of an update of the watch. It returns errDiffers for a difference that no list has
+// watched stores the held kinds after an update of the watch. It returns errDiffers for a difference that no list has
 // confirmed.
 func (f *follower) watched() error {
 	for _, h := range f.fold.held {
@@ -75,12 +76,12 @@ func (f *follower) watched() error {
 	return nil
 }
 
-// logHeld logs the kinds that become held and those that no longer are, and calls the hook.
+// logHeld logs the kinds that become held and those that no longer are, and calls the hook Held.
 func (f *follower) logHeld(was, now []Held) {
 	has := func(all []Held, kind string) bool {
 		return slices.ContainsFunc(all, func(h Held) bool { return h.Kind == kind })
 	}
-	cause := func(h Held) string { // one of a few texts
+	cause := func(h Held) string { // the cause of a sampled log line must be one of few texts
 		if h.known() {
 			return h.Kind
 		}

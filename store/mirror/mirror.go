@@ -19,8 +19,8 @@ import (
 
 // Source is the store that a mirror reads. *kv.Store implements it.
 type Source interface {
-	// Load lists all records and the head. Revision 0 means the present revision, or the last complete one if the
-	// present one is in the middle of a batch.
+	// Load lists all records and the head (the value that states whether the records are complete). Revision 0 means
+	// the present revision, or the last complete one if the present one is in the middle of a batch.
 	Load(ctx context.Context, revision int64) (*kv.State, error)
 	// Watch sends the changes after a position, until ctx ends or the watch fails. The last Update has the error, and
 	// then the channel is closed.
@@ -57,21 +57,21 @@ type Mirror struct {
 	hooks   *watchdog.Watchdog // of Config.Hooks
 	current atomic.Pointer[Snapshot]
 	status  atomic.Pointer[Status]
-	resume  *follower // state of the loop, owned by Run and kept for the next Run
+	resume  *follower // state of Run, kept for the next call of Run
 
-	mu    sync.Mutex // a leaf; publishing and subscribing exclude each other
+	mu    sync.Mutex // guards boxes and moved, so publish and Subscribe exclude each other
 	boxes map[*loop.Box[Change]]bool
 	moved chan struct{} // closed at the next publication
 
 	joins joins
 }
 
-// Status is the state of the loop. Its slices must not be changed.
+// Status is the state of the mirror. Its slices must not be changed.
 type Status struct {
 	Revision int64           // revision of the published snapshot; 0: none is published
 	Seen     kv.Position     // the newest position of the store
 	Head     kv.Head         // the newest head that was read
-	Place    kv.Place        // place of the newest head that this process, or the writer of the disk's snapshot, has read
+	Place    kv.Place        // position, in the sequence of heads, of the newest head that this process or the writer of the snapshot on disk has read
 	Problems []Problem       // stored values that do not decode, by path
 	Unknown  []model.Unknown // records of kinds that this build does not know, by path; Ready ignores them
 	Held     []Held          // kinds whose stored records contradict the head, sorted; their last good records stay in use
@@ -83,12 +83,13 @@ type Status struct {
 	Alarm error
 	Away  error // reason why etcd was not reached; the last snapshot stays in use; nil: etcd answers, or was not asked yet
 	// Restored is set while the published snapshot comes from disk, because etcd has not delivered a valid state that
-	// is as new. It is the time of the file: the snapshot was then etcd's newest state, or had been shortly before.
+	// is as new. The value is the time of the file. At that time the snapshot was etcd's newest state, or had been
+	// shortly before.
 	Restored time.Time
 }
 
-// New returns an empty mirror, which Run fills. It reads the head of the file of cfg.Disk. It returns an error only if
-// cfg has no Source.
+// New returns an empty mirror, which Run fills. It reads the beginning of the file of cfg.Disk. It returns an error
+// only if cfg has no Source.
 func New(cfg Config) (*Mirror, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("mirror: a source is needed")
@@ -116,7 +117,7 @@ func New(cfg Config) (*Mirror, error) {
 // unknown state, because that would remove everything from every proxy.
 func (m *Mirror) Current() *Snapshot { return m.current.Load() }
 
-// Status returns the present state of the loop.
+// Status returns the present state of the mirror.
 func (m *Mirror) Status() Status { return *m.status.Load() }
 
 // Ready returns nil while a complete snapshot is published and each stored record of a known kind has a version that
@@ -166,7 +167,7 @@ func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 	}
 }
 
-// publish replaces the current snapshot, passes the change to the subscribers, and calls the hook.
+// publish replaces the current snapshot, passes the change to the subscribers, and calls the hook Published.
 func (m *Mirror) publish(c Change) {
 	m.mu.Lock()
 	m.current.Store(c.New)

@@ -8,12 +8,13 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// place returns the place of the newest state that was read, or of the snapshot on disk.
+// place returns the position, in the sequence of heads, of the newest state that was read, or of the snapshot on disk.
 func (f *follower) place() kv.Place { return f.fold.base.place }
 
-// another handles a store that is not the one that was read, or that has gone back. If the store has nothing older than
-// was read, it is listed again. Otherwise the last snapshot and an alarm stay. They end when the original store is
-// back, a leader has compared the store with its sources, or an operator has adopted the store.
+// another handles a store that was replaced, or that has gone back to an older state. If the state of the store is not
+// older than what was read, the store is listed again. Otherwise the last snapshot stays in use, and an alarm is
+// raised. The alarm ends when the original store is back, a leader has compared the store with its sources, or an
+// operator has adopted the store.
 func (f *follower) another(ctx context.Context) {
 	f.restore(time.Now(), "the store has older state than the snapshot on disk: serving that")
 	tick := time.NewTicker(f.cfg.CheckEvery)
@@ -40,7 +41,7 @@ func (f *follower) another(ctx context.Context) {
 	}
 }
 
-// listAgain makes the loop list a store that has nothing older than was read.
+// listAgain makes Run list a store whose state is not older than what was read.
 func (f *follower) listAgain(a answer) {
 	if a.asked.Check(a.stat) != nil {
 		f.cfg.Logger.Warn("etcd was restored or replaced, and its state is not older than what was read before: listing it")

@@ -2,9 +2,10 @@ package mirror
 
 import "navarch.io/navarch/store/model"
 
-// With returns a snapshot with the records of s after the edits, and with the revision, place and unknown records of
-// the snapshot of. An edit adds or replaces the record by its New, or removes the record if New is nil. Records of
-// edits keep their pointers, so that other snapshots can share them. Both snapshots stay unchanged.
+// With returns a new snapshot. It has the records of s, changed by the edits. Its revision, place and unknown records
+// come from the snapshot in the parameter named of. An edit adds its New or replaces the earlier record with it. If New
+// is nil, the edit removes the record. Records of edits keep their pointers, so that other snapshots can share them.
+// Both given snapshots stay unchanged.
 func (s *Snapshot) With(edits []Edit, of *Snapshot) *Snapshot {
 	next := *of
 	next.counts = s.counts

@@ -12,8 +12,8 @@ const GatewayName = "gateway.networking.k8s.io/gateway-name"
 // GroupGatewayAPI is the API group of the Gateway API.
 const GroupGatewayAPI = "gateway.networking.k8s.io"
 
-// TargetsGateway reports whether a target is a Gateway of the Gateway API. Targets of other kinds are for waypoints,
-// and select no proxy (istio: pilot/pkg/model/policyattachment.go).
+// TargetsGateway reports whether the target of a policy (targetRef) is a Gateway of the Gateway API. Targets of other
+// kinds are for waypoints, and select no proxy (istio: pilot/pkg/model/policyattachment.go).
 func TargetsGateway(group, kind string) bool { return group == GroupGatewayAPI && kind == "Gateway" }
 
 // TargetGateways returns the names of the Gateways of the Gateway API among targets, in order. Targets without a name
@@ -27,16 +27,17 @@ func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	return names
 }
 
-// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. The argument of is
-// the key of the object that names the Gateways. The Gateways, and so the proxy, must be in the namespace of that
-// object. namespace and labels are those of the proxy.
+// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. The parameter
+// named of is the key of the object that names the Gateways. The Gateways, and so the proxy, must be in the namespace
+// of that object. The parameters namespace and labels are those of the proxy.
 func OfGateways(names []string, of Key, namespace string, labels map[string]string) bool {
 	return namespace == of.Namespace && slices.Contains(names, labels[GatewayName])
 }
 
-// Attaches reports whether the object with the key of applies to a proxy with a namespace and labels. An object with
-// targets applies only to proxies of the Gateways among the targets, and its selector is ignored. Without targets the
-// selector decides (Matches). The caller must then check that the object reaches the namespace of the proxy.
+// Attaches reports whether an object applies to a proxy. The parameter named of is the object's key. The parameters
+// namespace and labels are those of the proxy. An object with targets applies only to proxies of the Gateways among the
+// targets, and its selector is ignored. Without targets the selector decides (Matches). The caller must then check that
+// the object reaches the namespace of the proxy.
 func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
 	labels map[string]string) bool {
 	if len(targets) > 0 {

@@ -13,8 +13,8 @@ const (
 	BuiltInCredential       = "builtin://"            // the whole credential: the proxy's certificate of the mesh
 )
 
-// AuthoritiesSuffix ends the name of the xDS secret with the CA certificates in a Secret. Peers are verified with these
-// certificates.
+// AuthoritiesSuffix is the suffix in the name of an xDS secret that has the CA certificates of a Secret. Proxies verify
+// peers with these certificates.
 const AuthoritiesSuffix = "-cacert"
 
 // SecretResource returns the name of the xDS secret for a credential. A credential with one of the prefixes above is
@@ -40,9 +40,9 @@ func PairResource(credential string) string {
 	return SecretResource(credential)
 }
 
-// ConfigMapOf returns the namespace and the name of the ConfigMap that a credential names. The result is reports
-// whether the credential has the prefix ConfigMapCredential. Without exactly one slash between two non-empty names
-// after the prefix, namespace and name are empty.
+// ConfigMapOf returns the namespace and the name of the ConfigMap that a credential names. The last result reports
+// whether the credential has the prefix ConfigMapCredential. The form after the prefix is NAMESPACE/NAME. If it has
+// another form, namespace and name are empty.
 func ConfigMapOf(credential string) (namespace, name string, is bool) {
 	rest, is := strings.CutPrefix(credential, ConfigMapCredential)
 	namespace, name, _ = strings.Cut(rest, "/")

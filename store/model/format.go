@@ -100,7 +100,7 @@ UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYT
 
 // CheckFormat returns an error for a text that Envoy may refuse as a format string; nil: Envoy 1.37 and later accept
 // it. Errors: a percent sign is not written %% and does not begin a command, the command is not one of Envoy 1.37 or is
-// COALESCE, or its arguments are invalid. Because of one such text, Envoy would refuse a whole listener or route
+// COALESCE, or its arguments are invalid. Because of one refused text, Envoy would refuse a whole listener or route
 // configuration.
 func CheckFormat(text string) error { return checkFormat(text, inSpan) }
 
@@ -108,9 +108,9 @@ func CheckFormat(text string) error { return checkFormat(text, inSpan) }
 // access logs declare. The error has the same causes as that of CheckFormat.
 func CheckLogFormat(text string) error { return checkFormat(text, inLog) }
 
-// CheckHeaderFormat does the same as CheckFormat for the value of a header. It also refuses CEL and METADATA, which not
-// every build of Envoy has, and ENVIRONMENT. Users can add headers at the proxies of other users, and ENVIRONMENT reads
-// environment variables of the proxy.
+// CheckHeaderFormat does the same as CheckFormat for the value of a header. It also refuses CEL and METADATA, which
+// some builds of Envoy lack. It refuses ENVIRONMENT, which reads environment variables of the proxy, because users can
+// add headers at the proxies of other users.
 func CheckHeaderFormat(text string) error { return checkFormat(text, inHeader) }
 
 // use says where a format string is used.

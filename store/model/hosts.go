@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Backwards returns the bytes of a host in reverse order, so that hosts with a common ending are neighbours in order.
+// Backwards returns the bytes of a host in reverse order, so that hosts with a common ending become neighbours when
+// they are sorted.
 func Backwards(host string) string {
 	b := []byte(host)
 	slices.Reverse(b)
@@ -42,9 +43,9 @@ func Covers(wildcard, host string) bool {
 }
 
 // ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. Only VirtualServices of the resulting namespace may
-// bind to the host; empty: those of all namespaces may. own is the namespace of the Gateway, which "." stands for. Both
-// results are in lower case, except own (https://istio.io/latest/docs/reference/config/networking/gateway/#Server,
-// hosts). The text is not validated.
+// bind to the host. If the namespace is empty, those of all namespaces may. The parameter own is the namespace of the
+// Gateway, which "." stands for. Both results are in lower case, except own
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The text is not validated.
 func ServerHost(text, own string) (namespace, name string) {
 	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
 	switch {

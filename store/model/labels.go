@@ -14,19 +14,19 @@ import (
 // labelsKept bounds the number of maps in each generation of the shared labels.
 const labelsKept = 8192
 
-// sharedLabels contains the maps of labels that were decoded lately, in two generations. When the younger generation is
-// full, it replaces the elder one.
+// sharedLabels contains the maps of labels that were decoded recently, in two generations. When the younger generation
+// is full, it replaces the elder one.
 type sharedLabels struct {
 	seed maphash.Seed
 
-	mu           sync.Mutex // a leaf
+	mu           sync.Mutex // no other lock is taken while it is held
 	young, elder map[uint64]map[string]string
 }
 
 var decodedLabels = &sharedLabels{seed: maphash.MakeSeed()}
 
-// share replaces the labels of endpoints in a message that was just decoded by shared maps. The caller must be the only
-// owner of body.
+// share replaces labels of endpoints with shared maps. It is called for each message that was just decoded. The caller
+// must be the only owner of body.
 func (s *sharedLabels) share(body proto.Message) {
 	switch b := body.(type) {
 	case *EndpointsSpec:
@@ -46,7 +46,8 @@ func (s *sharedLabels) share(body proto.Message) {
 	}
 }
 
-// same returns the shared map that equals labels. If two different sets have one hash, only the first is shared.
+// same returns the shared map that equals labels, or labels itself. If two different sets have one hash, only the first
+// is shared.
 func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return labels

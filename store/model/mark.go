@@ -50,7 +50,7 @@ var Marks = [NumKinds]Mark{
 	KindProxyConfig:           Skippable,
 }
 
-// writesMark reports whether records of a kind contain their mark (RecordValue.closing). This is so for closing kinds
+// writesMark reports whether records of a kind contain their mark (RecordValue.closing). It is true for closing kinds
 // that are younger than the field. Every build that reads the field knows the two older closing kinds.
 func writesMark(kind Kind) bool {
 	return Marks[kind] == Closing && kind != KindPeerAuthentication && kind != KindAuthorizationPolicy
@@ -63,8 +63,9 @@ type Unknown struct {
 	Closing   bool   // the mark of the kind is Closing, or cannot be read; false: Skippable
 }
 
-// ReadUnknown reads the namespace and the mark of a record for whose path ParsePath returned ErrUnknownKind. raw is its
-// value in etcd. A record that does not decode, or has a schema that this build does not read, counts as closing.
+// ReadUnknown reads the namespace and the mark of a record for whose path ParsePath returned ErrUnknownKind. The
+// parameter raw is the record's value in etcd. A record that does not decode, or has a schema that this build does not
+// read, counts as closing.
 func ReadUnknown(path string, raw []byte) Unknown {
 	u := Unknown{Path: path, Closing: true}
 	if parts := strings.Split(path, "/"); len(parts) == pathParts {
@@ -77,9 +78,9 @@ func ReadUnknown(path string, raw []byte) Unknown {
 	return u
 }
 
-// Covers reports whether u forbids further streams of the proxies of a namespace. root is the root namespace of the
-// mesh. For a record that is not closing it returns false. A closing record without a namespace, or in root, covers
-// every namespace.
+// Covers reports whether u forbids further streams of the proxies of a namespace. The parameter root is the root
+// namespace of the mesh. For a record that is not closing it returns false. A closing record without a namespace, or in
+// root, covers every namespace.
 func (u Unknown) Covers(namespace, root string) bool {
 	return u.Closing && (u.Namespace == namespace || u.Namespace == root || u.Namespace == "")
 }

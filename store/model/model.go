@@ -1,7 +1,7 @@
 // Package model defines the keys, hashes and typed records of the store: the normalised configuration from which
 // replicas plan.
 //
-// Owns: the wire format of records (record.proto). Reads: store/origin. Never: sockets, clocks, Envoy types.
+// Owns: the wire format of records (record.proto). Reads: store/origin. Never: uses sockets, clocks or Envoy's types.
 //
 // # Kinds that a build does not know
 //
@@ -81,7 +81,7 @@ func Defined(group string) bool {
 // Kubernetes kind, the name of the kind added later is kind.group, as kubectl writes it.
 var kinds = [NumKinds]struct {
 	name   string // as stored
-	group  string // of the objects from which most records of the kind are made
+	group  string // API group of the objects from which most records of the kind are made
 	object string // kind of these objects; empty: equal to name
 }{
 	KindInvalid:               {"Invalid", "", ""},

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Other is an object that a message names and that is not the message's own object. The message is also read by
-// readers who see one namespace only (Messages).
+// Other is an object that a message about another object names. Some readers of the message see only one namespace
+// (Messages).
 type Other struct {
 	Key      Key
 	ExportTo []string // as in the record; empty: every namespace sees the object
@@ -53,9 +53,9 @@ func Exported(exportTo []string, owner, viewer string) bool {
 	return slices.ContainsFunc(exportTo, func(e string) bool { return e == "*" || e == viewer || e == "." && owner == viewer })
 }
 
-// Messages formats a message about an object of a namespace. shown is for readers of that namespace: arguments of type
-// Other that are not visible there have their Hidden name. whole has all names, for readers who see all objects; empty:
-// it equals shown.
+// Messages formats a message about an object of a namespace. The result shown is for readers of that namespace.
+// Arguments of type Other that are not visible there appear with their Hidden name. The result whole has all names, for
+// readers who see all objects. It is empty if it would equal shown.
 func Messages(namespace, format string, args ...any) (shown, whole string) {
 	whole = fmt.Sprintf(format, args...)
 	var hidden []any

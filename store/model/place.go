@@ -18,8 +18,8 @@ const (
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
 // StatedLocality returns the locality "region/zone/sub-zone" that the label topology.istio.io/locality, or else
-// istio-locality, of a proxy or workload states. Without slashes in the label, its dots become slashes. The result is
-// empty without such a label. Labels of single parts (RegionLabel and so on) are not read.
+// istio-locality, of a proxy or workload states. If the label's value has no slash, its dots become slashes. Without
+// such a label the result is empty. Labels of single parts (RegionLabel and so on) are not read.
 func StatedLocality(labels map[string]string) string {
 	for _, key := range localityKeys {
 		if value, stated := labels[key]; stated && strings.Contains(value, "/") {

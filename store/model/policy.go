@@ -44,8 +44,8 @@ const (
 )
 
 // PeerModes returns the modes that a PeerAuthentication states: the mode for all ports, and the modes for single ports
-// of the workload. ports lacks unset modes, is nil if no port has a mode, and belongs to the caller. For nil, a record
-// of another kind, or a message that does not decode, the results are MTLSUnset and nil.
+// of the workload. The map ports lacks unset modes, is nil if no port has a mode, and belongs to the caller. If p is
+// nil, is of another kind, or has a message that does not decode, the results are MTLSUnset and nil.
 func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
 	if p == nil || p.peer == nil {
 		return MTLSUnset, nil
@@ -73,8 +73,8 @@ func mtlsOf(m *securityv1.PeerAuthentication_MutualTLS) MTLS {
 	return MTLSUnset
 }
 
-// Authorization returns the message of an AuthorizationPolicy's record. It is nil for nil, for a record of another
-// kind, and if the message does not decode. Callers must not change it.
+// Authorization returns the Istio message in the record of an AuthorizationPolicy. The result is nil if p is nil, is of
+// another kind, or has a message that does not decode. Callers must not change the result.
 func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	if p == nil {
 		return nil
@@ -82,8 +82,8 @@ func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	return p.authorization
 }
 
-// Authentication returns the message of a RequestAuthentication's record. It is nil for nil, for a record of another
-// kind, and if the message does not decode. Callers must not change it.
+// Authentication returns the Istio message in the record of a RequestAuthentication. The result is nil if p is nil, is
+// of another kind, or has a message that does not decode. Callers must not change the result.
 func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	if p == nil {
 		return nil
@@ -108,9 +108,9 @@ func ClaimPath(key string) (path []string, ok bool) {
 }
 
 // ConditionHeader parses the keys request.headers[name] and request.experimental.inline.headers[name] of a condition.
-// The name keeps its case, and may be that of a pseudo header (:authority). inline is true for the second key. A value
-// of such a condition is compared with each of the values that commas separate in the header. For other keys and
-// malformed names it returns "", false and false.
+// The name keeps its case, and may be that of a pseudo header (:authority). The result inline is true for the second
+// key. A value of such a condition is compared with each of the values that commas separate in the header. For other
+// keys and malformed names it returns "", false and false.
 func ConditionHeader(key string) (name string, inline, ok bool) {
 	rest, ok := strings.CutPrefix(key, "request.headers[")
 	if !ok {
@@ -136,8 +136,8 @@ const claimHeader = "@request.auth.claims"
 
 // RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim. The names
 // @request.auth.claims.a.b and @request.auth.claims[a][b] mean the claim b inside of the claim a, and their path is a,
-// b (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports whether the header has the
-// prefix of such names, in upper or lower case. If named is true and path is nil, the name is malformed.
+// b (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). The result named reports whether the
+// header has the prefix of such names, in upper or lower case. If named is true and path is nil, the name is malformed.
 func RoutedClaim(header string) (path []string, named bool) {
 	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
 		return nil, false

@@ -55,7 +55,7 @@ func Fault(key Key, code problem.Code, field string, err error) error {
 }
 
 // ProblemOf returns the Problem that err is or wraps. For any other error it returns a Problem of the record with the
-// key blame, with the field spec, the code Invalid and the severity Error. err must not be nil.
+// key blame, with the Field "spec", the Code Invalid and the Severity Error. err must not be nil.
 func ProblemOf(err error, blame Key) Problem {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p

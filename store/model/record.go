@@ -36,7 +36,7 @@ func HashOf(b []byte) Hash {
 // Head is the common part of all records. Records are immutable once New or Decode has returned them.
 type Head struct {
 	Key     Key
-	Hash    Hash  // of the stored bytes, which do not contain the key
+	Hash    Hash  // hash of the stored bytes, which do not contain the key
 	Created int64 // creation of the object, in Unix seconds; 0: unknown
 }
 
@@ -44,9 +44,9 @@ type Head struct {
 func (h *Head) Meta() *Head { return h }
 
 // Older compares records by precedence: creation time, then name, then namespace. This order is Istio's rule for
-// conflicts (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin follow. An unknown creation time
-// counts as the oldest. The result is negative if h takes precedence over o, positive in the opposite case, and 0 for
-// equal keys and times.
+// conflicts (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin decide last. An unknown creation
+// time counts as the oldest. The result is negative if h takes precedence over o, positive in the opposite case, and 0
+// for equal keys and times.
 func (h *Head) Older(o *Head) int {
 	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name),
 		cmp.Compare(h.Key.Namespace, o.Key.Namespace), h.Key.Compare(o.Key))
@@ -58,9 +58,9 @@ type Record interface {
 	Body() proto.Message // the content; immutable
 }
 
-// Of is a record with a body of one type. A record keeps its pointer in the mirror, which has all records of a replica,
-// while its content stays equal. So callers may compare pointers instead of contents, and a struct of pointers can be a
-// cache key.
+// Of is a record with a body of one type. While the content of a record stays equal, the mirror (a replica's copy of
+// all records) keeps its pointer. So callers may compare pointers instead of contents, and a struct of pointers can be
+// a cache key.
 type Of[Spec proto.Message] struct {
 	Head
 	Spec Spec // immutable: shared by all goroutines
@@ -94,7 +94,7 @@ type (
 // it.
 type Patch struct {
 	Filter *EnvoyFilter
-	Index  int // in Filter.Spec.ConfigPatches
+	Index  int // index in Filter.Spec.ConfigPatches
 }
 
 // Config returns the entry, which must not be modified. It panics if Filter is nil or Index is out of range.
@@ -140,18 +140,18 @@ func (x *WorkloadSpec) FromEntry() bool {
 var canonical = proto.MarshalOptions{Deterministic: true}
 
 // New makes a record from a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,
-// *WorkloadSpec, *ServiceAccountSpec, *NetworkGatewaysSpec, or the Istio message of the kind (NewBody). created is in
-// Unix seconds; 0: unknown. The record refers to body, which must not be modified afterwards. Errors: the key is
-// invalid (Key.Check), the body does not belong to the kind, or a string is not UTF-8.
+// *WorkloadSpec, *ServiceAccountSpec, *NetworkGatewaysSpec, or the Istio message of the kind (NewBody). The parameter
+// created is in Unix seconds; 0: unknown. The record refers to body, which must not be modified afterwards. Errors: the
+// key is invalid (Key.Check), the body does not belong to the kind, or a string is not UTF-8.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err
 }
 
-// Encode returns the canonical bytes of a record, as etcd stores them. They do not contain the key. For a record of
-// New, Head.Hash is their hash. The bytes that another build wrote for a record may differ. Errors: the key is invalid,
-// the body does not belong to its kind, or a string is not UTF-8. None of them occurs for a record of New, or of Decode
-// with a valid key.
+// Encode returns the canonical bytes of a record, as etcd stores them. They do not contain the key. If New made the
+// record, Head.Hash is the hash of these bytes. The bytes that another build wrote for a record may differ. Errors: the
+// key is invalid, the body does not belong to its kind, or a string is not UTF-8. These errors do not occur for a
+// record that New has made, or that Decode has made with a valid key.
 func Encode(r Record) ([]byte, error) {
 	b, _, err := encode(r.Meta().Key, r.Meta().Created, r.Body())
 	return b, err

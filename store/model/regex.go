@@ -15,7 +15,7 @@ const MostOfRegex = 32768
 
 // CheckRegex returns an error if Envoy would refuse a regular expression. Envoy's RE2 accepts less than Go's regexp.
 // Errors: the pattern does not parse, names a character class that RE2 does not know, or has a program of more than
-// MostOfRegex instructions. The size is estimated rather too large, so a pattern near the bound may be refused
+// MostOfRegex instructions. The estimate of the size is usually too large, so a pattern near the bound may be refused
 // needlessly.
 func CheckRegex(pattern string) error {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -31,8 +31,8 @@ func CheckRegex(pattern string) error {
 	return nil
 }
 
-// unknownClass returns the first name of a character class that RE2 does not know; empty: it knows all. The pattern is
-// valid in Go. RE2 knows scripts, and categories of one or two letters, as Unicode writes them.
+// unknownClass returns the first name of a character class that RE2 does not know; empty: it knows all. The pattern
+// must be valid in Go. RE2 knows scripts, and categories of one or two letters, as Unicode writes them.
 func unknownClass(pattern string) string {
 	for {
 		_, rest, found := strings.Cut(pattern, `\`)
@@ -60,8 +60,8 @@ func inRE2(name string) bool {
 	return name == "Any" || script || category && name != "Cn" && name != "LC"
 }
 
-// sizeOf estimates the number of instructions of an expression in RE2, which matches bytes. The estimate is rather
-// too high than too low. It stops counting above MostOfRegex.
+// sizeOf estimates the number of instructions of an expression in RE2, which matches bytes. The estimate is usually too
+// high. sizeOf stops counting above MostOfRegex.
 func sizeOf(re *syntax.Regexp) int {
 	// A range beyond ASCII has some 12 instructions. Ranges of large classes share theirs.
 	const class, char, alone = 12, 4, 16
@@ -82,7 +82,7 @@ func sizeOf(re *syntax.Regexp) int {
 		}
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		size += class
-	default: // one instruction, or those of the parts
+	default: // one instruction, or those of the subexpressions
 	}
 	for _, sub := range re.Sub {
 		size = min(size+sizeOf(sub), MostOfRegex+1)

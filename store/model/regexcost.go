@@ -14,10 +14,10 @@ import (
 // worker of Envoy for about 100 ms (measured: at most 0.9 ns for each byte and unit of the cost).
 const MostRegexCost = 2000
 
-// These constants are the costs of expressions besides the size of their program.
+// Costs of an expression that do not depend on the size of its program.
 const (
-	linearCost = 2   // of an expression that RE2 matches with its DFA, which reads each byte once
-	manyStates = 500 // of making states of the DFA that are not needed again
+	linearCost = 2   // cost of an expression that RE2 matches with its DFA, which reads each byte once
+	manyStates = 500 // cost of making DFA states that are not needed again
 )
 
 // These constants bound the search for the states of an expression's DFA. RE2 stores at least mostStates states in its
@@ -45,10 +45,11 @@ func RegexCost(pattern string) int {
 	return manyStates + size
 }
 
-// RuleRegexCost returns the costs of the regular expressions of an http rule. match is for those of its matches, which
-// Envoy evaluates until a rule matches. action is for those that Envoy evaluates after it has selected the rule. Once
-// the sum of spent and the costs exceeds MostRegexCost, each further expression counts as more than the bound, because
-// computing its cost would take time.
+// RuleRegexCost returns the costs of the regular expressions of an http rule. The result match is the cost of the
+// expressions in its matches, which Envoy evaluates until a rule matches. The result action is the cost of those that
+// Envoy evaluates after it has selected the rule. The parameter spent is the cost of earlier rules. Once the sum of all
+// three exceeds MostRegexCost, each further expression counts as more than the bound, because computing its cost would
+// take time.
 func RuleRegexCost(h *networkingv1.HTTPRoute, spent int) (match, action int) {
 	of := func(m *networkingv1.StringMatch) int {
 		switch pattern := m.GetRegex(); {
@@ -81,8 +82,8 @@ func RuleRegexCost(h *networkingv1.HTTPRoute, spent int) (match, action int) {
 	return match, action
 }
 
-// statesOf returns the number of states of an expression's DFA; 0: there are more than mostStates, or mostSteps steps
-// do not find them.
+// statesOf returns the number of states of an expression's DFA. It returns 0 if there are more than mostStates states,
+// or if mostSteps steps do not find all.
 func statesOf(parsed *syntax.Regexp) int {
 	prog, err := syntax.Compile(parsed.Simplify())
 	if err != nil {

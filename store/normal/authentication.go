@@ -105,7 +105,7 @@ func keyURL(text string) string {
 	return ""
 }
 
-// ofCluster reports whether the host of a key source is the DNS name of a Service.
+// ofCluster reports whether the host in the URI or issuer of a key source is the DNS name of a Service.
 func (n *Normalizer) ofCluster(source KeySource) bool {
 	u, err := url.Parse(cmp.Or(source.URI, source.Issuer))
 	return err == nil && (strings.HasSuffix(u.Hostname(), ".svc") ||
@@ -125,8 +125,8 @@ func KeySourceOf(rule *securityv1.JWTRule) (s KeySource) {
 }
 
 // fetched returns the key set that the leader fetched for a rule without inline keys. The result is empty if no key set
-// was fetched yet, or if neither URI nor issuer can be requested. A warning then states the reason. There is also a
-// warning if the key set cannot be fetched again.
+// was fetched yet, or if neither URI nor issuer can be requested. In both cases a warning states the reason. There is
+// also a warning if the key set cannot be fetched again.
 func (n *Normalizer) fetched(r *report, at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
 	source, field := KeySourceOf(rule), at+".jwksUri"
 	if source.URI == "" {

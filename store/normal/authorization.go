@@ -23,7 +23,8 @@ var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.pr
 // metadataKey matches experimental.envoy.filters.a.b[c]: dynamic metadata that another filter of Envoy wrote.
 var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
 
-// authorization validates the rules of an AuthorizationPolicy. action is the action in the object, also for a dry run.
+// authorization validates the rules of an AuthorizationPolicy. The parameter action is the action that the object
+// states, even if the policy is a dry run.
 func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securityv1.AuthorizationPolicy_Action) {
 	for i, rule := range p.Rules {
 		at := fmt.Sprintf("spec.rules[%d]", i)
@@ -109,8 +110,8 @@ func (r *report) condition(at string, c *securityv1.Condition) {
 	}
 }
 
-// deny warns of rules of a DENY policy whose effect their author may not expect. At TCP ports a rule applies without
-// its HTTP fields. Istio's webhook has the same warning
+// deny refuses a DENY policy without rules, and warns of rules whose effect their author may not expect. At TCP ports a
+// rule applies without its HTTP fields. Istio's webhook has the same warning
 // (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 func (r *report) deny(rules []*securityv1.Rule) {
 	if len(rules) == 0 {
@@ -136,8 +137,9 @@ func (r *report) deny(rules []*securityv1.Rule) {
 	}
 }
 
-// custom refuses fields that Istio refuses together with action CUSTOM. In existing objects this version enforces these
-// fields, except conditions on tokens (see unenforced). Tokens are verified only after the provider's decision.
+// custom refuses, in new objects, fields that Istio refuses together with action CUSTOM. If an existing object has such
+// fields, this version enforces them, except conditions on tokens (see unenforced). Tokens are verified only after the
+// provider's decision.
 func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	const not = "is not supported by Istio with action CUSTOM"
 	if len(p.Rules) == 0 {
@@ -243,8 +245,8 @@ func (r *report) each(at string, values []string, check func(string) string) {
 	}
 }
 
-// paths reports an error for path templates that Envoy refuses. It refuses other braces like Istio's webhook. In an
-// existing object such braces match literally.
+// paths reports an error for path templates that Envoy refuses. It refuses braces outside of templates, as Istio's
+// webhook does. In an existing object such braces match literally.
 func (r *report) paths(at string, values []string) {
 	r.each(at, values, pathTemplate)
 	for i, v := range values {
@@ -302,7 +304,7 @@ func pathTemplate(v string) string {
 // pathLiteral matches a segment without templates (RFC 3986, pchar).
 var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 
-// tokenLater is the reason for which conditions on tokens cannot be enforced with action CUSTOM.
+// tokenLater is the reason why conditions on tokens cannot be enforced with action CUSTOM.
 const tokenLater = "tokens are verified after a provider was asked"
 
 // unenforced returns the path of the first field that this version cannot enforce, with the reason. Both are empty if

@@ -15,10 +15,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Automatic addresses are for hosts of ServiceEntries without addresses in the spec. They appear in the status of the
-// object (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation). The
-// rules of istiod decide which hosts need addresses (pilot/pkg/networking/serviceentry,
-// pilot/pkg/controllers/ipallocate). store/allocate assigns the addresses.
+// Automatic addresses are IP addresses for the hosts of ServiceEntries without addresses in the spec. They appear in
+// the status of the ServiceEntry
+// (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation). The rules of
+// istiod decide which hosts need addresses (pilot/pkg/networking/serviceentry, pilot/pkg/controllers/ipallocate).
+// store/allocate assigns the addresses.
 
 // automaticLabel with value "false" excludes a ServiceEntry from automatic addresses.
 const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
@@ -30,8 +31,8 @@ func AutomaticID(namespace, name string) object.ID {
 		Name: name}
 }
 
-// AutomaticAtID returns the ID that stands for the owner of an automatic address in the Refs (lookups) of an object. No
-// object has this ID. The address must not be an IPv4-mapped IPv6 address.
+// AutomaticAtID returns an ID for the lookup of the owner of an automatic address, for the Refs (list of lookups) of an
+// object. No object has this ID. The address must not be an IPv4-mapped IPv6 address.
 func AutomaticAtID(address netip.Addr) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }
@@ -42,7 +43,7 @@ type automaticObject struct {
 }
 
 // NewAutomatic returns the object with the automatic addresses of a ServiceEntry. hosts has the IP addresses by host,
-// IPv4 before IPv6. NewAutomatic copies and does not validate hosts. The error is that of encoding JSON.
+// IPv4 before IPv6. NewAutomatic copies hosts, and does not validate them. The error is that of encoding JSON.
 func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
 	raw, err := json.Marshal(automaticObject{hosts})
 	if err != nil {
@@ -64,15 +65,15 @@ func ParseAutomatic(obj *object.Object) map[string][]string {
 // EntryAddresses has the properties of a ServiceEntry on which automatic addresses depend.
 type EntryAddresses struct {
 	Hosts []string // hosts that need automatic addresses, lower case, sorted, each once; nil: no host
-	// Given has the addresses in the status of the object, by host in Hosts. It is nil if the object is not from
-	// Kubernetes, if its status cannot be decoded, or if Hosts is empty. Each host has at most 8 addresses, sorted,
-	// with IPv4-mapped addresses as IPv4.
+	// Given has the addresses in the status of the object, by host. All of its hosts are in Hosts. It is nil if the
+	// object is not from Kubernetes, if its status cannot be decoded, or if Hosts is empty. Each host has at most 8
+	// addresses, sorted, with IPv4-mapped addresses as IPv4.
 	Given  map[string][]netip.Addr
 	Stated []netip.Addr // IP addresses (not CIDRs) in the spec, in its order
 }
 
-// EntryAddressesOf returns the properties of a ServiceEntry. It returns false if the spec cannot be decoded, or if a
-// host or an address in the spec is invalid. It does not validate other fields.
+// EntryAddressesOf returns the EntryAddresses of a ServiceEntry. It returns false if the spec cannot be decoded, or if
+// a host or an address in the spec is invalid. It does not validate other fields.
 func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -174,7 +175,7 @@ func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.S
 		switch {
 		case within && !network.IsSingleIP():
 			r.add(r.problem(problem.NotAllowed, problem.Error, field,
-				"%s is left out: it is a part of the range of automatic addresses, of which single ones alone may be stated", text))
+				"%s is left out: it is a network in the range of automatic addresses, and only single addresses of that range may be stated", text))
 			continue
 		case within:
 			at := AutomaticAtID(network.Addr())

@@ -5,7 +5,7 @@ import "strings"
 // hostIndex finds the hosts of a list that are equal to a name, or are wildcards that cover the name. It does not
 // compare each host.
 type hostIndex struct {
-	first   map[string]int // index of the first occurrence of each host, by the result of hostOf
+	first   map[string]int // index of the first occurrence of each host, by hostOf (lower case)
 	endings map[int]bool   // lengths of the wildcards in the list, without their star
 }
 

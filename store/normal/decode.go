@@ -158,7 +158,7 @@ func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	return ""
 }
 
-// longestKey is the largest number of bytes of a map's key in a path.
+// longestKey is the maximum number of bytes of a map's key in the path of a problem. Longer keys are cut.
 const longestKey = 512
 
 // walkField validates the value of a field, and returns it as walkMessage does.
@@ -244,7 +244,7 @@ func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
 	}
 	of, whole := integers[fd.Kind()]
 	switch {
-	case !whole: // a bool as key of a map
+	case !whole: // a bool that is a key of a map
 	case of.least == 0 && strings.HasPrefix(text, "-"):
 		r.errorf(path, "must not be negative")
 	case !of.has(text):

@@ -125,7 +125,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 		if p := w.MinimumPercent; p != nil && !(p.Value >= 0 && p.Value <= 100) {
 			r.errorf(at+".warmup.minimumPercent", "%v is not in 0-100", p.Value)
 		}
-		if a := w.Aggression; a != nil && !(a.Value > 0) { // Envoy's bound; Istio has it from 1.31 on (istio/istio#60611)
+		if a := w.Aggression; a != nil && !(a.Value > 0) { // Envoy's bound, which Istio has from 1.31 on
 			r.errorf(at+".warmup.aggression", "must be greater than 0")
 		}
 	}
@@ -232,10 +232,9 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 }
 
 // overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities). It returns ""
-// for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one. Each
-// locality is looked up by its parts.
+// for a valid list. A part must not be empty, "*" must be at the end, and no locality may cover another one.
 func overlapping(localities []string) string {
-	stated, first := map[string]string{}, map[string]string{} // first: by region, zone or subzone, of the localities within
+	stated, first := map[string]string{}, map[string]string{} // first: first locality within each region, zone or subzone
 	for _, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
 			return fmt.Sprintf(`%q: "*" is possible only at the end`, l)

@@ -19,8 +19,8 @@ var distributions = map[string]model.Distribution{
 	"prefersamenode": model.Distribution_DISTRIBUTION_SAME_NODE,
 }
 
-// distribution returns the preference of a Service or ServiceEntry. The first of these counts: its field, its
-// annotation, the annotation of its Namespace in the same source and cluster.
+// distribution returns the preference of a Service or ServiceEntry. It comes from the first of these that states one:
+// the parameter field, the annotation of the object, the annotation of its Namespace in the same source and cluster.
 func distribution(r *report, field string, obj *object.Object, ctx Lookup) model.Distribution {
 	if d, known := distributions[strings.ToLower(field)]; known {
 		return d

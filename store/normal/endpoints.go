@@ -35,7 +35,7 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
 	for i, p := range slice.Ports {
 		if p.Port == nil {
-			continue // all ports: there is no port to connect to
+			continue // a nil port means all ports, so it names no port to connect to
 		}
 		r.port(fmt.Sprintf("ports[%d].port", i), uint32(*p.Port))
 		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: deref(p.Name), Number: uint32(*p.Port)})
@@ -53,9 +53,9 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 // maxEndpoints is the size in bytes above which a list of endpoints is split into several records.
 const maxEndpoints = 64 << 10
 
-// split returns the records of one list of endpoints. A list that is too large becomes a power of two of records. The
-// hash of an endpoint's address selects its record, so an endpoint stays in its record while others change. Each record
-// is valid on its own.
+// split returns the records of one list of endpoints. A list that is too large becomes several records, whose number is
+// a power of two. The hash of an endpoint's address selects its record, so an endpoint stays in its record while others
+// change. Each record is valid on its own.
 func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpec) []model.Record {
 	parts := 1
 	for size := proto.Size(spec); size > maxEndpoints*parts*3/4 && size > maxEndpoints; {
@@ -82,8 +82,9 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 }
 
 // endpoints returns the endpoints of one entry of a slice, with the labels of its Pod and Node. If the entry names no
-// Pod, the Pod with its address in its namespace is used, as in istiod (getPod of its endpoint slices). So the
-// endpoints of a manually written slice have identity and mTLS, too. Only the slice then decides about readiness.
+// Pod, endpoints looks up a Pod by the address of the entry, in the namespace of the slice, as istiod does. So the
+// endpoints of a manually written slice have identity and mTLS, too. The readiness of a Pod that was found by its
+// address does not count.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
@@ -92,7 +93,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(e.TargetRef.Namespace, of.Namespace), Name: e.TargetRef.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
-			r.warnf(problem.NotFound, at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
+			r.warnf(problem.NotFound, at+".targetRef", "%v does not exist: the endpoint has no labels and no identity, so subsets do not select it", id)
 		}
 	}
 	base.Health = health(e.Conditions, pod)
@@ -123,8 +124,8 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 	return out
 }
 
-// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. The argument of is the ID of
-// the object that contains the endpoint.
+// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. Parameter of: ID of the object
+// that contains the endpoint.
 func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 	if pod != nil {
 		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload

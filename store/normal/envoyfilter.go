@@ -56,7 +56,8 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 	checkOperation(r, at, p)
 }
 
-// Operations on unordered objects, on ordered objects, and on filters, which are ordered and identified by name.
+// Lists of operations: merges, operations on unordered objects, operations on ordered objects, and operations on
+// filters. Filters are ordered, and have names.
 var (
 	merging = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE,
 		networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
@@ -119,7 +120,7 @@ func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfi
 		unnamed = "filterChain.filter.subFilter"
 	}
 	if unnamed != "" {
-		r.warnf(problem.NoEffect, at+".match.listener."+unnamed, "%v takes a filter by its name, and the patch is ignored without one", op)
+		r.warnf(problem.NoEffect, at+".match.listener."+unnamed, "%v needs the name of a filter: without it the patch is ignored", op)
 	}
 }
 

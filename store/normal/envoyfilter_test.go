@@ -69,9 +69,9 @@ func TestOperations(t *testing.T) {
 // A patch that Istio admits and ignores is a warning at its field.
 func TestPatchWithoutEffect(t *testing.T) {
 	for patch, want := range map[string]string{
-		"{applyTo: LISTENER_FILTER, patch: {operation: REMOVE}}":                                                                           "match.listener.listenerFilter: REMOVE takes a filter by its name",
-		"{applyTo: NETWORK_FILTER, match: {listener: {portNumber: 80}}, patch: {operation: REPLACE, value: {}}}":                           "match.listener.filterChain.filter: REPLACE takes a filter by its name",
-		"{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: a}}}}, patch: {operation: REMOVE}}":                        "match.listener.filterChain.filter.subFilter: REMOVE takes a filter by its name",
+		"{applyTo: LISTENER_FILTER, patch: {operation: REMOVE}}":                                                                           "match.listener.listenerFilter: REMOVE needs the name of a filter",
+		"{applyTo: NETWORK_FILTER, match: {listener: {portNumber: 80}}, patch: {operation: REPLACE, value: {}}}":                           "match.listener.filterChain.filter: REPLACE needs the name of a filter",
+		"{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: a}}}}, patch: {operation: REMOVE}}":                        "match.listener.filterChain.filter.subFilter: REMOVE needs the name of a filter",
 		"{applyTo: CLUSTER, patch: {operation: REMOVE, value: {}}}":                                                                        "patch.value: has no effect with operation REMOVE",
 		"{applyTo: LISTENER_FILTER, match: {cluster: {name: a}}, patch: {operation: ADD, value: {}}}":                                      "match: applyTo LISTENER_FILTER ignores a match on this kind of object",
 		"{applyTo: EXTENSION_CONFIG, match: {listener: {filterChain: {filter: {}}}}, patch: {operation: ADD, value: {}}}":                  "match: applyTo EXTENSION_CONFIG ignores a match on this kind of object",

@@ -64,8 +64,8 @@ func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Loo
 	return r.record(model.KindTrafficExtension, obj, obj.ID.Name, e)
 }
 
-// Maximum sizes in Istio's CustomResourceDefinitions (kubernetes/customresourcedefinitions.gen.yaml). Characters are
-// counted as bytes of UTF-8 here.
+// Maximum sizes in Istio's CustomResourceDefinitions (kubernetes/customresourcedefinitions.gen.yaml). The code of Lua
+// is measured in bytes, and all other texts in characters.
 const (
 	maxLua         = 64 << 10 // bytes of lua.inlineCode
 	maxTargetRefs  = 16

@@ -60,8 +60,8 @@ func checkGatewaySelector(r *report, labels map[string]string) {
 	}
 }
 
-// checkServerPort checks port and bind of a server. names has the port names of the previous servers; checkServerPort
-// adds to names.
+// checkServerPort checks port and bind of a server. The parameter names has the port names of the previous servers.
+// checkServerPort adds the name of this port.
 func checkServerPort(r *report, at string, s *networkingv1.Server, names map[string]bool) {
 	p := s.GetPort()
 	if p == nil {
@@ -92,7 +92,7 @@ func checkServerPort(r *report, at string, s *networkingv1.Server, names map[str
 	case p.Name == "":
 		r.refusef(problem.Required, at+".port.name", "must not be empty: the name of the route configuration of HTTPS contains it")
 	case names[p.Name]:
-		r.refusef(problem.Duplicate, at+".port.name", "another port of the Gateway has the name %q: of two with HTTPS the first one is served",
+		r.refusef(problem.Duplicate, at+".port.name", "another port of the Gateway has the name %q: if both use HTTPS, only the first one is served",
 			p.Name)
 	}
 	names[p.Name] = true
@@ -170,7 +170,7 @@ func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 	}
 }
 
-// keepWhatEnvoyTakes removes cipher suites and curves for which Envoy would refuse a listener, and warns of them.
+// keepWhatEnvoyTakes removes cipher suites and curves that would make Envoy refuse a listener, and warns of them.
 // Invalid pins of client certificates stay, because an invalid pin matches no client. Without the pins, a server would
 // accept further clients.
 func keepWhatEnvoyTakes(r *report, at string, tls *networkingv1.ServerTLSSettings) {

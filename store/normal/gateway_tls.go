@@ -28,7 +28,8 @@ func certificateFields(tls *networkingv1.ServerTLSSettings) []certificateField {
 	}
 }
 
-// checkMeshCertificate reports an error for certificates beside mode ISTIO_MUTUAL, whose certificate is the mesh's.
+// checkMeshCertificate reports an error for each field that names a certificate, a key or an authority. A server with
+// mode ISTIO_MUTUAL must not have such fields, because it uses the certificate of the mesh.
 func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	for _, f := range certificateFields(tls) {
 		if f.set {
@@ -37,8 +38,8 @@ func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSetti
 	}
 }
 
-// checkPassed reports certificates of a server that passes TLS through, where they have no effect. Istio's webhook
-// admits a single source of certificates.
+// checkPassed reports certificates of a server that passes TLS through, because they have no effect. A single source of
+// certificates gets only a warning, because Istio's webhook admits it.
 func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	switch sources := certificateSources(tls); {
 	case len(sources) > 1:
@@ -67,7 +68,7 @@ func certificateSources(tls *networkingv1.ServerTLSSettings) (sources []string) 
 	return sources
 }
 
-// mostCertificates is the number of certificates that a server presents: one with an RSA key and one with an ECDSA key.
+// mostCertificates is the maximum number of certificates of a server: one with an RSA key and one with an ECDSA key.
 const mostCertificates = 2
 
 // checkServerCertificates checks the certificates of a server that terminates TLS (SIMPLE, MUTUAL, OPTIONAL_MUTUAL).
@@ -114,7 +115,7 @@ func checkCredential(r *report, at, name string, own bool) {
 	switch {
 	case name == "", name == model.BuiltInCredential:
 	case strings.HasPrefix(name, model.ExternalCredential):
-		r.warnf(problem.NotSupported, at, "%.100q: no SDS server beside the mesh is asked by this version%s", name, closed)
+		r.warnf(problem.NotSupported, at, "%.100q: this version uses no external SDS servers%s", name, closed)
 	case isMap && short == "":
 		r.warnf(problem.Invalid, at, "%.100q: want configmap://NAMESPACE/NAME%s", name, closed)
 	case isMap && own:

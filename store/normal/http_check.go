@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkString validates a StringMatch. nil and a match without a type are valid. An empty prefix is refused, as by
-// Envoy; only checkPath permits it.
+// checkString validates a StringMatch. nil and a match without a type are valid. An empty prefix is refused, because
+// Envoy refuses it. checkPath permits an empty prefix.
 func checkString(r *report, at string, m *networkingv1.StringMatch) {
 	if p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix); is && p.Prefix == "" {
 		r.refusef(problem.Required, at+".prefix", "must not be empty")
@@ -89,9 +89,9 @@ func checkHeaderName(r *report, at, name string) {
 	}
 }
 
-// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration. It also refuses a
-// value that reads the environment of proxies. In an existing object, the rule with such a value is omitted from the
-// routes.
+// checkHeaderValue refuses a header value that would make Envoy refuse the whole route configuration. It also refuses a
+// value that reads environment variables of proxies. In an existing object, the rule with such a value is omitted from
+// the routes.
 func checkHeaderValue(r *report, at, value string) {
 	if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		r.refusef(problem.Invalid, at, "%q has control characters", value)

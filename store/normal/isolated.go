@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Isolation configures the rules of package isolation, by which tenants cannot claim hosts and addresses of each other.
-// The zero value reports breaches as warnings, and applies all objects.
+// Isolation configures the rules of package isolation, which prevent tenants from claiming hosts and addresses of other
+// tenants. The zero value reports breaches as warnings, and applies all objects.
 type Isolation struct {
 	On     bool              // true: objects that break a rule are left out, with an error; false: they are applied, with a warning
 	Ranges []netip.Prefix    // address ranges of Services and Pods of the clusters
@@ -72,7 +72,7 @@ type Owners interface {
 	At(address netip.Addr) (services []*model.Service, pod bool)
 	// OwnPod reports whether a Pod in the namespace of an object has an address.
 	OwnPod(of object.ID, address netip.Addr) bool
-	// Within returns one address of a Service or a Pod in a network; the zero Addr if no such address is found.
+	// Within returns one address of a Service or a Pod in a network, or the zero Addr if it finds no such address.
 	Within(network netip.Prefix) netip.Addr
 }
 
@@ -188,7 +188,7 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 	return out
 }
 
-// breach returns the problem of a breach. The text what is appended to the reason.
+// breach returns the problem of a breach. The parameter what is a text that is appended to the reason.
 func (r *report) breach(severity problem.Severity, b isolation.Breach, what string) object.Problem {
 	p := r.problem(problem.NotAllowed, severity, b.Field, "%s", b.Message+what)
 	if b.Whole != "" {

@@ -71,8 +71,8 @@ type Keys struct {
 	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: it succeeded, or was not made yet
 }
 
-// NewKeys returns the object with the keys of a source; set and reason are the fields of Keys. id is a result of
-// KeysID. The error is that of encoding JSON.
+// NewKeys returns the object with the keys of a source. The parameters set and reason become the fields of Keys. The
+// parameter id is a result of KeysID. The error is that of encoding JSON.
 func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	raw, err := json.Marshal(Keys{set, reason})
 	if err != nil {
@@ -119,7 +119,7 @@ func usable(key jose.JSONWebKey) error {
 // asymmetric keys, and certificates. Symmetric keys remain in compact with their secrets. private reports whether an
 // asymmetric key in raw had a private part.
 //
-// It fails if raw is not a key set, if raw has no usable key, or if the result cannot be encoded.
+// ParseKeySet returns an error if raw is not a key set, if raw has no usable key, or if the result cannot be encoded.
 func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// irrelevant lists, by API group, kinds that do not affect a mesh. Files often contain objects of these kinds. Objects
-// of a kind that is neither here nor in the map kinds are reported. Ingress and Endpoints are not listed here, because
-// users may expect them to affect the mesh.
+// irrelevant maps an API group to its kinds that do not affect a mesh. Manifest files often contain objects of these
+// kinds, so they cause no warning. Objects of any other kind that is not read cause a warning. Ingress and Endpoints
+// are not listed here, because users may expect them to affect the mesh.
 var irrelevant = map[string]string{
 	"": "Binding Event LimitRange PersistentVolume PersistentVolumeClaim PodTemplate ReplicationController ResourceQuota",
 	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration " +
@@ -35,7 +35,7 @@ var irrelevant = map[string]string{
 	"storage.k8s.io":               "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
 }
 
-// unknown reports an object of a kind that is not read, unless the kind is irrelevant.
+// unknown warns that objects of the kind of id are not read. It does not warn of kinds in the map irrelevant.
 func (r *report) unknown(id object.ID) {
 	switch {
 	case slices.Contains(strings.Fields(irrelevant[id.Group]), id.Kind):
@@ -48,8 +48,9 @@ func (r *report) unknown(id object.ID) {
 	}
 }
 
-// meant lists the kinds that the author of an object of an unknown kind may mean, as the end of a message: the kind in
-// its own group, else the kinds of the object's group; empty: the group has no kinds.
+// meant returns the end of a message about an object of an unknown kind: the kinds that its author may mean. If other
+// API groups have a kind of the same name, it names these groups. If not, it lists the kinds of the object's group. The
+// result is empty if the group has no kinds.
 func meant(id object.ID) string {
 	var groups, all []string
 	for k := range kinds {
@@ -71,8 +72,9 @@ func meant(id object.ID) string {
 	return ""
 }
 
-// Unserved returns the field and the reason for which an object of Istio's groups is not read: its kind or its version.
-// Both are empty if the object is read, and for other groups.
+// Unserved explains that an object of Istio's API groups is not read, because of its kind or its version. The result
+// named field is "kind" or "apiVersion", and reason is the text for users. Both are empty if the object is read, and
+// for objects of other groups.
 func Unserved(obj *object.Object) (field, reason string) {
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
 	switch {
@@ -84,7 +86,8 @@ func Unserved(obj *object.Object) (field, reason string) {
 	return "kind", fmt.Sprintf("kind %s of %s is not known%s", obj.ID.Kind, obj.ID.Group, meant(obj.ID))
 }
 
-// unserved returns the reason for which the version of an object is not read.
+// unserved returns a message which says that the version of obj is not read. The parameter versions lists the versions
+// of the kind that are read.
 func unserved(obj *object.Object, versions []string) string {
 	return fmt.Sprintf("version %q is not served: want one of %s", obj.Version, strings.Join(versions, ", "))
 }

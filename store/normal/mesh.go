@@ -19,8 +19,9 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin. Its name is istio for revision
-// "" or "default", and otherwise istio-REVISION. Its namespace is the system namespace.
+// MeshID returns the ID of the ConfigMap with the mesh configuration. The ConfigMap is in the system namespace. Its
+// name is istio for revision "" or "default", and istio-REVISION for other revisions. The field Origin of the ID is
+// zero.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {
@@ -32,14 +33,14 @@ func (n *Normalizer) MeshID() object.ID {
 // IsMesh reports whether an object is the ConfigMap with the mesh configuration, in the config cluster.
 func (n *Normalizer) IsMesh(id object.ID) bool { return n.named(id) && id.Origin.Cluster() == "" }
 
-// The keys of the mesh configuration and of the networks in its ConfigMap.
+// Keys of the ConfigMap with the mesh configuration.
 const (
 	meshKey     = "mesh"
 	networksKey = "meshNetworks"
 )
 
-// configMapRecords returns the record of a ConfigMap of the config cluster with certificates of authorities. It warns
-// of a mesh configuration in the wrong namespace. It skips the mesh configuration in effect, which ParseMesh parses.
+// configMapRecords returns the record of a ConfigMap with CA certificates in the config cluster. It warns of a mesh
+// configuration in the wrong namespace. It returns nil for the mesh configuration in effect, which ParseMesh parses.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
 	if n.named(obj.ID) {
@@ -48,21 +49,21 @@ func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []
 	if obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
 		r.warnf(problem.NoEffect, "metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
 	}
-	if obj.ID.Origin.Cluster() != "" { // like Istio, which reads authorities from the config cluster alone
+	if obj.ID.Origin.Cluster() != "" { // as in Istio, CA certificates are read from the config cluster only
 		return nil
 	}
 	return authorityRecords(r, obj)
 }
 
-// Mesh is a parsed mesh configuration. Config or Networks is nil if this part is invalid, and both are nil if the
-// ConfigMap cannot be decoded. The previous version of such a part remains in effect. Networks is empty, not nil, if
-// key meshNetworks is missing.
+// Mesh is a parsed mesh configuration. Config is nil if the key mesh is invalid, and Networks is nil if the key
+// meshNetworks is invalid. Both are nil if the ConfigMap cannot be decoded. A caller keeps the previous version of a
+// nil part. Networks is empty, not nil, if the key meshNetworks is missing.
 type Mesh struct {
 	Config   *meshv1.MeshConfig
 	Networks *meshv1.MeshNetworks
 	Problems []object.Problem
-	// Unsaid reports that key mesh is missing in a decoded ConfigMap. Config then has the defaults, for callers without
-	// a previous version.
+	// Unsaid is true if the decoded ConfigMap has no key mesh. In this case Config has the defaults, and a caller with
+	// a previous Config keeps the previous one.
 	Unsaid bool
 }
 
@@ -98,14 +99,14 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	return out
 }
 
-// MeshRecord returns the record of a mesh configuration. The record keeps config, which must not change afterwards.
-// Errors are those of model.New.
+// MeshRecord returns the record of a mesh configuration. The record refers to config, so config must not be changed
+// afterwards. Errors are those of model.New.
 func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
 	return model.New(model.MeshKey, 0, config)
 }
 
-// yaml decodes a YAML text into a message, and returns the top-level fields that the text sets; false: the text is
-// invalid.
+// yaml decodes a YAML text into a message. It returns the top-level fields that the text sets to a value other than
+// null. It reports an invalid text, and returns false for it.
 func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.FieldDescriptor, bool) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -137,9 +138,9 @@ func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.Fie
 	return stated, true
 }
 
-// overlay returns the defaults, with the stated top-level fields replaced by the user's fields. A field is replaced as
-// a whole, even by false or 0. Namespace, trust domain, timeout and ports have no empty values: their defaults replace
-// such values.
+// overlay returns the default mesh configuration, in which the values of user replace the top-level fields in stated. A
+// value replaces the whole field, even if the value is false or 0. An empty root namespace, trust domain, connect
+// timeout or listen port is replaced by its default.
 func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
 	config := model.MeshDefaults()
 	to, from := config.ProtoReflect(), user.ProtoReflect()
@@ -177,7 +178,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	if at := "data.mesh.proxyHttpPort"; config.ProxyHttpPort != 0 {
 		r.port(at, uint32(config.ProxyHttpPort))
 		if config.ProxyHttpPort == config.ProxyListenPort || config.ProxyHttpPort == config.ProxyInboundListenPort {
-			r.duplicatef(at, "port %d is where the proxy takes redirected connections", config.ProxyHttpPort)
+			r.duplicatef(at, "port %d is the proxy's own port for redirected connections", config.ProxyHttpPort)
 		}
 	}
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
@@ -230,7 +231,8 @@ func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 	}
 }
 
-// checkCACertificate warns of a CA certificate whose PEM is invalid, and of certSigners without effect.
+// checkCACertificate warns of a CA certificate whose PEM is invalid. It also warns of certSigners unless Kubernetes
+// signers sign workload certificates (parameter signers).
 func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
 	alone := &meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}}
 	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(alone)) == 0 {
@@ -242,9 +244,9 @@ func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_Certificat
 	}
 }
 
-// CACertificates returns the certificates of further CAs in a mesh configuration (caCertificates), as PEM texts. Each
-// text has at least one certificate, and other entries are omitted. The texts have the order of the configuration, and
-// may be repeated. The result is nil if no entry remains, or for a nil config.
+// CACertificates returns the PEM texts of caCertificates, the further CAs in a mesh configuration. A text that is not
+// PEM with certificates only is omitted. The texts have the order of the configuration, and may be repeated. The result
+// is nil if no text remains, or for a nil config.
 func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
@@ -254,8 +256,8 @@ func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	return texts
 }
 
-// SignerCertificates returns the elements of CACertificates whose certSigners contain signer, the name of a signer of
-// Kubernetes. The result is nil without such elements.
+// SignerCertificates returns the texts that CACertificates returns, but only from entries whose certSigners contain
+// signer. The parameter signer is the name of a Kubernetes signer. The result is nil if there is no such entry.
 func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if slices.Contains(ca.GetCertSigners(), signer) && certificatesAlone([]byte(ca.GetPem())) {
@@ -265,8 +267,8 @@ func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []strin
 	return texts
 }
 
-// certificatesAlone reports whether all PEM blocks of a text are certificates, with at least one block and no text
-// after the last block.
+// certificatesAlone reports whether a text has PEM blocks, all of them are certificates, and no text follows the last
+// block.
 func certificatesAlone(text []byte) bool {
 	for n := 0; ; n++ {
 		block, rest := pem.Decode(text)

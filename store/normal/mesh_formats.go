@@ -11,14 +11,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkLogFormats removes formats of access logs for which Envoy would refuse listeners, at all proxies at once. The
-// default format applies instead of a removed one. A removed label is left out.
+// checkLogFormats removes invalid formats of access logs. With an invalid format, the Envoys of all proxies would
+// refuse listeners. Istio's default format replaces a removed format. In a provider's logFormat.labels, only the
+// invalid entries are removed.
 func checkLogFormats(r *report, config *meshv1.MeshConfig) {
 	text := config.GetAccessLogFormat()
 	err := model.CheckLogFormat(text)
 	if fields := (map[string]any{}); config.GetAccessLogEncoding() == meshv1.MeshConfig_JSON {
 		err = nil
-		if json.Unmarshal([]byte(text), &fields) == nil { // otherwise the default applies, as in Istio
+		if json.Unmarshal([]byte(text), &fields) == nil { // if the text is not JSON, the default format applies, as in Istio
 			err = logValueFault(fields)
 		}
 	}
@@ -47,12 +48,12 @@ func checkLogFormats(r *report, config *meshv1.MeshConfig) {
 	}
 }
 
-// defaultFormat reports a format that is replaced by the default.
+// defaultFormat reports an invalid format, which Istio's default format replaces.
 func (r *report) defaultFormat(at string, err error) {
 	r.refusef(problem.Invalid, at, "%v: Envoy would refuse listeners; Istio's default format applies", err)
 }
 
-// logLabels removes labels whose formats Envoy would refuse.
+// logLabels reports and removes the entries of logFormat.labels whose formats Envoy would refuse.
 func (r *report) logLabels(at string, labels *structpb.Struct) {
 	for _, name := range sortedKeys(labels.GetFields()) {
 		if err := logValueFault(labels.Fields[name].AsInterface()); err != nil {
@@ -63,7 +64,7 @@ func (r *report) logLabels(at string, labels *structpb.Struct) {
 	}
 }
 
-// logValueFault returns the first fault of the formats in a JSON value.
+// logValueFault checks each string in a JSON value as a log format. It returns the first fault, or nil.
 func logValueFault(value any) error {
 	switch value := value.(type) {
 	case string:

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MergeMesh merges the mesh configuration of a revision (own) into the mesh configuration that several revisions
-// share (shared). Both are YAML, and may be empty. The result is JSON.
+// MergeMesh merges the mesh configuration of a revision (own) into the mesh configuration that several revisions share
+// (shared). Both texts are YAML, and may be empty. The result is JSON.
 //
 // A field of the revision replaces the same field of the shared configuration, with these exceptions (istio:
-// pkg/config/mesh/mesh.go, ApplyMeshConfig). defaultConfig and defaultProviders are merged by field, and proxyMetadata
-// in them by key. A provider in extensionProviders replaces the shared provider of the same name. trustDomainAliases of
-// both are combined, sorted, without duplicates. A value of an unexpected type, such as null, is not merged but
-// replaces the shared value.
+// pkg/config/mesh/mesh.go, ApplyMeshConfig). The fields defaultConfig and defaultProviders are merged by field, and
+// proxyMetadata by key. A provider in extensionProviders replaces the shared provider of the same name. The
+// trustDomainAliases of both texts are combined, sorted, without duplicates. If one of two values to merge has an
+// unexpected type, such as null, the value of the revision replaces the shared value.
 //
-// It fails if a text is neither empty nor a valid YAML object. A repeated key makes YAML invalid.
+// MergeMesh fails if a text is neither empty nor a valid YAML object. YAML with a repeated key is invalid.
 func MergeMesh(shared, own string) (string, error) {
 	under, err := meshFields(shared)
 	if err != nil {
@@ -49,8 +49,8 @@ func MergeMesh(shared, own string) (string, error) {
 	return string(raw), err
 }
 
-// meshFields returns the top-level fields of a mesh configuration in YAML, by their JSON names; empty for an empty
-// text.
+// meshFields returns the top-level fields of a mesh configuration in YAML, by their JSON names. The result for an empty
+// text is empty.
 func meshFields(text string) (map[string]any, error) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -65,7 +65,8 @@ func meshFields(text string) (map[string]any, error) {
 	return camelKeys(fields), nil
 }
 
-// camelKeys returns fields by their JSON names; the input may have the names of the proto file.
+// camelKeys returns a copy of fields with their JSON names as keys. The keys of the input may also be the names in the
+// proto file.
 func camelKeys(fields map[string]any) map[string]any {
 	out := make(map[string]any, len(fields))
 	for key, value := range fields {
@@ -81,7 +82,7 @@ func camelKeys(fields map[string]any) map[string]any {
 }
 
 // mergeFields merges two messages by field, and their proxyMetadata by key. The second message has priority. If either
-// value is not an object, the result is the second value; a wrong type is reported when the result is parsed.
+// value is not an object, the result is the second value.
 func mergeFields(under, over any) any {
 	a, isA := under.(map[string]any)
 	b, isB := over.(map[string]any)
@@ -102,8 +103,8 @@ func mergeFields(under, over any) any {
 }
 
 // mergeProviders merges lists of providers by name. A provider in the second list replaces the provider with its name
-// in the first list, at the same index. Further providers are appended. If either value is not a list, the result is
-// the second value.
+// in the first list, at the same index. Other providers of the second list are appended. If either value is not a list,
+// the result is the second value.
 func mergeProviders(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)
@@ -125,7 +126,7 @@ func mergeProviders(under, over any) any {
 	return all
 }
 
-// mergeTexts returns the union of two lists of texts, sorted. If either value is not a list of texts, the result is the
+// mergeTexts returns the sorted union of two lists of texts. If either value is not a list of texts, the result is the
 // second value.
 func mergeTexts(under, over any) any {
 	a, isA := under.([]any)

@@ -10,20 +10,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// serverCiphers are the cipher suites that Istio accepts (comment of ServerTLSSettings.cipher_suites). Envoy refuses a
-// listener or a cluster with an unknown suite.
+// serverCiphers are the cipher suites that Istio accepts, as documented at ServerTLSSettings.cipher_suites. Envoy
+// refuses a listener or a cluster with an unknown suite.
 var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384",
 	"ECDHE-RSA-AES256-GCM-SHA384",
 	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA",
 	"ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
-// clientCiphers are the cipher suites that tlsDefaults may contain for clients. Istio sends this list unchanged, so the
-// two suites that Envoy 1.40 accepts beyond Istio's list are valid too.
+// clientCiphers are the cipher suites that tlsDefaults may contain for clients. Istio sends the suites of tlsDefaults
+// to proxies unchanged. Therefore the two further suites that Envoy 1.40 accepts are valid too.
 var clientCiphers = append(slices.Clone(serverCiphers), "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256")
 
-// ecdhCurves maps the curves that Envoy accepts to their alternative names. Istio also accepts P-224 and a hybrid with
-// Kyber, which Envoy 1.40 refuses.
+// ecdhCurves maps the curves that Envoy accepts to their alternative names, or to "" if there is no other name. Istio
+// also accepts P-224 and a hybrid with Kyber, which Envoy 1.40 refuses.
 var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519",
 	"X25519MLKEM768": ""}
 
@@ -54,9 +54,9 @@ func checkMinVersion(r *report, at string, tls *meshv1.MeshConfig_TLSConfig) {
 	}
 }
 
-// knownCiphers returns the entries of a list that are valid cipher suites; unknown and repeated entries are reported
-// and omitted. An entry is a suite, a group of equal preference ([A|B]), ALL, or an operation on ALL (+A, -A, !A). An
-// operation is valid only if ALL is the first valid entry.
+// knownCiphers returns the valid entries of stated, a list of cipher suites. It reports and omits unknown and repeated
+// entries. The parameter suites has the valid suites. An entry is a suite, a group of equal preference ([A|B]), ALL, or
+// a suite after an operator (+A, -A, !A). The last form is valid only if the first valid entry is ALL.
 func knownCiphers(r *report, at string, stated, suites []string) (known []string) {
 	inSuites := func(name string) bool { return slices.Contains(suites, name) }
 	for i, name := range stated {
@@ -81,8 +81,8 @@ func knownCiphers(r *report, at string, stated, suites []string) (known []string
 	return known
 }
 
-// knownCurves returns the entries of a list that Envoy accepts; unknown and repeated curves are reported and omitted,
-// since Envoy refuses both.
+// knownCurves returns the curves in stated that Envoy accepts. It reports and omits unknown and repeated curves,
+// because Envoy refuses both.
 func knownCurves(r *report, at string, stated []string) (accepted []string) {
 	first := map[string]bool{}
 	for i, name := range stated {
@@ -99,7 +99,8 @@ func knownCurves(r *report, at string, stated []string) (accepted []string) {
 	return accepted
 }
 
-// curveOf returns the curve for one of its names; known is false for any other name.
+// curveOf returns the key of a curve in ecdhCurves, given its key or its alternative name. The result known is false if
+// the name is neither.
 func curveOf(name string) (curve string, known bool) {
 	for curve, other := range ecdhCurves {
 		if name != "" && (name == curve || name == other) {

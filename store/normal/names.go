@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// fqdn returns the host, in lower case, that a name in an object of a namespace refers to. A name without dots refers
-// to a service of that namespace
+// fqdn returns the full host for a host name in an object, in lower case. The parameter namespace is the namespace of
+// the object. A name without dots refers to a service of that namespace
 // (https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts).
 func (n *Normalizer) fqdn(host, namespace string) string {
 	if host == "" || strings.ContainsAny(host, ".*:/") {
@@ -26,9 +26,9 @@ func (n *Normalizer) fqdn(host, namespace string) string {
 // hostOf returns a host in lower case, without the final dot of an absolute name (RFC 1034, 3.1).
 func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
 
-// checkExportTo refuses lists of namespaces that exportTo accepts and Istio's webhook refuses (validateExportTo in
-// Istio's pkg/config/validation). These lists have a repeated namespace, further entries beside "*", or "~" while
-// nobody is false.
+// checkExportTo reports faults of the field exportTo for which only Istio's webhook refuses an object (validateExportTo
+// in Istio's pkg/config/validation). The faults are a repeated namespace, further entries beside "*", and "~" for an
+// object that does not permit it. The parameter nobody reports whether the object permits "~".
 func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}
@@ -49,8 +49,9 @@ func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	}
 }
 
-// exportTo resolves a list of namespaces to ["*"], ["~"], or sorted names. An empty list is replaced by fallback, the
-// mesh's default, and an empty fallback by ["*"]. Invalid entries are reported and omitted.
+// exportTo resolves a list of namespaces to ["*"] (all), ["~"] (no namespace) or sorted names. The parameter fallback,
+// the default of the mesh, replaces an empty list. If both are empty, the result is ["*"]. Invalid entries are reported
+// and omitted.
 func (r *report) exportTo(path string, stated, fallback []string, namespace string) []string {
 	if len(stated) == 0 {
 		stated, path = fallback, "meshConfig"
@@ -83,11 +84,12 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 	return out
 }
 
-// mostNamespaces bounds the names in an exportTo list. The lists of all objects with a host in common are compared.
+// mostNamespaces is the largest number of names in an exportTo list. It bounds the time to compare the lists of objects
+// that have a host in common.
 const mostNamespaces = 2048
 
-// gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. An empty name stays empty. A
-// deprecated form is name.namespace, possibly with a suffix.
+// gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. An empty name stays empty.
+// The deprecated form name.namespace is accepted too, also with a suffix after the namespace.
 func gateway(name, namespace string) string {
 	if name == "mesh" || name == "" {
 		return name
@@ -105,7 +107,8 @@ func gateway(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// wildcardHost returns the reason why a host, which may begin with a wildcard, is invalid; empty if it is valid.
+// wildcardHost returns the fault of an invalid host, and an empty text for a valid host. A valid host may begin with a
+// wildcard.
 func wildcardHost(host string) string {
 	if host == "*" {
 		return ""
@@ -122,7 +125,8 @@ func wildcardHost(host string) string {
 	return plainHost(host)
 }
 
-// plainHost returns the reason why a host without wildcards is invalid; empty if it is valid. IP addresses are valid.
+// plainHost returns the fault of an invalid host, and an empty text for a valid host. IP addresses are valid, and
+// wildcards are invalid.
 func plainHost(host string) string {
 	if host == "" {
 		return "must not be empty"
@@ -139,9 +143,9 @@ func plainHost(host string) string {
 	return ""
 }
 
-// hostname refuses some valid hosts, as Istio's webhook does (ValidateWildcardDomain in Istio's
-// pkg/config/validation/agent). These hosts have a label of more than 63 characters, or a numeric last label as in an
-// address.
+// hostname reports hosts that plainHost accepts but Istio's webhook refuses (ValidateWildcardDomain in Istio's
+// pkg/config/validation/agent). Such a host has a label of more than 63 characters, ends with a numeric label, or is an
+// IP address.
 func (r *report) hostname(at, host string) {
 	r.step()
 	labels := strings.Split(hostOf(host), ".")
@@ -156,7 +160,8 @@ func (r *report) hostname(at, host string) {
 	}
 }
 
-// addressOrPrefix returns the reason why a text is neither an IP address nor a CIDR; empty if it is valid.
+// addressOrPrefix returns an empty text if s is an IP address or a CIDR block, and a description of the fault if it is
+// not.
 func addressOrPrefix(s string) string {
 	if strings.Contains(s, "/") {
 		if _, err := netip.ParsePrefix(s); err != nil {
@@ -184,7 +189,8 @@ func (r *report) port(path string, number uint32) {
 	}
 }
 
-// labels reports invalid labels. A value that is valid except for its length is a warning, since Istio accepts it.
+// labels reports invalid labels. A value that is only too long causes a warning, because Istio accepts it. Other faults
+// are errors.
 func (r *report) labels(path string, labels map[string]string) {
 	r.step()
 	for _, key := range sortedKeys(labels) {
@@ -203,7 +209,7 @@ func (r *report) labels(path string, labels map[string]string) {
 }
 
 var (
-	// labelValue matches the characters of a label's value, at any length.
+	// labelValue matches valid values of labels. It does not limit their length.
 	labelValue = regexp.MustCompile(`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`)
 	// nameLabel matches names of ports and subsets: a DNS label in upper or lower case, as in Istio
 	// (pkg/config/labels).
@@ -218,8 +224,8 @@ func (r *report) name(path, name string) {
 	}
 }
 
-// selector reports invalid labels in a selector of workloads. A label that no workload can have is a warning, since the
-// selector then matches no workload. A wildcard is an error, since its author expects a match (istio:
+// selector reports invalid labels in a selector of workloads. A label that no workload can have causes a warning: the
+// selector matches no workload. A wildcard is an error, because its author expects a match (istio:
 // validateWorkloadSelector).
 func (r *report) selector(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
@@ -236,7 +242,7 @@ func (r *report) selector(path string, labels map[string]string) {
 	}
 }
 
-// sortedSet returns a sorted copy without duplicates; nil for an empty list.
+// sortedSet returns a sorted copy without duplicates. It returns nil for an empty list.
 func sortedSet(in []string) []string {
 	if len(in) == 0 {
 		return nil

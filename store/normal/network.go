@@ -26,9 +26,10 @@ const (
 	gatewayPort            = 15443 // port of gateways that do not state a port
 )
 
-// network returns the network of one endpoint of an object. The label of the endpoint's Pod has priority, followed by
-// the label of the system namespace in the object's cluster. Then come meshNetworks (by cluster, then by address), and
-// at last Options.Network.
+// network returns the network of one endpoint of an object. The network label of the endpoint's Pod has the first
+// priority. The network label of the system namespace in the object's cluster has the second. The next ones are
+// meshNetworks by cluster, meshNetworks by address, and Options.Network. For an endpoint without a Pod, the parameter
+// pod is nil.
 func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
 	if pod != nil && pod.Labels[model.NetworkLabel] != "" {
 		return pod.Labels[model.NetworkLabel]
@@ -44,8 +45,8 @@ func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, 
 	return cmp.Or(networkFromCIDR(ctx.Networks(), address), n.Network)
 }
 
-// networkFromCluster returns the alphabetically first network that contains all endpoints of a cluster (fromRegistry);
-// empty if there is no such network.
+// networkFromCluster returns the alphabetically first network that contains all endpoints of a cluster (fromRegistry).
+// The result is empty if there is no such network.
 func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		for _, e := range networks.Networks[name].GetEndpoints() {
@@ -57,8 +58,8 @@ func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	return ""
 }
 
-// networkFromCIDR returns the alphabetically first network that contains an address (fromCidr); empty if there is no
-// such network.
+// networkFromCIDR returns the alphabetically first network that contains an address (fromCidr). The result is empty if
+// there is no such network.
 func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -93,8 +94,8 @@ func (n *Normalizer) networkProblems(r *report, networks *meshv1.MeshNetworks) {
 	}
 }
 
-// gatewayProblems validates a gateway of a network. cluster reports whether the network has all endpoints of some
-// cluster.
+// gatewayProblems validates a gateway of a network. The parameter cluster reports whether an entry of the network's
+// endpoints has fromRegistry.
 func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway, cluster bool) {
 	r.port(at+".port", g.GetPort())
 	switch {
@@ -112,11 +113,11 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 }
 
 // MeshGateways returns the record of the gateways that meshNetworks defines by address, sorted without duplicates. The
-// record is nil without any such gateway, or if all their host names are unresolved. networks may be nil.
+// record is nil if no gateway has an IP address or a resolved host name. The parameter networks may be nil.
 //
 // The function resolved returns the addresses of a host name by its ID (ResolvedID). MeshGateways calls it only for
-// valid names, and only with Options.ResolveGateways. refs has the IDs of all names that were looked up, in any order
-// and possibly repeated; nil without lookups. Errors are those of model.New.
+// valid names, and only with Options.ResolveGateways. The result refs has the IDs of all names that were looked up, in
+// any order. IDs may be repeated, and refs is nil if no name was looked up. Errors are those of model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
 	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
@@ -141,9 +142,9 @@ func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(o
 	return record, refs, err
 }
 
-// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks. It
-// returns nil for other Services, and for a Service without such addresses. The gateways in the record have the
-// addresses at which the Service is reachable from outside of its cluster.
+// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks. The
+// record has the addresses at which the Service is reachable from outside of its cluster. The result is nil for a
+// Service without such addresses, and for a Service that is no gateway.
 func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) []model.Record {
 	gateways := n.gatewaysOf(r, obj, ctx)
 	if len(gateways) == 0 {
@@ -173,7 +174,7 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 }
 
 // gatewaysOf returns the networks and ports for which a Service is a gateway, without addresses, in any order. The
-// label of the Service has priority over meshNetworks.
+// network label of the Service has priority over meshNetworks.
 func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out []*model.NetworkGateway) {
 	if network := obj.Labels[model.NetworkLabel]; network != "" {
 		port := uint32(gatewayPort)
@@ -222,9 +223,9 @@ func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodeAddresses returns the external addresses of the Nodes that the annotation selects; {} selects all. With the
-// annotation, the Service's external IPs are not used, because they serve its ports and not its node ports (istio:
-// pilot/pkg/serviceregistry/kube/controller/network.go, updateServiceNodePortAddresses).
+// nodeAddresses returns the external addresses of the Nodes that the Service's nodeSelectorAnnotation selects. The
+// annotation {} selects all Nodes. The Service's external IPs are not used, because they serve the Service's ports and
+// not its node ports (istio: pilot/pkg/serviceregistry/kube/controller/network.go, updateServiceNodePortAddresses).
 func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) (out []string) {
 	at := fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation)
 	selector := map[string]string{}
@@ -244,7 +245,7 @@ func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodePort returns the node port for a port of a Service; the port itself if it has no node port.
+// nodePort returns the node port for a port of a Service, or the port itself if it has no node port.
 func nodePort(svc *corev1.Service, port uint32) uint32 {
 	for _, p := range svc.Spec.Ports {
 		if uint32(p.Port) == port && p.NodePort != 0 {

@@ -25,15 +25,16 @@ func IsPolicy(id object.ID) bool {
 	return id.Group == model.GroupSecurity && kind.IsPolicy()
 }
 
-// Closed returns the record to use for a policy without any valid version. The record refuses all requests to the
-// selected workloads. root is the mesh's root namespace.
+// Closed returns the record to use for a policy of which no valid version exists. The record refuses all requests to
+// the workloads that the policy selects. The parameter root is the mesh's root namespace.
 //
-// If the JSON of obj is nil or invalid, or a label of its selector is invalid, the record selects all workloads in the
-// policy's scope. The scope is the policy's namespace, or the mesh for a policy in the root namespace. A policy with
-// targetRef or targetRefs selects the proxies of the Gateways among the targets.
+// Without a readable selector, the record selects all workloads in the policy's namespace, or in the mesh for a policy
+// in the root namespace. A selector is unreadable if the JSON of obj is nil or invalid, or a label of the selector is
+// invalid. A policy with targetRef or targetRefs selects the proxies of the Gateways among the targets.
 //
-// The result is nil for an object that is not a policy, has no name, is not in the config cluster, or has targets
-// without a Gateway. It is also nil if no record can be made for the object's ID (model.New).
+// The result is nil for an object that is not a policy, has no name, or is not in the config cluster. The result is nil
+// if the policy has targets and no target is a Gateway. The result is also nil if no record can be made for the
+// object's ID (model.New).
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
@@ -56,9 +57,8 @@ func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	return records[0]
 }
 
-// readableSelector returns the labels of a policy's selector, and the policy's targets. If one label is invalid, it
-// returns no labels, because an empty selector selects all workloads. Both results are nil if the JSON cannot be
-// decoded.
+// readableSelector returns the labels of a policy's selector, and the policy's targets. If a label is invalid, labels
+// is nil, because an empty selector selects all workloads. Both results are nil if the JSON cannot be decoded.
 func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.PolicyTargetReference) {
 	type target struct{ Group, Kind, Name string }
 	var whole struct {
@@ -87,10 +87,11 @@ func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.P
 	return whole.Spec.Selector.MatchLabels, targets
 }
 
-// policySpec returns the scope of a policy. A policy in the root namespace applies to the whole mesh. The exception
-// is a PeerAuthentication with a selector, which applies to the root namespace only
+// policySpec returns a PolicySpec that says to which workloads a policy applies. The parameter root is the mesh's root
+// namespace. A policy in the root namespace applies to the whole mesh. The exception is a PeerAuthentication with a
+// selector, which applies to the root namespace only
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector). A policy with targets
-// applies to the Gateways among them; without a Gateway the result is nil.
+// applies to the Gateways among its targets. The result is nil if no target is a Gateway.
 func policySpec(id object.ID, selector map[string]string, root string, targets []*typev1.PolicyTargetReference) *model.PolicySpec {
 	if len(targets) > 0 {
 		names := model.TargetGateways(targets)
@@ -112,13 +113,13 @@ func allTargets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetRef
 	return all
 }
 
-// attachable are the groups and kinds that targetRefs may name (PolicyTargetReference in istio.io/api; istio:
+// attachable lists, as GROUP/KIND, the kinds that targetRefs may name (PolicyTargetReference in istio.io/api; istio:
 // pkg/config/validation, validatePolicyTargetReference).
 var attachable = []string{"gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "/Service", "core/Service",
 	"networking.istio.io/ServiceEntry"}
 
-// targetRefs refuses, as Istio's webhook does, an object with more than one of selector, targetRef and targetRefs, and
-// targets of kinds that are not attachable.
+// targetRefs reports an object that sets more than one of selector, targetRef and targetRefs, as Istio's webhook does.
+// It also validates the targets.
 func (r *report) targetRefs(selector *typev1.WorkloadSelector, one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) {
 	switch {
 	case selector != nil && (one != nil || len(all) > 0):
@@ -139,7 +140,7 @@ func (r *report) eachTarget(one *typev1.PolicyTargetReference, all []*typev1.Pol
 	}
 }
 
-// target refuses an invalid target, and warns of a target that no sidecar or gateway can belong to.
+// target reports an invalid target. It warns of a target of a kind that selects neither sidecars nor gateways.
 func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if t.GetName() == "" {
 		r.refusef(problem.Required, at+".name", "must not be empty")
@@ -150,12 +151,13 @@ func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if of := t.GetGroup() + "/" + t.GetKind(); !slices.Contains(attachable, of) {
 		r.refusef(problem.Invalid, at+".kind", "policies cannot target %q: want one of %s", of, strings.Join(attachable, ", "))
 	} else if !model.TargetsGateway(t.GetGroup(), t.GetKind()) {
-		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not served: nothing is selected by this one", t.GetKind())
+		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not supported: this target selects nothing", t.GetKind())
 	}
 }
 
-// policy decodes a policy, and returns false if the policy is invalid. An unknown field is an error here, since
-// ignoring a misspelt restriction would permit requests.
+// policy decodes and validates a policy. It returns false if the policy is invalid. An unknown field is an error,
+// because requests would be permitted if a misspelt restriction were ignored. The function selector returns the
+// selector of the decoded policy.
 func (r *report) policy(obj *object.Object, into proto.Message, selector func() *typev1.WorkloadSelector) bool {
 	if !r.spec(obj, into) {
 		return false
@@ -171,7 +173,7 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 
 // authorizationPolicyRecords returns the record of an AuthorizationPolicy. If the policy has a field that cannot be
 // enforced and that might refuse requests, the record refuses all requests. A dry run is stored with action AUDIT,
-// which refuses nothing, and with the original action in PolicySpec.dry_run.
+// which refuses nothing. PolicySpec.dry_run has the original action, or AUDIT for the action CUSTOM.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -193,7 +195,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	}
 	if field, why := unenforced(p); why != "" && !harmless(p) {
 		spec.Closed = true
-		r.warnf(problem.NotSupported, field, "%s: what the policy selects is closed to all requests", why)
+		r.warnf(problem.NotSupported, field, "%s: the selected workloads refuse all requests", why)
 	}
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
 }
@@ -201,7 +203,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 // dryRun is the annotation of a policy that is only evaluated, not enforced.
 const dryRun = "istio.io/dry-run"
 
-// dryRuns maps the action of a dry run to its form in the record.
+// dryRuns maps the action of a dry run to the value of PolicySpec.dry_run in its record.
 var dryRuns = map[securityv1.AuthorizationPolicy_Action]model.DryRun{
 	securityv1.AuthorizationPolicy_ALLOW: model.DryRun_DRY_RUN_ALLOW, securityv1.AuthorizationPolicy_DENY: model.DryRun_DRY_RUN_DENY,
 	securityv1.AuthorizationPolicy_AUDIT: model.DryRun_DRY_RUN_AUDIT, securityv1.AuthorizationPolicy_CUSTOM: model.DryRun_DRY_RUN_AUDIT,
@@ -243,8 +245,8 @@ func harmless(p *securityv1.AuthorizationPolicy) bool {
 	return false
 }
 
-// peerAuthenticationRecords returns the record of a PeerAuthentication. With an unknown mode, of the workload or of a
-// port, the record refuses all requests.
+// peerAuthenticationRecords returns the record of a PeerAuthentication. If the mode of the workload or of a port is
+// unknown, the record refuses all requests.
 func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.PeerAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {

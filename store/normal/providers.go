@@ -13,9 +13,9 @@ import (
 //lint:file-ignore SA1019 users' YAML still uses deprecated fields
 
 // checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and of
-// Envoy. An invalid provider is removed with an error, so policies and telemetry do not find its name. The rest of the
-// mesh configuration applies. istiod warns, and omits the resources of that provider (validateExtensionProvider in
-// pkg/config/validation/agent).
+// Envoy. An invalid provider is reported as an error and removed, so policies and telemetry do not find its name. The
+// rest of the mesh configuration applies. istiod differs: it warns, and omits the resources of an invalid provider
+// (validateExtensionProvider in pkg/config/validation/agent).
 func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	spoiled, seen, good := r.spoiled, map[string]bool{}, []*meshv1.MeshConfig_ExtensionProvider(nil)
 	for i, p := range config.GetExtensionProviders() {
@@ -41,7 +41,7 @@ func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	config.ExtensionProviders, r.spoiled = good, spoiled
 }
 
-// providerService validates that a provider has a kind and, if its kind requires them, a service and a port.
+// providerService validates that a provider has a kind. If this kind has a service and a port, it validates them too.
 func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	m := p.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
@@ -90,7 +90,7 @@ func (r *report) httpAuthorizer(at string, http *meshv1.MeshConfig_ExtensionProv
 	}
 }
 
-// answer validates the fields that providers of external authorization by HTTP and by gRPC have in common.
+// answer validates the fields that both kinds of external authorizers have: HTTP and gRPC.
 func (r *report) answer(at string, of interface {
 	GetStatusOnError() string
 	GetTimeout() *durationpb.Duration

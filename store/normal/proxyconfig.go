@@ -16,9 +16,9 @@ import (
 var imageType = regexp.MustCompile(`^[\w.-]{0,100}$`)
 
 // proxyConfigRecords returns the record of a ProxyConfig
-// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Like Istio it refuses a negative
-// concurrency, and values of variables with more than maxValue bytes. It also refuses names of variables, and image
-// types, with which no Pod could be created.
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Like Istio, it refuses a negative
+// concurrency, and an environment variable whose value has more than maxValue bytes. It also refuses a variable name or
+// an image type with which no Pod could be created.
 func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	c := &proxyconfigv1.ProxyConfig{}
 	if !r.spec(obj, c) {

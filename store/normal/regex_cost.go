@@ -9,12 +9,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkRegexCost refuses regular expressions that gateways leave out together with their rules, because the largest
-// request would occupy Envoy for too long.
+// checkRegexCost reports the first rule at which the regular expressions of a VirtualService cost more than
+// model.MostRegexCost. The cost is the sum over all matches up to this rule, and the most expensive action among these
+// rules. Gateways leave such rules out, because the largest request would occupy Envoy for too long.
 func checkRegexCost(r *report, vs *networkingv1.VirtualService) {
 	sum, most := 0, 0
 	for i, h := range vs.Http {
-		r.look() // one rule may cost many milliseconds
+		r.look() // the check of one rule may take many milliseconds
 		match, action := model.RuleRegexCost(h, sum)
 		sum, most = sum+match, max(most, action)
 		if sum+most > model.MostRegexCost {

@@ -10,7 +10,7 @@ import (
 )
 
 // ResolvedID returns the ID of the object with the addresses of a host name. The name must be in lower case, without a
-// final dot. Only the leader emits such objects (store/hostnames).
+// final dot. Such objects are not in Kubernetes: package store/hostnames makes them.
 func ResolvedID(name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.DNS), Group: object.OwnGroup, Kind: "ResolvedName", Name: name}
 }
@@ -31,7 +31,7 @@ func NewResolved(name string, addresses []string) (*object.Object, error) {
 }
 
 // ParseResolved returns the addresses in an object that NewResolved made. It returns nil if the JSON cannot be decoded
-// or has no list of addresses. The list may be empty.
+// or has no list of addresses. For an empty list it returns an empty slice that is not nil.
 func ParseResolved(obj *object.Object) []string {
 	var content resolvedObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -43,7 +43,8 @@ func ParseResolved(obj *object.Object) []string {
 // absolute returns a host name in the form in which it is resolved: lower case, without a final dot.
 func absolute(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// gatewayName returns the addresses of a gateway whose address is a host name. It warns if no address is known.
+// gatewayName returns the IP addresses of a network gateway, given its host name. It warns if the name is invalid, or
+// if no address is known.
 func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []string {
 	if n.checkGatewayName(r, field, name) {
 		id := ResolvedID(absolute(name))
@@ -57,8 +58,8 @@ func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []st
 	return nil
 }
 
-// checkGatewayName reports whether the host name of a gateway is valid, and names are resolved
-// (Options.ResolveGateways). Otherwise it warns.
+// checkGatewayName reports whether the host name of a network gateway is valid and Options.ResolveGateways is set. If
+// not, it warns.
 func (n *Normalizer) checkGatewayName(r *report, field, name string) bool {
 	switch wrong := plainHost(absolute(name)); {
 	case wrong != "":

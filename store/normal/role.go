@@ -10,8 +10,8 @@ import (
 )
 
 // Role is the part of a Role or ClusterRole that is read. ListsSecrets reports whether the role grants the verb list on
-// all Secrets in its scope. As in istiod, proxies that receive private keys need this right (istio:
-// pilot/pkg/credentials/kube/secrets.go, Authorize).
+// all Secrets in its scope. As in istiod, a proxy receives private keys only if its service account has this right
+// (istio: pilot/pkg/credentials/kube/secrets.go, Authorize).
 type Role struct{ ListsSecrets bool }
 
 // IsRole reports whether an object is a Role or a ClusterRole.
@@ -19,15 +19,16 @@ func IsRole(id object.ID) bool {
 	return id.Group == model.GroupRBAC && (id.Kind == "Role" || id.Kind == "ClusterRole")
 }
 
-// Equal reports whether two Roles grant the same rights; nil stands for a missing Role.
+// Equal reports whether two Roles grant the same rights. A nil Role is a missing one, and equals only another nil Role.
 func (o *Role) Equal(other *Role) bool {
 	return o != nil && other != nil && *o == *other || o == nil && other == nil
 }
 
-// ParseRole parses a Role or ClusterRole. The wildcard * grants the right too. A rule for Secrets with resourceNames
-// does not grant list (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). For an
-// aggregated ClusterRole, only the rules in the object itself count. If the object cannot be parsed, the Role is nil,
-// and there is one problem. Otherwise the problems are nil.
+// ParseRole parses a Role or ClusterRole. The wildcard * in a rule includes Secrets and the verb list. A rule for
+// Secrets with resourceNames does not grant list
+// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). For an aggregated
+// ClusterRole, only the rules in the object itself count. If the object cannot be parsed, the Role is nil and the list
+// has one problem. In all other cases the list of problems is nil.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -49,8 +50,8 @@ func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	return role, nil
 }
 
-// bindingRecords returns the record of the accounts to which a RoleBinding or a ClusterRoleBinding grants list on
-// Secrets. Without that right, or without accounts, there is no record.
+// bindingRecords returns the record of the service accounts to which a RoleBinding or a ClusterRoleBinding grants the
+// verb list on Secrets. It returns nil if the role does not grant this right, or if no service account is bound.
 func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	var whole struct {
 		RoleRef  struct{ APIGroup, Kind, Name string }
@@ -85,9 +86,9 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return r.record(model.KindSecretReader, obj, obj.ID.Name, spec)
 }
 
-// serviceAccounts returns the service accounts of a subject, in the form of SecretReaderSpec; empty: no account. A
-// subject of kind User or Group can stand for service accounts too
-// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects).
+// serviceAccounts returns the service accounts that a subject stands for: NAMESPACE/NAME, NAMESPACE/* or */*. The
+// result is empty if the subject stands for no service account. A subject of kind User or Group can stand for service
+// accounts too (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects).
 func serviceAccounts(kind, namespace, name string) string {
 	const users, groups = "system:serviceaccount:", "system:serviceaccounts"
 	switch kind {

@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// ReadsOfSecrets reports whether this package reads the value of a key of a Secret. Sources may drop the values of all
-// other keys.
+// ReadsOfSecrets reports whether this package reads the value of the given key in Secrets. A source of objects may drop
+// the values of all other keys.
 func ReadsOfSecrets(key string) bool { return key == pullsecret.Key || credential.Reads(key) }
 
-// ReadsOfConfigMaps reports whether this package reads the value of a key of a ConfigMap. Sources may drop the values
-// of all other keys.
+// ReadsOfConfigMaps reports whether this package reads the value of the given key in ConfigMaps. A source of objects
+// may drop the values of all other keys.
 func ReadsOfConfigMaps(key string) bool {
 	return key == meshKey || key == networksKey || credential.Public(key)
 }
@@ -26,9 +26,9 @@ func ReadsOfConfigMaps(key string) bool {
 // tlsSecret is the type of Secrets with a certificate and its private key.
 const tlsSecret = "kubernetes.io/tls"
 
-// secretRecords returns the record of a Secret with TLS material or with credentials of image registries. Other
-// Secrets, and the CA's own keys, yield no record. The private key, or the credentials, are returned only as
-// Result.Private. No message quotes a value of the Secret.
+// secretRecords returns the record of a Secret with TLS material or with credentials of image registries. Other Secrets
+// yield no record, and the Secrets with the keys of the mesh's own CA yield no record either. The private key or the
+// credentials are only in Result.Private, not in the record. No message quotes a value of the Secret.
 func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	var whole struct {
 		Type       string
@@ -76,8 +76,8 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 		&model.SecretSpec{Chain: content.Chain, Ocsp: content.Ocsp, Trust: content.Trust, Crl: content.Crl})
 }
 
-// credential returns the TLS content of a Secret's or ConfigMap's values, and reports faults of the content. usable is
-// false if the object has an error.
+// credential returns the TLS content in the values of a Secret or ConfigMap, and reports faults of the content. The
+// result usable is false if the object has an error.
 func (r *report) credential(data map[string][]byte) (content credential.Content, usable bool) {
 	content, faults := credential.Parse(data)
 	for _, f := range faults {
@@ -94,8 +94,8 @@ func (r *report) credential(data map[string][]byte) (content credential.Content,
 	return content, !r.spoiled
 }
 
-// authorityRecords returns the record of a ConfigMap with certificates of authorities, by which gateways verify
-// clients and servers. The record has the kind of Secrets, and a name that no Secret can have.
+// authorityRecords returns the record of a ConfigMap with CA certificates, with which gateways verify clients and
+// servers. It returns nil for other ConfigMaps. The record has kind KindSecret, and a name that no Secret can have.
 func authorityRecords(r *report, obj *object.Object) []model.Record {
 	var whole struct{ Data map[string]string }
 	if err := json.Unmarshal(obj.JSON, &whole); err != nil {

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// This file makes the Workload records of Pods and WorkloadEntries, which selectors match.
+// This file makes the Workload records of Pods and WorkloadEntries. The selectors of other objects match these records.
 
-// podRecords returns the Workload of a Pod that has an address and has not ended.
+// podRecords returns the Workload record of a Pod that has an address and has not ended. It returns nil for other Pods.
 func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	pod := ctx.Pod(obj.ID)
 	if pod == nil || pod.Address == "" || pod.Ended {
@@ -46,7 +46,7 @@ func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []mode
 	return r.record(model.KindWorkload, obj, obj.ID.Name, spec)
 }
 
-// workloadEntryRecords returns the Workload of a WorkloadEntry
+// workloadEntryRecords returns the Workload record of a WorkloadEntry
 // (https://istio.io/latest/docs/reference/config/networking/workload-entry/).
 func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	entry := &networkingv1.WorkloadEntry{}
@@ -74,7 +74,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	if r.spoiled {
 		return nil
 	}
-	// As in istiod, labels of the object are added, and have priority.
+	// As in istiod, the labels in the object's metadata are added to the labels in its spec, and have priority.
 	labels := maps.Clone(entry.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -93,8 +93,8 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 // healthChecked is the annotation of WorkloadEntries whose status contains the health of the workload.
 const healthChecked = "proxy.istio.io/health-checks-enabled"
 
-// machineHealth reports whether a WorkloadEntry is healthy. If it has the annotation healthChecked, the condition
-// Healthy in its status must be True.
+// machineHealth reports whether a WorkloadEntry is healthy. A WorkloadEntry with the annotation healthChecked is
+// healthy only if the condition Healthy in its status is True.
 func machineHealth(r *report, obj *object.Object) bool {
 	if obj.Annotations[healthChecked] != "true" {
 		return true

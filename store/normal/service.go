@@ -14,19 +14,21 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// untranslatedLabel is the label by which Knative keeps ports of Gateways from being translated (istio:
-// pilot/pkg/model/gateway.go, DisableGatewayPortTranslationLabel). Any value counts.
+// untranslatedLabel is a label that Knative sets on the Service of a gateway. With it, the gateway binds the ports that
+// a Gateway states, not the Service's target ports for them (istio: pilot/pkg/model/gateway.go,
+// DisableGatewayPortTranslationLabel). Any value counts.
 const untranslatedLabel = "experimental.istio.io/disable-gateway-port-translation"
 
 // exportToAnnotation lists the namespaces that see a Service.
 const exportToAnnotation = "networking.istio.io/exportTo"
 
-// wellKnownPorts are the ports of SMTP, DNS, MySQL and MongoDB. Without a known protocol such a port is TCP, since the
-// server sends first.
+// wellKnownPorts are the ports of SMTP, DNS, MySQL and MongoDB. If such a port states no known protocol, it is TCP, and
+// proxies do not detect its protocol.
 var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 
-// protocolNames maps the prefix of a port's name, an appProtocol or a ServiceEntry's protocol to a protocol. MySQL
-// and Redis are plain TCP, as in Istio with the defaults of PILOT_ENABLE_MYSQL_FILTER and PILOT_ENABLE_REDIS_FILTER.
+// protocolNames maps the name of a protocol to its value. The name is the prefix of a port's name or appProtocol, or
+// the protocol of a ServiceEntry's port. MySQL and Redis are plain TCP, as in Istio with the defaults of
+// PILOT_ENABLE_MYSQL_FILTER and PILOT_ENABLE_REDIS_FILTER.
 var protocolNames = map[string]model.Protocol{
 	"http": model.Protocol_PROTOCOL_HTTP, "http_proxy": model.Protocol_PROTOCOL_HTTP,
 	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,
@@ -35,9 +37,9 @@ var protocolNames = map[string]model.Protocol{
 	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
-// protocolOf returns the protocol of a Service's port. UDP stays UDP. Otherwise the prefix of appProtocol decides, or
-// of the port's name if appProtocol is not set. Without a known prefix, a well-known port is TCP, and proxies detect
-// the protocol of any other port
+// protocolOf returns the protocol of a Service's port. A UDP port stays UDP. For other ports, the prefix of appProtocol
+// decides. If appProtocol is not set, the prefix of the port's name decides. Without a known prefix, a port in
+// wellKnownPorts is TCP, and proxies detect the protocol of any other port
 // (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
 func protocolOf(p corev1.ServicePort) model.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
@@ -85,7 +87,7 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		NodeLocal:       svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	_, spec.UntranslatedPorts = obj.Labels[untranslatedLabel]
-	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // for kube-proxy; Istio's control plane ignores it too
+	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // a setting for kube-proxy, which Istio's control plane ignores too
 		r.warnf(problem.NoEffect, "spec.sessionAffinity", "ClientIP does not hold for clients with a sidecar, as with Istio: consistentHash "+
 			"of a DestinationRule (useSourceIp) keeps a client to an endpoint")
 	}
@@ -122,7 +124,8 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 // listenersAnnotation with the value "merged" configures one listener for each TCP port of a headless Service.
 const listenersAnnotation = "navarch.io/headless-listeners"
 
-// headless sets the fields of a headless Service.
+// headless sets the fields of spec that apply to headless Services only. It warns of a listenersAnnotation without
+// effect.
 func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations map[string]string) {
 	spec.LocalNames = spec.Headless && n.LocalNames
 	spec.MergedListeners = spec.Headless && n.MergedListeners
@@ -139,7 +142,8 @@ func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations ma
 }
 
 // externalName returns the records of a Service of type ExternalName. If the external name is a service of the mesh,
-// the Service is an alias of that service. Otherwise clients connect to the external name by DNS.
+// the Service is an alias of that service. For any other external name, clients connect to the addresses that DNS has
+// for it.
 func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *model.ServiceSpec) []model.Record {
 	name := strings.TrimSuffix(strings.ToLower(svc.Spec.ExternalName), ".")
 	if wrong := plainHost(name); wrong != "" {
@@ -196,7 +200,7 @@ func sortPorts(ports []*model.ServicePort) {
 	})
 }
 
-// endpointPorts returns the ports of endpoints that state no ports of their own.
+// endpointPorts returns the ports of endpoints that state no ports of their own, given the ports of their service.
 func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	var out []*model.EndpointPort
 	for _, p := range ports {

@@ -63,7 +63,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
 
-// addressesNeeded warns of TCP ports of a ServiceEntry without an address: connections to such a port cannot be
+// addressesNeeded warns of each TCP port of a ServiceEntry that has no address. Connections to such a port cannot be
 // distinguished from connections to other hosts.
 func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
 	if len(entry.Addresses) > 0 || len(n.Automatic) > 0 && len(automaticHosts(obj, entry)) > 0 {
@@ -72,13 +72,14 @@ func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *netwo
 	for i, p := range entry.Ports {
 		if p.Protocol == "" || strings.EqualFold(p.Protocol, "TCP") {
 			r.analysef(problem.ServiceEntryAddressesRequired, problem.Required, fmt.Sprintf("spec.ports[%d]", i),
-				"without spec.addresses connections of TCP to port %d are taken for this host's, wherever they go", p.Number)
+				"without spec.addresses, all TCP connections to port %d count as connections to this host", p.Number)
 		}
 	}
 }
 
-// inlineEndpoints returns the Endpoints records of a ServiceEntry. Stated endpoints are in records for all hosts,
-// several if the list is long. If the hosts themselves are resolved, each host has one record.
+// inlineEndpoints returns the Endpoints records of a ServiceEntry. If the entry states endpoints, one record has the
+// endpoints of all hosts, or several records if the list is long. If the hosts themselves are resolved by DNS, each
+// host has its own record. For other entries the result is nil.
 func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec,
 	ctx Lookup) []model.Record {
 	byName := model.ServiceEntryPrefix + obj.ID.Name
@@ -164,8 +165,8 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 	return ports
 }
 
-// maxAddresses is the largest number of addresses of a ServiceEntry. Each of its hosts has each address as a domain in
-// each route configuration.
+// maxAddresses is the largest number of addresses of a ServiceEntry. In route configurations, each host of the
+// ServiceEntry has all these addresses as domains.
 const maxAddresses = 4096
 
 // serviceEntryHosts validates the hosts and addresses of a ServiceEntry.
@@ -257,8 +258,8 @@ func isSocketPath(path string) bool {
 	return strings.HasPrefix(path, "/") || strings.HasPrefix(path, "@")
 }
 
-// serviceEntryAddress validates the address of one endpoint of a ServiceEntry. ports is the number of the entry's
-// ports.
+// serviceEntryAddress validates the address of one endpoint of a ServiceEntry. The parameter ports is the number of
+// ports that the ServiceEntry has.
 func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, ports int, e *networkingv1.WorkloadEntry) {
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {

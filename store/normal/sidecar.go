@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// sidecarRecords returns the record of a Sidecar, with hosts as FQDNs.
+// sidecarRecords returns the record of a Sidecar, in which all hosts are fully qualified.
 func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	sidecar := &networkingv1.Sidecar{}
 	if !r.spec(obj, sidecar) {
@@ -90,12 +90,13 @@ func checkExcluded(r *report, at string, hosts []string) {
 	}
 }
 
-// egressHost validates one "namespace/host" of an egress listener, and returns it with the host as FQDN.
+// egressHost validates an entry "namespace/host" in the hosts of an egress listener. It returns the entry with a fully
+// qualified host. The parameter namespace is the namespace of the Sidecar.
 //
-// "." is the namespace of the proxy. For a Sidecar of the root namespace, this can be any namespace. Otherwise it is
-// the namespace of the Sidecar. "*" is any namespace. "~" before the namespace excludes the host. "~" alone stands for
-// "~*" (IstioEgressListener.hosts in sidecar.proto). The result has "~*" in place of "~", since older versions of
-// Navarch import nothing for "~". "~/*" is returned unchanged.
+// In an entry, the namespace "." stands for the namespace of the proxy. It is the namespace of the Sidecar, unless the
+// Sidecar is in the root namespace. The namespace "*" stands for all namespaces. A "~" before the namespace excludes
+// the host, and "~" alone means "~*" (IstioEgressListener.hosts in sidecar.proto). The result has "~*" in place of "~",
+// because older versions of Navarch import nothing for "~". Only for the entries "~/*" and "~*/*", the result is "~/*".
 func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	ns, host, ok := strings.Cut(text, "/")
 	if !ok || strings.Contains(host, "/") {
@@ -183,8 +184,9 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 	}
 }
 
-// checkSidecarPort validates the port of a listener, and adds the port to seen, the ports of the previous listeners.
-// Istio's webhook refuses two listeners with the same port and different binds, although istiod applies both.
+// checkSidecarPort validates the port of a listener. The map seen has the ports of the previous listeners, and
+// checkSidecarPort adds this port to it. Istio's webhook refuses two listeners with the same port and different binds,
+// although istiod applies both.
 func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {
 	unix := strings.HasPrefix(bind, "unix://")
 	if !unix {

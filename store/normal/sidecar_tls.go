@@ -63,13 +63,14 @@ func checkServerFiles(r *report, at string, tls *networkingv1.ServerTLSSettings,
 	}
 }
 
-// reversedVersions reports whether no version of TLS is allowed. Envoy refuses such a listener.
+// reversedVersions reports whether the minimum version of TLS is above the maximum version. Envoy refuses a listener
+// with such settings.
 func reversedVersions(tls *networkingv1.ServerTLSSettings) bool {
 	return tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion
 }
 
 // checkServerVersions validates versions of TLS, and removes cipher suites that are unknown or stated twice. It does
-// not compare the minimum with the maximum (reversedVersions).
+// not compare the minimum with the maximum version, as reversedVersions does.
 func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	known := func(field string, v networkingv1.ServerTLSSettings_TLSProtocol) {
 		if _, ok := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(v)]; !ok {

@@ -16,7 +16,7 @@ import (
 )
 
 // telemetryRecords returns the record of a Telemetry. A Telemetry with targetRefs applies only to the Gateways among
-// the targets. If no target is a Gateway, it yields no record.
+// the targets. If no target is a Gateway, the result is nil.
 func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	t := &telemetryv1.Telemetry{}
 	if !r.spec(obj, t) {
@@ -68,8 +68,8 @@ func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh 
 	}
 }
 
-// hasProvider reports whether a provider with a name exists, in upper or lower case. Istio's default providers always
-// exist (push/build/telemetry).
+// hasProvider reports whether a provider with the given name exists, ignoring case. Istio's default providers envoy and
+// prometheus always exist.
 func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	for _, p := range mesh.GetExtensionProviders() {
 		if strings.EqualFold(p.GetName(), name) {
@@ -138,7 +138,7 @@ func checkAccessLogging(r *report, at string, l *telemetryv1.AccessLogging, mesh
 	}
 }
 
-// checkMetrics validates metrics, and removes tags without a name.
+// checkMetrics validates settings of metrics, and removes tags without a name.
 func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, m.Providers, mesh)
 	for i, o := range m.Overrides {
@@ -177,7 +177,7 @@ func checkDefaultProviders(r *report, mesh *meshv1.MeshConfig) {
 	}
 }
 
-// checkTracer validates the headers with which a provider exports spans.
+// checkTracer validates the settings with which a tracing provider exports spans.
 func checkTracer(r *report, at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	exportHeaders(r, at+".zipkin.headers", p.GetZipkin().GetHeaders())
 	otel := p.GetOpentelemetry()

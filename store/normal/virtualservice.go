@@ -59,7 +59,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 	return r.record(model.KindVirtualService, obj, obj.ID.Name, vs)
 }
 
-// gateways resolves the names of Gateways, sorted.
+// gateways returns the resolved names of Gateways, sorted and without duplicates.
 func gateways(names []string, namespace string) []string {
 	out := make([]string, 0, len(names))
 	for _, name := range names {
@@ -68,8 +68,9 @@ func gateways(names []string, namespace string) []string {
 	return sortedSet(out)
 }
 
-// Destinations calls fn with each destination of a VirtualService and with its path, such as spec.http[0].mirror, in
-// the order http, tls, tcp. Missing destinations are skipped. fn may change the destination. vs must not be nil.
+// Destinations calls fn with each destination of a VirtualService and with the path of the destination, such as
+// spec.http[0].mirror. The order is http, tls, tcp. Missing destinations are skipped. fn may change the destination. vs
+// must not be nil.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, format string, args ...any) {
 		if d != nil {

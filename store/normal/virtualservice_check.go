@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The rules in this file are the rules of Istio's webhook that the reference documents:
+// Most rules in this file are rules of Istio's webhook. Istio documents them here:
 // https://istio.io/latest/docs/reference/config/networking/virtual-service/
 
 // checkVirtualService validates a VirtualService.
@@ -69,11 +69,11 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	})
 }
 
-// mostLabels bounds the labels, and the parts of labels between dashes, in the different hosts of a VirtualService. For
-// each of them the wildcard that begins there is looked up, and remembered.
+// mostLabels is the largest number of labels in the different hosts and destinations of a VirtualService. A label with
+// dashes counts as several. The bound limits the cost of looking up the wildcards that cover a host.
 const mostLabels = 65_536
 
-// checkLabels refuses a VirtualService whose hosts and destinations have more than mostLabels labels and parts.
+// checkLabels refuses a VirtualService whose hosts and destinations exceed mostLabels.
 func checkLabels(r *report, vs *networkingv1.VirtualService) {
 	seen, labels := map[string]bool{}, 0
 	count := func(host string) {
@@ -92,11 +92,12 @@ func checkLabels(r *report, vs *networkingv1.VirtualService) {
 	}
 }
 
-// checkHostsDiffer refuses a VirtualService with equal hosts, with a host that covers another host, or with the host
-// "*" for sidecars. Istio's webhook refuses such a VirtualService too, while istiod applies a stored one.
+// checkHostsDiffer refuses a VirtualService with equal hosts, or with a host that covers another host. It also refuses
+// the host "*" in a VirtualService for sidecars. Istio's webhook does the same, but istiod applies such a
+// VirtualService if it is stored.
 func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostIndex) {
 	mesh := len(vs.Gateways) == 0 || slices.Contains(vs.Gateways, "mesh")
-	earlier := map[int]int{} // by index of a host: index of an earlier equal or covering host
+	earlier := map[int]int{} // from the index of a host to that of an earlier host that overlaps it
 	for i, h := range vs.Hosts {
 		if j := hosts.first[hostOf(h)]; j != i {
 			earlier[i] = j
@@ -116,9 +117,9 @@ func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostInde
 	}
 }
 
-// checkClaims warns of matches on token claims that apply to sidecars, because a sidecar has not verified a token when
-// it routes a request. As in Istio's webhook, the object is refused if it is for sidecars only. A delegate is not
-// refused, because the VirtualService that uses the delegate states the gateways.
+// checkClaims warns of matches on token claims in rules for sidecars, because a sidecar routes a request before it
+// verifies the token. As in Istio's webhook, a VirtualService for sidecars only is refused. A delegate gets only
+// warnings, because the VirtualService that uses the delegate states the gateways.
 func checkClaims(r *report, vs *networkingv1.VirtualService) {
 	forMesh := func(gateways []string) bool { return len(gateways) == 0 || slices.Contains(gateways, "mesh") }
 	if !forMesh(vs.Gateways) {
@@ -160,14 +161,14 @@ func checkGateways(r *report, path string, names []string) {
 		case name != "mesh" && bad:
 			r.errorf(at, "%q is no gateway: want mesh, name, or namespace/name", name)
 		case slashed && ns == ".":
-			r.refusef(problem.Invalid, at, "%q: the own namespace is written by its name, or left out", name)
+			r.refusef(problem.Invalid, at, "%q: write the VirtualService's own namespace by its name, or leave it out", name)
 		case slashed:
 			r.name(at, rest)
 		}
 	}
 }
 
-// checkHTTPRoute validates one http route. delegate reports whether the VirtualService is a delegate.
+// checkHTTPRoute validates one http route. Parameter delegate: whether the VirtualService is a delegate (has no hosts).
 func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bool) {
 	var actions []string
 	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil,
@@ -298,7 +299,7 @@ func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRou
 			case wrong != "":
 				r.errorf(field, "%q %s", sni, wrong)
 			case isIP(sni):
-				r.warnf(problem.NoEffect, field, "%q is an address: clients send none as SNI (RFC 6066, 3)", sni)
+				r.warnf(problem.NoEffect, field, "%q is an address: clients send no addresses as SNI (RFC 6066, 3)", sni)
 			case !hosts.covers(sni):
 				r.errorf(field, "%q is not covered by spec.hosts", sni)
 			default:

@@ -13,12 +13,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// capped restricts the exportTo of a ServiceEntry to the visibility that serviceEntryVisibility of the mesh
-// configuration allows for the entry's namespace. Without applyToSidecars it returns exportTo unchanged. It never
-// extends exportTo. Policies match the labels of the Namespace in the entry's own source and cluster (istio.io/api
-// mesh/v1alpha1/config.proto, ServiceEntryVisibility).
+// capped returns the exportTo of a ServiceEntry, restricted by serviceEntryVisibility in the mesh configuration.
+// Without applyToSidecars it returns exportTo unchanged. It never extends exportTo. Policies match the labels of the
+// Namespace in the entry's own source and cluster (istio.io/api mesh/v1alpha1/config.proto, ServiceEntryVisibility).
 func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []string {
-	r.mesh = true // an edit of the mesh configuration may begin to apply
+	r.mesh = true // the result depends on the mesh configuration
 	settings := ctx.Mesh().GetServiceEntryVisibility()
 	if !settings.GetApplyToSidecars() {
 		return exportTo
@@ -70,15 +69,15 @@ func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selecto
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-// checkVisibility warns of rules of serviceEntryVisibility with an invalid selector. It also warns if applyToSidecars
-// is not set, because the settings then have an effect in ambient mode only.
+// checkVisibility warns if serviceEntryVisibility lacks applyToSidecars, because the settings then have an effect in
+// ambient mode only. With applyToSidecars, it warns of each rule with an invalid selector.
 func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 	const at = "data.mesh.serviceEntryVisibility"
 	if settings == nil {
 		return
 	}
 	if !settings.GetApplyToSidecars() {
-		r.warnf(problem.NoEffect, at+".applyToSidecars", "is not set: sidecars see ServiceEntries as their exportTo says")
+		r.warnf(problem.NoEffect, at+".applyToSidecars", "is not set: for sidecars, only the exportTo of each ServiceEntry counts")
 		return
 	}
 	for i, policy := range settings.GetPolicies() {

@@ -29,12 +29,12 @@ type Pod struct {
 	Workload    string
 	NotReady    bool     // the Pod's Ready condition is False
 	Address     string   // status.podIP; empty: no address is assigned yet
-	More        []string // further addresses of status.podIPs; nil: there are no others
+	More        []string // further addresses of status.podIPs; nil: no further addresses
 	Terminating bool     // the Pod is being deleted
 	Ended       bool     // the Pod has succeeded or failed
 }
 
-// Equal reports whether two Pods are equal for endpoints and Workloads. nil stands for a missing Pod.
+// Equal reports whether two Pods have equal fields. nil stands for a missing Pod.
 func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -44,15 +44,14 @@ func (p *Pod) Equal(o *Pod) bool {
 		slices.Equal(p.More, o.More) && maps.Equal(p.Labels, o.Labels)
 }
 
-// Node has the fields of a Node that endpoints, and gateways at node ports, depend on.
+// Node has the fields of a Node that matter for endpoints, and for gateways that clients reach at node ports.
 type Node struct {
 	Locality string            // region/zone/subzone, without empty parts at the end; empty: unknown
-	External string            // first address of type ExternalIP; empty: it has no such address
-	Labels   map[string]string // for the selectors of gateways; nil without an external address
+	External string            // first address of type ExternalIP; empty: no such address
+	Labels   map[string]string // labels for the node selectors of gateways; nil without an external address
 }
 
-// Equal reports whether two Nodes are equal for endpoints and for gateways at node ports. nil stands for a missing
-// Node.
+// Equal reports whether two Nodes have equal fields. nil stands for a missing Node.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -69,26 +68,26 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID returns the ID that stands for the Pod with an address, in the namespace and origin of an object. If the
-// object depends on this Pod, its Refs contain the ID.
+// PodAtID returns the ID that stands for the Pod with an address. Parameter of: ID of an object in the same namespace
+// and origin. An object that depends on the Pod has this ID in its Refs (Result.Refs).
 func PodAtID(of object.ID, address string) object.ID {
 	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
 }
 
-// IsPodAt reports whether an ID was returned by PodAtID.
+// IsPodAt reports whether an ID has the form of the IDs that PodAtID returns.
 func IsPodAt(id object.ID) bool { return id.Kind == podAddress }
 
 // podAddress is the kind of the IDs of PodAtID. Kubernetes has no kind of this name.
 const podAddress = "PodAddress"
 
-// AllNodes returns the ID that stands for all Nodes of an origin. The Refs of an object that depends on all Nodes
-// contain this ID.
+// AllNodes returns the ID that stands for all Nodes of an origin. An object that depends on all Nodes has this ID in
+// its Refs (Result.Refs).
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
 // Namespace has the fields of a Namespace that endpoints, Services and ServiceEntries in the Namespace depend on.
 type Namespace struct {
 	Network      string             // label topology.istio.io/network; empty: no label
-	Distribution model.Distribution // default for services in the Namespace; zero: any endpoint
+	Distribution model.Distribution // default traffic distribution of services in the Namespace; zero: any endpoint
 	Labels       map[string]string  // labels of the Namespace, shared with the object
 }
 
@@ -100,7 +99,7 @@ func (n *Namespace) Equal(o *Namespace) bool {
 	return n.Network == o.Network && n.Distribution == o.Distribution && maps.Equal(n.Labels, o.Labels)
 }
 
-// owned is the part of an object's metadata that object.Object lacks.
+// owned decodes the fields of an object's metadata that ParsePod needs and object.Object lacks.
 type owned struct {
 	DeletionTimestamp *string `json:"deletionTimestamp"`
 	OwnerReferences   []struct {
@@ -174,9 +173,9 @@ var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 const workloadNameLabel = "service.istio.io/workload-name"
 
 // workloadName returns the name of a Pod's workload. The label service.istio.io/workload-name has precedence, then the
-// name of the Pod's controlling owner, then the Pod's own name. Instead of a ReplicaSet's name the result is that of
-// the Deployment or Argo Rollout (without the pod-template-hash). Instead of the name of a CronJob's Job it is that of
-// the CronJob.
+// name of the Pod's controlling owner, then the Pod's own name. For a ReplicaSet, the result is the name of its
+// Deployment or Argo Rollout, which lacks the pod-template-hash. For a Job of a CronJob, the result is the name of the
+// CronJob.
 func workloadName(obj *object.Object, meta owned) string {
 	if name := obj.Labels[workloadNameLabel]; name != "" {
 		return name
@@ -200,8 +199,8 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode parses a Node; the result is never nil. If the JSON of the object cannot be decoded, the result has no
-// external address. Otherwise the result shares the labels of the object if it has an external address.
+// ParseNode parses a Node. The result is never nil. If the JSON of the object cannot be decoded, the result has only a
+// locality. A result with an external address shares the labels of the object.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -228,7 +227,7 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace parses a Namespace; the result is never nil. All problems are warnings about the annotation
+// ParseNamespace parses a Namespace. The first result is never nil. All problems are warnings about the annotation
 // networking.istio.io/traffic-distribution.
 func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}

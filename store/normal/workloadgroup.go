@@ -11,17 +11,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// workloadGroupRecords returns the record of a WorkloadGroup: the template, with the labels and annotations of the
-// WorkloadEntries. push/machines makes WorkloadEntries from this record. The default service account is "default", as
-// for `istioctl x workload entry configure` (https://istio.io/latest/docs/reference/config/networking/workload-group/).
-// The record lacks the probe, because agents read the probe from the machine's mesh.yaml.
+// workloadGroupRecords returns the record of a WorkloadGroup, from which the control plane makes WorkloadEntries. The
+// default service account is "default", as for `istioctl x workload entry configure`
+// (https://istio.io/latest/docs/reference/config/networking/workload-group/). The record lacks the probe, because
+// agents read the probe from the machine's mesh.yaml.
 func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	group := &networkingv1.WorkloadGroup{}
 	if !r.spec(obj, group) {
 		return nil
 	}
 	if group.Template == nil {
-		r.requiredf("spec.template", "must be there: it says of which service account the machines are")
+		r.requiredf("spec.template", "must not be empty: it states the service account of the machines")
 	}
 	r.labels("spec.metadata.labels", group.Metadata.GetLabels())
 	r.labels("spec.template.labels", group.Template.GetLabels())
@@ -41,7 +41,7 @@ func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup
 }
 
 // checkReadinessProbe validates a probe by the rules of Istio's webhook (validateReadinessProbe in
-// pkg/config/validation). Probes by gRPC are valid in addition. nil is valid.
+// pkg/config/validation). In addition, gRPC probes are valid. A nil probe is valid.
 func checkReadinessProbe(r *report, at string, probe *networkingv1.ReadinessProbe) {
 	if probe == nil {
 		return

@@ -1,7 +1,8 @@
-// Package object defines the output of sources: raw API objects, and events about their changes.
+// Package object defines the output of sources (readers of API servers and folders): raw API objects, and events about
+// changes of the objects.
 //
-// Owns: nothing; values are immutable. Reads: store/origin. Never: applies a schema or defaults; validates objects
-// (store/normal does); uses sockets.
+// Owns: nothing; values are immutable. Reads: store/origin and store/problem. Never: applies a schema or defaults;
+// validates objects; uses sockets.
 package object
 
 import (
@@ -21,18 +22,18 @@ type Op uint8
 // The kinds of an Event.
 const (
 	Put    Op = iota + 1 // the object exists and has this content
-	Delete               // the object is gone (Why); the Event has no Object
-	Broken               // the object exists, but cannot be read (Problem); the last good content stays in effect
-	// Synced concerns no object. It means that the source has emitted all objects that existed when it started, or when
-	// it began to read again. ID has the source's origin; for files ID is zero.
+	Delete               // the object is gone, for the reason Event.Why; the Event has no Object
+	Broken               // the object exists, but cannot be read (Event.Problem); the last good content stays in effect
+	// Synced concerns no object. It means that the source has emitted all objects that existed when the source began to
+	// read. Event.ID has only the source's origin; for a folder of files Event.ID is zero.
 	Synced
-	// Forget concerns no object. It means that all events so far from the source of the ID's origin are void. The
-	// source then emits all objects again, and Synced.
+	// Forget concerns no object. It means that all earlier events from the source are void. Event.ID has the source's
+	// origin. After Forget, the source emits all objects again, and Synced.
 	Forget
 )
 
-// ID identifies an object as its API does, with its origin. Group is empty for the core API, and Namespace for objects
-// without a namespace. The version is left out, because one object is served in several versions.
+// ID identifies an object. Group is empty for the core API. Namespace is empty for objects without a namespace. ID has
+// no API version, because an API server serves one object in several versions.
 type ID struct {
 	Origin    origin.Origin
 	Group     string
@@ -41,9 +42,9 @@ type ID struct {
 	Name      string
 }
 
-// String returns the ID as users read it: "Kind namespace/name", or "Kind name" without a namespace. For an object
-// that is not of the config cluster, the cluster follows. A kind of the Gateway API is followed by its group. For an
-// incomplete ID String returns the known parts.
+// String returns the ID as users read it: "Kind namespace/name", or "Kind name" without a namespace. The suffix " in
+// cluster NAME" follows, except for the config cluster (the cluster with the mesh's configuration). For a kind of the
+// Gateway API, the group follows the kind. For an incomplete ID, String returns the known parts.
 func (id ID) String() string {
 	kind := id.Kind
 	if id.Group == GatewayAPI { // Istio has a Gateway too
@@ -60,15 +61,15 @@ func (id ID) String() string {
 	return strings.TrimSpace(kind + id.Origin.Suffix())
 }
 
-// GatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does
-// (kind.group).
+// GatewayAPI is the group of the Kubernetes Gateway API. Messages write kinds of this group as kubectl does:
+// kind.group.
 const GatewayAPI = "gateway.networking.k8s.io"
 
-// OwnGroup is the group in IDs of objects that the leader makes itself, and in IDs that stand for looked-up names,
-// such as host names.
+// OwnGroup is the group in IDs of objects that Navarch makes itself. It is also the group in IDs that stand for
+// looked-up names, such as host names.
 const OwnGroup = "navarch.io"
 
-// SameOrigin returns its argument, with the origin replaced by that of id.
+// SameOrigin returns a copy of other with the origin of id.
 func (id ID) SameOrigin(other ID) ID {
 	other.Origin = id.Origin
 	return other
@@ -85,15 +86,15 @@ type Why uint8
 
 // The reasons.
 const (
-	Deleted   Why = iota // a DELETE event, or missing in a complete list that is not older than the last state
+	Deleted   Why = iota // by a DELETE event, or missing in a complete list that is not older than the last known state
 	Undefined            // the definition of the object's kind was removed, or is being removed
-	Rewound              // the object is missing in a list that is older than the last state
+	Rewound              // the object is missing in a list that is older than the last known state
 	Unread               // the object's kind could not be listed: forbidden (403), or not served (404)
 	Unnamed              // the object's cluster is no longer read, because no Secret names the cluster
 	Missing              // the object is no longer in the folder
 )
 
-// whys has, for each Why, the word in which it is stored, and the clause for messages about several objects.
+// whys contains, for each Why, the word that is stored, and the clause for messages about several objects.
 var whys = [...]struct{ word, clause string }{
 	Deleted:   {"deleted", "were deleted"},
 	Undefined: {"undefined", "have lost the definition of their kind"},
@@ -128,14 +129,14 @@ type Object struct {
 	Created     time.Time // metadata.creationTimestamp; zero: unknown
 	Labels      map[string]string
 	Annotations map[string]string
-	// JSON is the whole object as JSON. A source may leave out parts that no record needs.
+	// JSON is the object as JSON. A source may omit parts that no record needs.
 	JSON []byte
-	// UID and Generation are the object's metadata.uid and metadata.generation, if the source has them. In files the
-	// author may have written any value.
+	// UID and Generation are metadata.uid and metadata.generation, if the source has them. In a file, the author may
+	// have written any value.
 	UID        string
 	Generation int64
-	// Location is the place of the object for messages. For a file it is a path relative to the folder, and a document
-	// number.
+	// Location names the place of the object in messages. For a file it is a path relative to the folder, and a
+	// document number.
 	Location string
 }
 
@@ -147,8 +148,9 @@ type Event struct {
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	// Kinds is set for Synced of a Kubernetes cluster. It then has Group and Kind of all kinds that were listed
-	// completely, sorted; empty: no kind was. For every other source Kinds is nil, which means all kinds.
+	// Kinds is set for Synced of a Kubernetes cluster. It contains Group and Kind of each kind that was listed
+	// completely, sorted. Without such a kind it is empty, but not nil. For every other source Kinds is nil, which
+	// means all kinds.
 	Kinds []ID
 }
 
@@ -161,18 +163,19 @@ type Problem struct {
 	Location string // as Object.Location
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // empty: the problem has no such code
+	Analyzer problem.Analyzer // such as IST0101 of Istio's analyzers; empty: no such code
 	Severity problem.Severity
 	Message  string // names no objects that the namespace of the object may not see
-	// Whole is the message with the names of all objects, for readers who see everything; empty: Message.
+	// Whole is the message with the names of all objects, for readers who see everything. If it is empty, Message is
+	// the text for all readers.
 	Whole string
 }
 
 // Full returns the message for readers who see all objects.
 func (p Problem) Full() string { return cmp.Or(p.Whole, p.Message) }
 
-// String returns "Kind namespace/name: field: message [IST0101]", for readers who see all objects, without the parts
-// that are empty. If the object has no name, the text contains the location.
+// String returns "Kind namespace/name: field: message [IST0101]", for readers who see all objects. Empty parts are
+// omitted. If the object has no name, the text contains the location.
 func (p Problem) String() string {
 	parts := []string{p.ID.String(), p.Field, p.Full() + p.Analyzer.Suffix()}
 	if p.ID.Name == "" {

@@ -12,13 +12,13 @@ import (
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
 	"error": slog.LevelError, "fatal": fatal, "none": none}
 
-// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level). The
-// form is one level, or several SCOPE:LEVEL with commas between them. Level is for programs with one scope.
+// Level parses the lowest level of the written log lines, in the form of Istio's flag --log_output_level (istio:
+// pkg/log). The text is a comma-separated list of entries LEVEL or SCOPE:LEVEL. Level is for programs with one scope.
 //
-// The level of the scope "all" takes precedence, then that of the scope "default". A level without a scope counts as
-// one of "default". If a scope occurs several times, its last level counts. If the text states neither "all" nor
-// "default", the level is info. scopes lists the remaining scopes in the text, sorted; their levels have no effect. The
-// error names the part that is not a level, such as an empty text.
+// The result is the level of the scope "all". Without it, the result is the level of the scope "default", or else info.
+// An entry without a scope is for "default". If a scope occurs several times, its last level counts. The result named
+// scopes contains all other scopes of the text, sorted. Their levels have no effect. The error quotes the invalid
+// entry; an empty text is invalid.
 func Level(text string) (level slog.Level, scopes []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -36,10 +36,10 @@ func Level(text string) (level slog.Level, scopes []string, err error) {
 // scopeAll is Istio's word for every scope.
 const scopeAll = "all"
 
-// saidLevels maps scopes to their levels, as a text states them.
+// saidLevels maps the scopes in a text to the levels that the text states for them.
 type saidLevels map[string]slog.Level
 
-// level returns the level of a scope.
+// level returns the level of a scope, by the precedence that Level describes.
 func (s saidLevels) level(scope string) slog.Level {
 	for _, name := range []string{scopeAll, scope, ScopeDefault} {
 		if level, said := s[name]; said {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Sampled writes warnings that clients can cause, so that no number of clients fills the log. A cause is a pair of a
-// message and a text. The first line of a cause is written immediately. After each written line an interval of
-// SampleInterval begins. At the end of the interval the first line within it is written, if there was one, with the
-// number of the suppressed lines (keySuppressed). The written lines of a cause and their numbers add up to the events.
+// Sampled writes warnings that clients can cause, at a bounded rate. A cause is a pair of a message and a text. The
+// first line of a cause is written immediately. After each written line an interval of SampleInterval begins. Lines
+// within the interval are held back. At its end the first of these lines is written, with the number of the others
+// (keySuppressed), which are dropped. So the written and the dropped lines add up to the number of events.
 //
-// Lines of one cause do not suppress lines of another. Beyond 64 causes, though, all further causes count as a single
-// cause, whose lines have a different message. A Sampled is safe for concurrent use.
+// Lines of one cause do not suppress lines of another cause. But beyond 64 causes, all further causes count as a single
+// cause, whose lines have a message of their own. A Sampled is safe for concurrent use.
 type Sampled struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // leaf mutex; guards causes
+	mu     sync.Mutex // guards causes; no other lock is taken while it is held
 	causes map[sampledCause]*sample
 }
 
@@ -28,8 +28,7 @@ const SampleInterval = 30 * time.Second
 // maxSampled bounds the causes that are distinguished. All further causes count as a single cause.
 const maxSampled = 64
 
-// maxSampledText is the largest number of bytes of a text that are written. A bound is needed because clients choose
-// the texts.
+// maxSampledText is the largest number of written bytes of one text. Clients choose the texts, so a bound is needed.
 const maxSampledText = 512
 
 // sampledCause identifies a cause.
@@ -96,7 +95,7 @@ func (s *Sampled) write(key sampledCause, args []any, suppressed int) {
 	s.log.Log(context.Background(), slog.LevelWarn, key.message, args...)
 }
 
-// cut copies the arguments of a later line, bounded and without references to a client's memory.
+// cut copies the arguments of a line. It turns errors into texts, and copies at most maxSampledText bytes of each text.
 func cut(args []any) []any {
 	out := make([]any, len(args), len(args)+4)
 	for i, arg := range args {

@@ -20,11 +20,12 @@ const (
 	ScopeIngest  = "ingest"
 )
 
-// Levels contains the least level of the log lines of each scope. Its methods are safe for concurrent use.
+// Levels contains, for each scope, the lowest level of the log lines that are written. Its methods are safe for
+// concurrent use.
 type Levels struct{ scopes []*Scope }
 
-// Scope is a part of a process's log lines. About describes the part for operators. Name and About must not be changed.
-// The methods are safe for concurrent use.
+// Scope is a named group of navarchd's log lines. About describes the group for operators. Name and About must not be
+// changed. The methods are safe for concurrent use.
 type Scope struct {
 	Name, About string
 	level       slog.LevelVar
@@ -33,8 +34,8 @@ type Scope struct {
 
 // NewLevels parses the initial levels in the form of Level. A scope without a level of its own has the level of the
 // scope "default", or info if the text does not state that level. A level for the scope "all" takes precedence over
-// every other level. unknown lists the scopes that do not exist, sorted; their levels have no effect. The error names
-// the part that is not a level, such as an empty text.
+// every other level. The result named unknown contains the scopes that do not exist, sorted. Their levels have no
+// effect. The error quotes the invalid entry; an empty text is invalid.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -72,8 +73,8 @@ func (l *Levels) Find(name string) *Scope {
 	return nil
 }
 
-// Handler returns a handler that passes lines of the scope "default" to another handler, and drops lines below the
-// level of the scope. From the result, Scoped derives the handlers of all other scopes.
+// Handler returns the handler of the scope "default". It passes lines to the handler next, and drops lines below the
+// level of the scope. Scoped derives the handlers of all other scopes from it.
 func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }
@@ -83,8 +84,8 @@ func (s *Scope) Level() string {
 	return cmp.Or(levelWords[s.level.Level()], "none")
 }
 
-// Set changes the level of the scope. word is a word of Level, in upper or lower case. For another word, the error
-// names the word, and the level stays.
+// Set changes the level of the scope. Parameter word: debug, info, warn, warning, error, fatal or none, in upper or
+// lower case. For any other word, Set returns an error and keeps the level.
 func (s *Scope) Set(word string) error {
 	level, known := levels[strings.ToLower(word)]
 	if !known {
@@ -98,7 +99,8 @@ func (s *Scope) Set(word string) error {
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
 // Scoped returns a logger whose lines belong to a scope. Its lines end with the name of the scope, except for the scope
-// "default". If the handler of log is not from Levels, or the scope does not exist, Scoped returns log itself.
+// "default". If the handler of log is not from Levels.Handler, or if the scope does not exist, Scoped returns log
+// itself.
 func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	h, is := log.Handler().(scoped)
 	if !is {

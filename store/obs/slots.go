@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// OtherValues is the label value of all values without a slot.
+// OtherValues is the label value under which all values without a slot of Slots are counted.
 const OtherValues = "(others)"
 
-// Slots bounds the values of a label that users choose, such as tenants. A value keeps its slot while it is used. If
-// all slots are taken, a new value gets the slot that was unused for longest, provided that this time is Idle or more.
-// Otherwise the new value counts as OtherValues. All exported fields are required. Slots is safe for concurrent use.
+// Slots bounds the number of values of a metric's label. Users choose the values, such as tenants. A value keeps its
+// slot while it is used. If all slots are taken, a new value may replace the value whose last use is oldest, if that
+// use is at least Idle ago. If no value can be replaced, the new value counts as OtherValues. All exported fields are
+// required. Slots is safe for concurrent use.
 type Slots struct {
-	Most int                // number of slots
+	Most int                // largest number of values with a slot
 	Idle time.Duration      // time without use after which a slot may be given to another value
 	Free func(value string) // called with a value that loses its slot; Free must not use the Slots
 
-	mu   sync.Mutex           // leaf mutex; guards the field below
-	used map[string]time.Time // by value with a slot: time of the last use
+	mu   sync.Mutex           // guards the field below
+	used map[string]time.Time // from each value with a slot to the time of its last use
 }
 
-// Of returns the label value under which to count a value at the time now. The result is the value itself, or
-// OtherValues. Before a slot passes to another value, Of calls Free with the old value, so that the caller can delete
-// the old value's metrics.
+// Of returns the label value for a value that is used at the time now. The result is the value itself, or OtherValues.
+// Before a slot passes to another value, Of calls Free with the old value, so that the caller can delete the old
+// value's metrics.
 func (s *Slots) Of(value string, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

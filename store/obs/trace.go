@@ -15,23 +15,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer writes spans about one revision of the store, from the event that caused it to the ACKs of proxies. All
-// processes write into one trace without communication, because the ids of the trace and of its first span are hashes
-// of the mesh, the etcd cluster and the revision. On a nil Tracer the methods that write spans do nothing; Begin and
-// Close panic. It is safe for concurrent use.
+// Tracer writes one trace for each revision of the store. The spans of a trace reach from the event that caused the
+// revision to the ACKs of proxies. All processes can write into the same trace, because the ids of the trace and of its
+// first span are a hash of the mesh, the etcd cluster and the revision. On a nil Tracer, Begin and Close panic, and the
+// other methods do nothing. A Tracer is safe for concurrent use.
 type Tracer struct {
 	mesh     string
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	cluster  atomic.Uint64 // id of the etcd cluster; 0: unknown, and nothing is traced
 
-	mu     sync.Mutex    // leaf mutex; guards the fields below
+	mu     sync.Mutex    // guards the fields below; no other lock is taken while it is held
 	pushes map[int64]int // by revision: number of responses with a span
 	order  []int64       // the revisions in pushes, the oldest entry first
 }
 
 // Bounds of the spans of single responses. For each revision, the first maxPushes responses get a span. The Tracer
-// counts them for at most maxRevisions revisions at a time.
+// counts responses for at most maxRevisions revisions at a time.
 const (
 	maxPushes    = 64
 	maxRevisions = 256
@@ -48,16 +48,17 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	return t
 }
 
-// Begin sets the id of the etcd cluster whose revisions are traced; 0: nothing is traced. Events before the call of
-// Begin are not traced.
+// Begin sets the id of the etcd cluster whose revisions are traced. With the id 0, nothing is traced. Events before the
+// call of Begin are not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
 // Close flushes the waiting spans, and ends the Tracer. The error is that of the processor, for instance if ctx ends
 // before the exporter has accepted the spans.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Committed writes the trace's first span, from event to done, and below it the span of the commit, from began to done.
-// puts and deletes are the numbers of written and deleted records.
+// Committed writes the first span of a revision's trace, and below it the span of the commit. The first span begins at
+// the time event, the span of the commit at the time began. Both spans end at the time done. puts and deletes are the
+// numbers of written and deleted records.
 func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, deletes int) {
 	if !t.on() {
 		return
@@ -71,15 +72,16 @@ func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, d
 	span.End(trace.WithTimestamp(done))
 }
 
-// Mirrored writes the span from the commit to this replica's snapshot. edits is the number of changed records.
+// Mirrored writes the span from the commit of a revision to this replica's snapshot with the revision. edits is the
+// number of changed records.
 func (t *Tracer) Mirrored(revision int64, committed, done time.Time, edits int) {
 	if t.on() {
 		t.span("mirror", revision, committed, done, attribute.Int("edits", edits))
 	}
 }
 
-// Planned writes the span of one plan over all changes up to this revision. edits is the number of changed records, and
-// moved is the number of affected proxies.
+// Planned writes the span of one plan over all changes up to this revision. lane is the kind of plan, such as "config"
+// or "endpoint". edits is the number of changed records. moved is the number of affected proxies.
 func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edits, moved int) {
 	if t.on() {
 		t.span("plan", revision, began, done, attribute.String("lane", lane), attribute.Int("edits", edits), attribute.Int("proxies", moved))
@@ -87,7 +89,8 @@ func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edi
 }
 
 // Acknowledged writes the span of one response, from sending it to its ACK, for the first 64 responses of a revision.
-// typ is the type of the resources. If the counts of more than 256 revisions are needed, the oldest count starts again.
+// typ is the type of the resources. The Tracer keeps the counts of 256 revisions. If it has dropped the count of a
+// revision, the count starts again at 0.
 func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
 	if t.on() && t.counts(revision) {
 		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))

@@ -1,7 +1,7 @@
 // Package origin identifies the cluster of an object and the source that read it.
 //
-// Owns: nothing; values are immutable. Reads: no other package of Navarch. Never: knows which cluster is the config
-// cluster (a flag, --cluster-id).
+// Owns: nothing; values are immutable. Reads: no other package of Navarch. Never: knows the name of the config cluster
+// (the cluster with the mesh's configuration), which only the flag --cluster-id states.
 package origin
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // Origin is a part of the identity of every object and record. So the Services shop/web of two clusters are two
 // objects. Origin is comparable. It has only the size of one word, because every key contains an Origin. The zero
-// Origin is the origin of data of the whole mesh, which are not in any object.
+// Origin is the origin of data of the whole mesh that no object contains.
 type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
@@ -22,8 +22,8 @@ type pair struct{ cluster, source string }
 const (
 	Files = "files" // a folder of files
 	Kube  = "kube"  // a Kubernetes API server
-	// Machines is the source of WorkloadEntries of machines that register themselves, without an API server to store
-	// them.
+	// Machines is the source of the WorkloadEntries of machines that register themselves. No API server stores these
+	// WorkloadEntries.
 	Machines = "machines"
 	// Addresses is the source of automatic addresses of ServiceEntries. No record has this origin.
 	Addresses = "addresses"
@@ -33,10 +33,10 @@ const (
 	JWKS = "jwks"
 )
 
-// New returns the origin of objects that a source of this kind reads from a cluster. For the config cluster, the name
-// is "", independent of --cluster-id. The config cluster therefore sorts first, and its records stay when it is
-// renamed. For every other cluster, the name is the CLUSTER_ID in the metadata of its proxies (CheckCluster). New does
-// not validate its arguments. For two empty arguments the result is zero.
+// New returns the origin of objects that a kind of source (such as Kube) reads from a cluster. The config cluster has
+// the name "", whatever --cluster-id says. It therefore sorts first, and its records stay when it is renamed. For every
+// other cluster, the name is the CLUSTER_ID in the metadata of its proxies (CheckCluster). New does not validate its
+// arguments. For two empty arguments the result is zero.
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -51,18 +51,18 @@ func (o Origin) value() pair {
 	return o.pair.Value()
 }
 
-// Cluster returns the cluster's name. It is empty for the config cluster and for data of the mesh.
+// Cluster returns the cluster's name. The name is empty for the config cluster, and for data of the whole mesh.
 func (o Origin) Cluster() string { return o.value().cluster }
 
-// Source returns the kind of source. It is empty for data that are not in any object.
+// Source returns the kind of source. The kind is empty for data that no object contains.
 func (o Origin) Source() string { return o.value().source }
 
 // before maps a kind of source to the kind that takes precedence over it.
 var before = map[string]string{Files: Kube, Machines: Files}
 
 // Before returns the origin that takes precedence over o. An object of that origin replaces an object of the same name
-// in o. A cluster's API server takes precedence over a file, and a file over the entry of a machine. False means that
-// no origin takes precedence.
+// in o. A cluster's API server takes precedence over a file, and a file over the entry of a machine. The result is
+// false if no origin takes precedence over o.
 func (o Origin) Before() (Origin, bool) {
 	source, is := before[o.Source()]
 	if !is {
@@ -71,8 +71,8 @@ func (o Origin) Before() (Origin, bool) {
 	return New(o.Cluster(), source), true
 }
 
-// After is the inverse of Before, and returns the origin over which o takes precedence. False means that there is no
-// such origin.
+// After is the inverse of Before, and returns the origin over which o takes precedence. The second result is false if
+// there is no such origin.
 func (o Origin) After() (Origin, bool) {
 	for after, source := range before {
 		if source == o.Source() {
@@ -82,7 +82,8 @@ func (o Origin) After() (Origin, bool) {
 	return Origin{}, false
 }
 
-// Suffix returns " in cluster NAME", for messages. It is empty for the config cluster and for data of the mesh.
+// Suffix returns " in cluster NAME", for messages. The result is empty for the config cluster, and for data of the
+// whole mesh.
 func (o Origin) Suffix() string {
 	if cluster := o.Cluster(); cluster != "" {
 		return " in cluster " + cluster
@@ -99,12 +100,12 @@ func (o Origin) Compare(other Origin) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.source, b.source))
 }
 
-// longestCluster is the maximum length of a cluster's name in bytes. It is that of a key of a Secret, because Istio
-// uses such a key as the name of a remote cluster (istioctl create-remote-secret).
+// longestCluster is the maximum length of a cluster's name in bytes. Keys of Secrets have the same maximum. Istio uses
+// such a key as the name of a remote cluster (istioctl create-remote-secret).
 const longestCluster = 253
 
-// CheckCluster returns an error for an invalid name of a cluster, else nil. A valid name has 1 to 253 letters, digits,
-// "-", "_" and ".", as a key of a Secret, and is neither "." nor "..".
+// CheckCluster returns an error for an invalid name of a cluster, else nil. A valid name has 1 to 253 characters:
+// letters, digits, "-", "_" and ".". The names "." and ".." are invalid.
 func CheckCluster(name string) error {
 	if name == "" || len(name) > longestCluster || name == "." || name == ".." || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))

@@ -3,7 +3,7 @@
 //
 // Owns: nothing; all functions are pure.
 // Reads: its arguments only.
-// Never: changes a text without such characters.
+// Never: changes a text that has only printable characters.
 package printable
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // Line returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are escaped as
-// in Go. The byte 0x9b is an example: terminals of 8 bits read it as the start of a command. If Line escapes anything,
-// it doubles backslashes, too. A text without such characters and bytes is returned unchanged.
+// in Go. An example is the byte 0x9b, which 8-bit terminals read as the start of a command. If Line escapes anything,
+// it also doubles all backslashes. If nothing has to be escaped, the text is returned unchanged.
 func Line(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
@@ -25,8 +25,7 @@ func Line(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// Lines returns text with its line ends and tabs. The parts between them are as by Line. A text that Line would not
-// have to escape, except for line ends and tabs, is returned unchanged.
+// Lines applies Line to each part of text between line ends and tabs. The line ends and the tabs stay.
 func Lines(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }) {
 		return text
@@ -47,8 +46,8 @@ func Lines(text string) string {
 	return b.String()
 }
 
-// Writer returns a writer that writes Lines of each text to w. Each text must be one call of Write, because a character
-// that is split between two calls is not UTF-8. Errors are those of w.
+// Writer returns a writer that applies Lines to the bytes of each Write, and passes the result to w. A caller must not
+// split a character between two calls of Write, because each half would be invalid UTF-8. Errors are those of w.
 func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }

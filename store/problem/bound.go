@@ -2,19 +2,20 @@ package problem
 
 import "cmp"
 
-// Bounds of the number of problems in a list: of one object, of one namespace, and in total. So an author of ten
-// thousand faulty objects fills only the share of one namespace.
+// Bounds of a list of problems: for one object, for one namespace, and in total. With these bounds, many faulty objects
+// in one namespace do not displace the problems of other namespaces.
 const (
 	MostOfObject    = 20
 	MostOfNamespace = 200
 	Most            = 2000
 )
 
-// Bound removes the problems beyond the bounds from a list, and keeps the order. It keeps the first MostOfObject
-// problems of each object, and then the first problems of each namespace, at most MostOfNamespace. If the total still
-// exceeds Most, the limit for each namespace is lowered. The function of must return the namespace and the object of a
-// problem. left counts the removed problems of each namespace; nil: nothing was removed. Bound does not change its
-// argument; shown may be the same slice.
+// Bound removes the problems beyond the bounds from a list, and keeps the order. First it removes the problems of an
+// object beyond MostOfObject. After that, it removes the problems of a namespace beyond MostOfNamespace. If the total
+// still exceeds Most, it lowers the limit for all namespaces. It removes the last problems of the list first. Parameter
+// of: a function that returns the namespace and the object of a problem. Result shown: the kept problems, which may be
+// the slice all itself. Result left: the number of removed problems of each namespace; nil if nothing was removed.
+// Bound does not change the slice all.
 func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)) (shown []P, left map[string]int) {
 	if len(all) <= MostOfObject {
 		return all, nil
@@ -45,9 +46,9 @@ func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)
 	return shown, left
 }
 
-// share returns the number of problems that each namespace may keep, so that the total is at most Most. It tries
-// MostOfNamespace, and then each time three quarters of the previous number. The result is at least one, even if the
-// total is then too large.
+// share returns the number of problems that each namespace may keep if the total is to be at most Most. It starts with
+// MostOfNamespace, and reduces the number by a quarter in each step. The result is at least 1, even if the total is too
+// large. Parameter of: the number of problems of each namespace.
 func share(of map[string]int) int {
 	for each := MostOfNamespace; ; each = cmp.Or(each*3/4, 1) {
 		total := 0

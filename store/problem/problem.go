@@ -1,5 +1,5 @@
 // Package problem defines the common properties of all faults of objects: the class of the problem (Code), and its
-// effect on the object (Severity). object.Problem and model.Problem add field and message.
+// effect on the object (Severity). The types object.Problem and model.Problem add the field and the message.
 //
 // Owns: nothing; values are immutable. Reads: no other package of Navarch. Never: parses a code, a field or an object
 // from a text.
@@ -39,7 +39,7 @@ type Severity string
 const (
 	Error   Severity = "error"   // the object, or the part that the field names, does not apply
 	Warning Severity = "warning" // the object applies nevertheless
-	Info    Severity = "info"    // the object applies, and may be meant as it is; only navarchctl analyze reports these
+	Info    Severity = "info"    // the object applies, and may be correct; only navarchctl analyze reports this severity
 )
 
 // At is an error at a path of fields. Split joins the paths of nested errors.
@@ -69,8 +69,8 @@ func Within(field string, err error) error {
 
 // Split separates the path of fields of an error from its message, and prefixes the path with field. err must not be
 // nil. The path joins the fields of nested At errors, with a dot before each field that does not begin with a bracket.
-// If the error is not an At, or adds a text of its own to an At that it wraps, path is field and message is the error's
-// text.
+// For an error that is not an At, path equals field, and message is the error's text. An error that wraps an At and
+// adds a text counts as such an error.
 func Split(field string, err error) (path, message string) {
 	for {
 		var at *At

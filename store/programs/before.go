@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// ErrNoHistory means that git cannot export the previous version from the history of the tree.
+// ErrNoHistory means that git cannot export the previous version from the history of the repository.
 var ErrNoHistory = errors.New("no history")
 
-// Before returns the folder with navarchd and navarch-agent of the previous version (the commit in
-// deploy/upgrade-from). The two programs are built once, from the history of the repository, and report this commit as
+// Before returns the folder with navarchd and navarch-agent of the previous version, the commit in the file
+// deploy/upgrade-from. The two programs are built once, from the history of the repository. They report this commit as
 // their version. The error wraps ErrNoHistory if git cannot export the commit, as in a shallow clone. Other errors:
 // there is no go.mod above the working directory, deploy/upgrade-from names no commit, the build fails, or a file
 // cannot be read or written.
@@ -47,7 +47,7 @@ func Before() (dir string, err error) {
 	if out, err := run(source, "tar", "-xf", archive); err != nil {
 		return "", fmt.Errorf("programs for tests: %w: %s", err, out)
 	}
-	// With the flags of all other builds, modules of both versions are compiled once.
+	// The flags are those of all other builds, so modules that both versions use are compiled only once.
 	out, err := run(source, "go", "build", "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/",
 		"./cmd/navarchd", "./cmd/navarch-agent")
 	if err != nil {
@@ -56,7 +56,7 @@ func Before() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "done"), nil, 0o644)
 }
 
-// before returns the commit that a file states in its first line that is neither empty nor a comment.
+// before returns the commit in a file: the first line that is neither empty nor a comment.
 func before(file string) (commit string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -70,7 +70,8 @@ func before(file string) (commit string, err error) {
 	return "", fmt.Errorf("programs for tests: %s names no commit", file)
 }
 
-// run runs a program in a folder, with the environment of `make build`, and returns its output and error output.
+// run runs a program in a folder, with the environment of `make build`, and returns standard output and standard error
+// in one text.
 func run(dir, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asMade...)

@@ -1,6 +1,6 @@
-// Package programs builds the project's programs, and a stock etcd, for tests. The programs are built from this tree
-// into out/programs. All test binaries of a run share the programs, because the go command skips programs that are up
-// to date.
+// Package programs builds the project's programs, and an unmodified etcd, for tests. The programs are built from this
+// tree into out/programs. All test binaries of a run share the programs, because the go command skips programs that are
+// up to date.
 package programs
 
 import (
@@ -35,7 +35,8 @@ func Raced(t failer) string {
 	return path(t, raced, "navarchd")
 }
 
-// path returns the path of a program in the folder that the function of returns. The test ends if that function fails.
+// path returns the path of a program. Parameter of: a function that returns the folder of the program. The test ends if
+// the function fails.
 func path(t failer, of func() (string, error), name string) string {
 	t.Helper()
 	dir, err := of()
@@ -64,7 +65,7 @@ var (
 const module = "navarch.io/navarch/"
 
 // Edit is a replacement in a file. By replaces the first occurrence of Text. File is relative to the top of the tree.
-// With an empty Text, By is inserted at the start of the file, which may be missing.
+// With an empty Text, By is inserted at the start of the file. In this case the file may be missing.
 type Edit struct{ File, Text, By string }
 
 // Changed returns the path of a navarchd that is built from edited files, to simulate another version. name is the
@@ -75,8 +76,8 @@ func Changed(t failer, name string, edits ...Edit) string {
 	return ChangedProgram(t, "navarchd", name, edits...)
 }
 
-// ChangedProgram does for any program in the folder cmd what Changed does for navarchd. Each program needs a name of
-// its own.
+// ChangedProgram does for any program in the folder cmd what Changed does for navarchd. Different programs need
+// different values of name.
 func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	t.Helper()
 	dir, err := changed(program, name, edits)
@@ -86,7 +87,7 @@ func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	return filepath.Join(dir, program)
 }
 
-// changed builds a program from edited files into the folder of a name.
+// changed builds a program from edited files into the folder out/programs/<name>, and returns the folder.
 func changed(program, name string, edits []Edit) (dir string, err error) {
 	dir, unlock, err := folder(name)
 	if err != nil {
@@ -103,8 +104,8 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 
 // Overlay writes the edited files into the folder dir, which must exist. It returns the path of the file for the flag
 // -overlay of the go command. Several edits of one file apply in their order. An edit with an empty Text inserts By at
-// the start of its file; this file may be missing. Errors: there is no go.mod above the working directory, or a file
-// lacks the text to replace, or cannot be read or written.
+// the start of its file, which may be missing. Errors: there is no go.mod above the working directory, a file lacks the
+// text to replace, or a file cannot be read or written.
 func Overlay(dir string, edits []Edit) (overlay string, err error) {
 	root, err := root()
 	if err != nil {
@@ -172,7 +173,7 @@ var depend = sync.OnceValue(func() error {
 	}
 	err = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && path != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin") {
-			return filepath.SkipDir // nothing in the folder is compiled
+			return filepath.SkipDir // the folder contains no source
 		}
 		return err
 	})
@@ -182,8 +183,8 @@ var depend = sync.OnceValue(func() error {
 	return nil
 })
 
-// folder creates out/programs/<kind> if necessary, and locks it for this process until unlock. Concurrent test binaries
-// wait for each other.
+// folder creates out/programs/<kind> if necessary, and locks it for this process until unlock is called. Concurrent
+// test binaries wait for each other.
 func folder(kind string) (dir string, unlock func(), err error) {
 	top, err := root()
 	if err != nil {

@@ -3,8 +3,6 @@
 //
 // Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: uses a
 // schema.
-//
-// The main user is push/delta, which reads the names and versions in requests of proxies without an allocation.
 package protowalk
 
 import "google.golang.org/protobuf/encoding/protowire"
@@ -17,10 +15,10 @@ type Field struct {
 	Varint uint64 // value of a varint; 0 for other types
 }
 
-// Short reads the first field of b if the field has a common form. The field must be length-delimited, with a tag of
-// one byte, and have less than 16 KiB with its tag and length. Short returns the field's number. The content is
-// b[from:end], and the next field begins at end. end is 0 for all other fields, for malformed b, and for b of less than
-// three bytes; use Next for these. Short is small, so that the compiler inlines it into loops.
+// Short reads the first field of b if the field is short: length-delimited, with a tag of one byte, and smaller than 16
+// KiB with its tag and length. Short returns the field's number. The content is b[from:end], and the next field begins
+// at b[end]. If b has less than three bytes, is malformed, or begins with a different field, all results are 0. Use
+// Next in these cases. Short is small, so that the compiler inlines it into loops.
 func Short(b []byte) (number protowire.Number, from, end int) {
 	if len(b) < 3 || b[0]&0x87 != byte(protowire.BytesType) || b[0] < 8 {
 		return 0, 0, 0
@@ -35,9 +33,9 @@ func Short(b []byte) (number protowire.Number, from, end int) {
 	return protowire.Number(b[0] >> 3), from, end
 }
 
-// Next reads the first field of b. n is the length of the field including its tag, so the next field is at b[n:]. A
-// negative n is a code for protowire.ParseError, and means that b is empty or does not begin with a whole, valid field.
-// f then has no content.
+// Next reads the first field of b. n is the length of the field including its tag, so the next field is at b[n:]. If b
+// is empty or does not begin with a complete, valid field, n is a negative code for protowire.ParseError, and f has no
+// content.
 func Next(b []byte) (f Field, n int) {
 	if number, from, end := Short(b); end > 0 {
 		return Field{Number: number, Type: protowire.BytesType, Bytes: b[from:end:end]}, end

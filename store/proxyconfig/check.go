@@ -24,7 +24,7 @@ const (
 	most        = 1<<31 - 1
 )
 
-// longestServer is the length of the longest server header, in bytes.
+// longestServer is the largest accepted length of the server header, in bytes.
 const longestServer = 256
 
 // reading collects faults.
@@ -59,7 +59,7 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 		{"httpStreamIdleTimeout", &s.HttpStreamIdleTimeout}, {"httpMaxStreamDuration", &s.HttpMaxStreamDuration},
 	} {
 		if d := *of.at; d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
-			r.fault("connectionSettings."+of.name, "%v is no time of zero or more; left out", d.AsDuration())
+			r.fault("connectionSettings."+of.name, "%v is not a duration of zero or more; left out", d.AsDuration())
 			*of.at = nil
 		}
 	}
@@ -92,7 +92,7 @@ func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 
 // tracing checks the settings of tracing, and removes invalid ones.
 func (r *reading) tracing(t *meshv1.Tracing) {
-	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // nor NaN
+	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // also excludes NaN
 		r.fault("tracing.sampling", "%v is not in 0-100; left out", t.GetSampling())
 		t.Sampling = 0
 	}

@@ -2,19 +2,16 @@
 // agents and for injection. There is a ProxyConfig of the mesh (defaultConfig), and a proxy may send its own
 // (PROXY_CONFIG in the metadata of its node).
 //
-// Owns: nothing. Reads: nothing of ours. Never: Envoy's protobuf.
+// Owns: nothing. Reads: no other package of Navarch. Never: uses Envoy's protobuf types.
 //
-// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig of
-// that time into the PROXY_CONFIG, so a later edit of defaultConfig reaches only those running proxies that send no
-// PROXY_CONFIG.
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection merges the current
+// defaultConfig into the PROXY_CONFIG. A later edit of defaultConfig therefore reaches only running proxies that send
+// no PROXY_CONFIG.
 //
-// Most settings of headers and connections affect only listeners (view.Inputs.Listeners, view.Workload.Listeners).
-// Settings of spans affect only listeners that send spans (view.Self.Tracing). Proxies with equal settings share such
-// listeners, and proxies whose settings equal the mesh's use the listeners of the mesh. Settings that affect routes and
-// clusters are part of the scope, the group of proxies with the same outbound configuration. They are three booleans
-// (view.Scope.Routes, HeaderCase), so that no text or number of a client creates a scope. Therefore
-// clusterPerConnectionBufferLimitBytes is reported and not applied. Settings that Envoy would refuse are left out. A
-// node with more than 16 KB of these settings is refused.
+// Most settings affect only listeners. Proxies with equal settings share these listeners. Settings that affect routes
+// and clusters divide the proxies into groups with the same outbound configuration. There are only three such settings,
+// all booleans (Routes and HeaderCase), so that no text or number of a client creates a group. For this reason
+// clusterPerConnectionBufferLimitBytes is reported and not applied. Settings that Envoy would refuse are left out.
 package proxyconfig
 
 import (
@@ -37,8 +34,7 @@ type Settings struct {
 	// and listeners.
 	HeaderCase bool
 	Listeners  Listeners // affect only listeners
-	// Tracing is the proxy's configuration of spans (tracing, without tracer and tlsSettings); empty: tracing is not
-	// stated.
+	// Tracing is the field tracing, without tracer and tlsSettings. It is empty if the ProxyConfig has no tracing.
 	Tracing Part
 }
 
@@ -63,7 +59,7 @@ func (r Routes) String() string {
 // Listeners are the settings that affect listeners. It is comparable.
 type Listeners struct {
 	Headers     Part    // proxyHeaders, without the fields in Routes and HeaderCase
-	Connections Part    // connectionSettings, without the profile and unsupported fields; empty: not stated
+	Connections Part    // connectionSettings, without the profile and unsupported fields
 	Gateway     Gateway // affect only listeners of gateways
 }
 
@@ -71,7 +67,7 @@ type Listeners struct {
 // defaults.
 type Gateway struct {
 	Edge           bool   // connectionSettings.profile is EDGE: limits for clients outside of the mesh
-	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: number of hops before the gateway whose X-Forwarded-For counts
+	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: number of trusted proxies in front of the gateway
 	// ClientCertificates is gatewayTopology.forwardClientCertDetails; 0: not stated.
 	ClientCertificates meshv1.ForwardClientCertDetails
 	ProxyProtocol      bool // gatewayTopology.proxyProtocol: each connection begins with a PROXY header
@@ -94,7 +90,7 @@ var edge = &meshv1.ProxyConfig_ConnectionSettings{
 }
 
 // OfGateway returns the settings for the listeners of a gateway. With the profile EDGE, connection settings that l does
-// not state get the values of the profile. Otherwise it returns l.
+// not state get the values of the profile. Without this profile, the result is l.
 func (l Listeners) OfGateway() Listeners {
 	if l.Gateway.Edge {
 		s := proto.CloneOf(edge)
@@ -135,8 +131,8 @@ func (l Listeners) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Part is a part of a ProxyConfig, encoded as deterministic protobuf, so that equal parts are equal (==). Empty: the
-// ProxyConfig does not state this part.
+// Part is a part of a ProxyConfig, encoded as deterministic protobuf, so that equal parts have equal (==) Parts. An
+// empty Part means that the ProxyConfig does not state this part.
 type Part string
 
 // MarshalText returns the Part in base64, for JSON. The error is always nil.
@@ -144,8 +140,8 @@ func (p Part) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(p)), nil
 }
 
-// UnmarshalText is the inverse of MarshalText. The error is that of base64; p then has the bytes before the fault. The
-// decoded bytes are not checked, so only text of MarshalText may be used.
+// UnmarshalText is the inverse of MarshalText. If the text is not base64, UnmarshalText returns an error, and p has the
+// bytes before the fault. The decoded bytes are not checked, so the text must be from MarshalText.
 func (p *Part) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, text)
 	*p = Part(raw)
@@ -155,14 +151,14 @@ func (p *Part) UnmarshalText(text []byte) error {
 // partOf returns the Part of a ProxyConfig that has no other fields.
 func partOf(c *meshv1.ProxyConfig) Part {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
-	if err != nil { // the error means text that is not UTF-8, which no decoder accepts
+	if err != nil { // c contains text that is not UTF-8, which no decoder accepts
 		return ""
 	}
 	return Part(raw)
 }
 
-// Config returns a ProxyConfig with only this part, owned by the caller. For an empty Part it is empty. Config panics
-// if the Part is not an encoded ProxyConfig.
+// Config returns a new ProxyConfig with only this part. For an empty Part the ProxyConfig is empty. Config panics if
+// the Part is not an encoded ProxyConfig.
 func (p Part) Config() *meshv1.ProxyConfig {
 	c := &meshv1.ProxyConfig{}
 	if err := proto.Unmarshal([]byte(p), c); err != nil {
@@ -175,7 +171,7 @@ func (p Part) Config() *meshv1.ProxyConfig {
 // mesh's setting applies.
 type Own[T comparable] struct {
 	Stated bool // the proxy has its own setting
-	Is     T    // the setting; zero unless Stated
+	Is     T    // the proxy's setting; zero unless Stated
 }
 
 // OwnOf returns the proxy's setting if it differs from the mesh's, otherwise the zero Own.
@@ -213,7 +209,7 @@ func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	if c.GetConnectionSettings() != nil {
 		s := proto.CloneOf(c.GetConnectionSettings())
 		out.Listeners.Gateway.Edge = s.Profile == meshv1.ProxyConfig_ConnectionSettings_EDGE
-		// The other fields are reported as not supported (store/normal/fields).
+		// The other fields that are cleared here are not supported.
 		s.Profile, s.ClusterPerConnectionBufferLimitBytes, s.ListenerConnectionLimit, s.GlobalDownstreamConnectionLimit = 0, nil, nil, nil
 		r.connections(s)
 		out.Listeners.Connections = partOf(&meshv1.ProxyConfig{ConnectionSettings: s})

@@ -1,7 +1,7 @@
 // Package pullsecret reads credentials of image registries from Secrets of type kubernetes.io/dockerconfigjson
 // (https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/).
 //
-// Owns: nothing; all functions are pure.  Never: an error that shows a credential.
+// Owns: nothing; all functions are pure. Reads: its arguments only. Never: returns an error that contains a credential.
 package pullsecret
 
 import (
@@ -20,13 +20,13 @@ const (
 	Key  = ".dockerconfigjson"              // key of the credentials in its data
 )
 
-// Bounds of a Secret. A proxy gets the credentials of only one registry (For), so maxEntry bounds their size.
+// Bounds of a Secret: the number of addresses of registries, and the size of the credentials for one address.
 const (
 	maxRegistries = 256
 	maxEntry      = 16 << 10 // bytes
 )
 
-// dockerHub is the registry of references that name no registry.
+// dockerHub is the registry of image references that name no registry.
 const dockerHub = "index.docker.io"
 
 // file is Docker's configuration. Other fields are not read. For example, credHelpers and credsStore name programs that
@@ -53,8 +53,9 @@ func Registries(raw []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(hosts)), nil
 }
 
-// For returns the configuration with only the entries of one registry (a host as in Registries), in a deterministic
-// form. It returns nil if there are no such entries, or if the configuration is invalid. The caller owns the result.
+// For returns the configuration with only the entries of one registry, in a deterministic form. Parameter registry: a
+// host as Registries returns it. For returns nil if there are no such entries, or if the configuration is invalid. The
+// caller owns the result.
 func For(raw []byte, registry string) []byte {
 	f, err := parse(raw)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package remote determines the host of a connection's peer, for limits for each host.
+// Package remote determines the host of a connection's peer, so that limits can apply to each host.
 //
 // Owns: nothing.
 // Reads: addresses of peers.
@@ -12,7 +12,7 @@ import (
 
 // Host returns the prefix that stands for the host of an address: the IPv4 address as /32, or the /64 of the IPv6
 // address. An IPv4 address in the form of IPv6 counts as IPv4. For addresses without an IP and a port (Unix sockets),
-// the result is the zero Prefix. a must not be nil.
+// the result is the zero Prefix. The parameter a must not be nil.
 func Host(a net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

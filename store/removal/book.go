@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Hold is one held removal, in the form in which it is shown to operators and stored. The objects of a Scope vanished
-// from their source, but their records stay.
+// Hold describes one held removal for operators, and is the form in which it is stored. Objects of one Scope have
+// vanished from their source, but their records stay.
 type Hold struct {
 	ID        string         `json:"id"`                  // operators accept the removal by this ID; it changes when objects are added
 	Cluster   string         `json:"cluster,omitempty"`   // cluster of the objects; empty: the config cluster
@@ -62,9 +62,9 @@ func (h Hold) KindCounts() string {
 	return strings.Join(parts, ", ")
 }
 
-// Book contains the removals that the present leader holds. It is not safe for concurrent use.
+// Book contains the held removals. Only the leading replica uses it. It is not safe for concurrent use.
 type Book struct {
-	after time.Duration // time for which a removal is held if it need not wait for an operator; 0: all wait
+	after time.Duration // duration of holds that need not wait for an operator; 0: they do not end by themselves
 	holds map[Scope]*hold
 	of    map[object.ID]*hold // by held object
 }
@@ -75,13 +75,13 @@ type hold struct {
 	since time.Time
 	waits bool
 	ids   map[object.ID]bool
-	was   map[object.ID]bool // ids before the comparison (Begin); nil: unknown, so all objects of the scope count as held
+	was   map[object.ID]bool // value of ids before the comparison (Begin); nil: it is unknown, and all objects of the scope count as held
 }
 
-// NewBook returns a Book with the removals that the previous leader stored. Their objects are unknown, and their IDs
-// are empty, until the first comparison (Begin, Keep, End). after is the time for which removals are held that need not
-// wait for an operator; 0: all removals are held until they are accepted. The caller ends removals whose time
-// (Hold.Ends) is over.
+// NewBook returns a Book with the removals that the previous leader stored. The objects of these removals are unknown,
+// and the removals' IDs are empty, until the first comparison (Begin, Keep, End). The parameter after is the duration
+// of holds that need not wait for an operator. If it is 0, each removal is held until an operator accepts it. The
+// caller must end a removal at the time Hold.Ends.
 func NewBook(after time.Duration, stored []Hold) *Book {
 	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {
@@ -96,9 +96,10 @@ func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 // Objects returns all held objects, in the order of object.ID.Compare. The caller owns the list.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add records objects whose removal is held, by scope, at the time at. The function everything reports whether all
-// objects of a kind (KindOf) have vanished. A removal of all objects of a kind, or of a policy, waits for an operator,
-// unless its reason is object.Unnamed.
+// Add adds objects whose removal is held, given by scope. The parameter at is the present time. The function everything
+// reports whether all objects of a kind (KindOf) have vanished. A removal waits for an operator if it includes a
+// security policy, or if all objects of a kind have vanished. A removal with reason object.Unnamed never waits for an
+// operator.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -117,8 +118,8 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 	}
 }
 
-// Begin starts a comparison of the held objects with the stored records. Held objects for which the function there
-// returns true stay held. All others are held further only if Keep is called for them before End.
+// Begin starts a comparison of the held objects with the stored records. A held object for which the function there
+// returns true stays held. Any other object stays held only if Keep is called for it before End.
 func (b *Book) Begin(there func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {
@@ -146,7 +147,7 @@ func (b *Book) Keep(id object.ID) bool {
 	return false
 }
 
-// End finishes the comparison. It drops removals without objects, and gives an ID to each removal without one.
+// End finishes the comparison. It drops removals without objects, and gives an ID to each removal that has no ID.
 func (b *Book) End() {
 	for scope, h := range b.holds {
 		if len(h.ids) == 0 {
@@ -168,8 +169,8 @@ func (b *Book) Back(id object.ID) {
 	}
 }
 
-// Take ends the hold with an ID. It returns the hold with its objects, in the order of object.ID.Compare, which the
-// caller then removes. It returns false if there is no such hold.
+// Take ends the hold with the given ID. It returns the hold and its objects, in the order of object.ID.Compare. The
+// caller removes these objects. Take returns false if there is no such hold.
 func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	for _, h := range b.holds {
 		if h.id == id && id != "" {
@@ -193,7 +194,7 @@ func (b *Book) Holds() []Hold {
 	return all
 }
 
-// rename derives the removal's ID from its reason, time and objects.
+// rename sets the ID of a hold, a hash of the hold's reason, time and objects.
 func (h *hold) rename() {
 	sum := sha256.New()
 	fmt.Fprintln(sum, h.scope.Why, h.since.UnixNano())
@@ -203,7 +204,7 @@ func (h *hold) rename() {
 	h.id = hex.EncodeToString(sum.Sum(nil)[:5])
 }
 
-// shown returns a hold in the form for operators.
+// shown returns a hold as a Hold, the form for operators.
 func (b *Book) shown(h *hold) Hold {
 	of := h.scope.Of
 	s := Hold{ID: h.id, Cluster: of.Origin.Cluster(), Source: of.Origin.Source(), Group: of.Group, Kind: of.Kind, Namespace: of.Namespace,

@@ -1,13 +1,14 @@
 // Package removal decides which objects that vanished from their source are removed at once, and which removals are
-// held. The records of a held removal stay until the objects are back, an operator accepts the removal, or its time is
-// over.
+// held. The records of a held removal stay until the objects are back, an operator accepts the removal, or the hold's
+// time is over.
 //
 // Deletions that the API server states are final. A deletion is a DELETE event, or absence from a complete list that is
-// not older than the state seen before. Removals are held if objects vanish in another way. Either the definition of
-// their kind is removed, a list goes back in time, a kind cannot be listed, or no Secret names their cluster any more.
-// A folder of files is less reliable, so large losses in a folder are held. Losses are counted in each namespace
-// separately, so that one tenant's removals do not hold another's. Removals of Secrets, ReferenceGrants and RBAC
-// objects are never held, because the rights that these objects grant must end at once.
+// not older than the state seen before. The removal of an object is held if the object vanishes in another way. For
+// example, the definition of its kind is removed, a list is older than the state seen before, or its kind cannot be
+// listed. In a fourth case, no Secret names its cluster any more. A folder of files is less reliable, so large losses
+// in a folder are held. Losses are counted in each namespace separately, so that the losses of one tenant do not cause
+// holds for another tenant. Removals of Secrets, ReferenceGrants and RBAC objects are never held, because the rights
+// that these objects grant must end at once.
 //
 // Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine.
 // Reads: store/object, store/origin.
@@ -23,9 +24,9 @@ import (
 
 // Thresholds for losses in folders.
 const (
-	minimum = 4 // a loss of more than half is held from this number of objects of a kind in a namespace, or of namespaces, on
-	// sumFrom is the number of objects of a kind in a namespace from which losses are added up. With fewer objects, a
-	// user may remove one object after the other by hand.
+	minimum = 4 // a loss of more than half is held only if there were at least this many objects, or namespaces
+	// sumFrom is the smallest number of objects of a kind in a namespace for which successive losses are added up. If
+	// there are fewer objects, a user may remove one after the other by hand.
 	sumFrom = 20
 	sumFor  = 10 * time.Minute // time for which losses are added up
 )
@@ -36,8 +37,8 @@ type Loss struct {
 	Why object.Why
 }
 
-// Scope names the objects that are held together for one reason: the objects of an origin, a kind and a namespace. In
-// Of, an empty Kind or Namespace means all kinds or namespaces, and Name is empty.
+// Scope selects objects that are held together for one reason. The objects have the origin (cluster and source), kind
+// and namespace in Of. An empty Of.Kind or Of.Namespace selects all kinds or namespaces. Of.Name is empty.
 type Scope struct {
 	Of  object.ID
 	Why object.Why
@@ -58,8 +59,8 @@ func Never(id object.ID) bool {
 	return false
 }
 
-// Policy reports whether an object is a security policy, by its kind alone. A held removal of a policy waits for an
-// operator, unless its reason is object.Unnamed (Book.Add).
+// Policy reports whether an object is a security policy. The API group is not compared. A held removal of a policy
+// waits for an operator, unless its reason is object.Unnamed (Book.Add).
 func Policy(id object.ID) bool {
 	switch id.Kind {
 	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
@@ -77,8 +78,8 @@ func KindOf(id object.ID) object.ID {
 }
 
 // Memory remembers recent losses in folders, so that many small losses within 10 minutes count together. For each
-// Population of 20 or more objects it has the size before the first of these losses. The zero Memory is ready for use.
-// It is not safe for concurrent use.
+// Population (the objects of a kind in a namespace) of 20 or more objects, it has the size before the first of these
+// losses. The zero Memory is ready for use. It is not safe for concurrent use.
 type Memory struct{ peaks map[object.ID]peak }
 
 type peak struct {
@@ -86,11 +87,12 @@ type peak struct {
 	size int
 }
 
-// Sizes counts the objects of each Population before and after the losses. A missing Population has no objects.
+// Sizes has the number of objects of each Population before and after the losses. A missing Population has no objects.
 type Sizes struct{ Before, After map[object.ID]int }
 
-// SelectHeld returns the losses whose removal is to be held, by scope; not nil. All other losses are final. at is the
-// present time. sizes is called at most once, and only for losses in folders (object.Missing).
+// SelectHeld returns the objects whose removal is to be held, by scope. The result is never nil. All other losses are
+// final. The parameter at is the present time. The function sizes is called at most once, and only for losses in
+// folders (object.Missing).
 func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
@@ -111,10 +113,11 @@ func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map
 	return held
 }
 
-// folder selects the losses in folders to hold. It holds the loss of all objects of an origin. From minimum on, it also
-// holds the loss of more than half of the objects of a kind in a namespace, or of a kind in more than half of its
-// namespaces. Objects that vanished together with their Namespace object are removed at once, unless all objects of the
-// origin are lost.
+// folder selects the losses in folders that are to be held, and adds them to the map held. It holds the loss of all
+// objects of an origin. It holds the loss of more than half of the objects of a kind in a namespace, if there were at
+// least minimum objects. It also holds the losses of the kinds that the function widely returns. Objects that vanished
+// together with their Namespace object are removed at once, unless all objects of the origin or most Namespaces are
+// lost.
 func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
 	left := map[origin.Origin]int{}
 	for of, n := range sizes.After {
@@ -153,7 +156,8 @@ func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map
 	}
 }
 
-// widely returns the kinds that lost more than half of their objects in each of more than half of their namespaces.
+// widely returns the kinds that are in at least minimum namespaces and lost most objects in most of these namespaces.
+// Most means more than half. A Population for which explained returns true does not count.
 func widely(sizes Sizes, explained func(object.ID) bool) map[object.ID]bool {
 	namespaces, losing, kinds := map[object.ID]int{}, map[object.ID]int{}, map[object.ID]bool{}
 	for of, n := range sizes.Before {
@@ -170,7 +174,7 @@ func widely(sizes Sizes, explained func(object.ID) bool) map[object.ID]bool {
 	return kinds
 }
 
-// before returns the size of a population before its first recent loss; 0 without one.
+// before returns the size of a population before its first recent loss, or 0 if there is no recent loss.
 func (m *Memory) before(at time.Time, of object.ID) int {
 	if p, is := m.peaks[of]; is && at.Sub(p.at) < sumFor {
 		return p.size

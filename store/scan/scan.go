@@ -2,7 +2,7 @@
 // times its size in memory, and the number of values is a measure of the memory that it needs. The package accepts the
 // same JSON as encoding/json, but at most MaxDepth levels of nesting.
 //
-// Owns: nothing. Reads: the given text. Never: allocates per value; recurses deeper than MaxDepth.
+// Owns: nothing. Reads: the given text. Never: allocates memory for each value; recurses deeper than MaxDepth.
 package scan
 
 import (
@@ -30,8 +30,8 @@ func Values(text []byte) (int, error) {
 	return s.values, s.End()
 }
 
-// Elements returns the number of elements of a JSON list; 0 for null. Errors: the text is not a list, is not JSON, or
-// is nested too deeply. With an error the number has no meaning.
+// Elements returns the number of elements of a JSON list. The result for null is 0. Errors: the text is not a list, is
+// not JSON, or is nested too deeply. With an error the number has no meaning.
 func Elements(text []byte) (n int, err error) {
 	s := Scanner{text: text}
 	if s.peek() != '[' {
@@ -86,7 +86,8 @@ type Scanner struct {
 // Scanner reads a large text, it yields to other goroutines.
 func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewPatientYielder()} }
 
-// yieldEvery is the number of members between two calls of the yielder, which reads the clock. It is a power of two.
+// yieldEvery is the number of members of objects and lists between two calls of the yielder, since each call reads the
+// clock. The number is a power of two.
 const yieldEvery = 1 << 10
 
 // Counted returns the number of values that were read so far, counted as in Values.
@@ -96,11 +97,11 @@ func (s *Scanner) Counted() int { return s.values }
 // a copy. The result is only valid if Skip was the last call that moved the Scanner.
 func (s *Scanner) Skipped() []byte { return s.text[s.start:s.at] }
 
-// Next returns the next byte that is not blank, such as '{' before an object, without moving past it; 0 at the end of
-// the text.
+// Next returns the next byte that is not blank, such as '{' before an object, without moving past it. At the end of the
+// text it returns 0.
 func (s *Scanner) Next() byte { return s.peek() }
 
-// End returns nil if only blanks are left in the text; otherwise an error.
+// End returns nil if only blanks are left in the text, and an error if anything else is left.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.text) {
 		return s.wrong("the end")
@@ -108,9 +109,9 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object reads the members of the next value, an object. The function each is called with each key, in order, also with
-// repeated ones. It must move past the key's value, by Skip or Object. Errors: those of the function; the next value is
-// not an object, is not JSON, or is nested too deeply.
+// Object reads the members of the next value, an object. The function each is called with each key in order, including
+// repeated keys. The function must move past the value of the key, by Skip or Object. Errors: those of the function;
+// the next value is not an object, is not JSON, or is nested too deeply.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		if plain(raw) {
@@ -125,7 +126,7 @@ func (s *Scanner) Object(each func(key string) error) error {
 }
 
 // plain reports whether a JSON string is ASCII without escapes, like nearly all keys. Such a string stands for the
-// bytes between its quotes. json.Unmarshal takes some thirty times as long.
+// bytes between its quotes, so it does not need json.Unmarshal, which takes some thirty times as long.
 func plain(raw []byte) bool {
 	for _, c := range raw[1 : len(raw)-1] {
 		if c < ' ' || c >= utf8.RuneSelf || c == '\\' {
@@ -189,7 +190,7 @@ func (s *Scanner) object(each func(key []byte) error) error {
 
 func (s *Scanner) list(each func() error) error { return s.members('[', ']', each) }
 
-// members reads the members between two brackets, with commas between them.
+// members reads two brackets, and the members between them that commas separate.
 func (s *Scanner) members(open, end byte, each func() error) error {
 	if s.peek() != open {
 		return s.wrong(fmt.Sprintf("%q", open))
@@ -223,7 +224,7 @@ func (s *Scanner) members(open, end byte, each func() error) error {
 	}
 }
 
-// peek skips blanks and returns the next byte; 0 at the end of the text.
+// peek skips blanks and returns the next byte, or 0 at the end of the text.
 func (s *Scanner) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -253,7 +254,7 @@ func (s *Scanner) str() error {
 	return s.wrong("the end of a string")
 }
 
-// escape moves to the last byte of an escape sequence.
+// escape moves from the backslash to the last byte of an escape sequence.
 func (s *Scanner) escape() error {
 	s.at++
 	if s.at == len(s.text) {

@@ -7,10 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns an error if the first YAML document of a text has too many values to be decoded; nil: the document may
-// be decoded. most is the largest permitted number of values, with the aliases expanded, since a few lines of nested
-// aliases decode to millions of values. The document itself and keys count too. Each 64 bytes of a key or value count
-// as one more value. Other errors: the text is not YAML, or an alias names a node that contains the alias.
+// YAML returns an error if the first YAML document of a text has too many values to be decoded. The parameter most is
+// the largest permitted number of values. An alias counts as all values of the node that it names, because a few lines
+// of nested aliases decode to millions of values. The document itself and keys count as values too. Each 64 bytes of a
+// key or value count as one more value. Other errors: the text is not YAML, or an alias names a node that contains the
+// alias.
 func YAML(text []byte, most int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -23,10 +24,11 @@ func YAML(text []byte, most int) error {
 	return err
 }
 
-// valueBytes is the number of bytes of a text that count as one more value, because an alias repeats the whole text.
+// valueBytes is the number of bytes of a key or value that count as one more value. The length counts because each
+// alias repeats the whole text.
 const valueBytes = 64
 
-// tree visits each node once, however many aliases name the node.
+// tree counts values. It visits each node once, even if many aliases name the node.
 type tree struct {
 	most  int
 	known map[*yaml.Node]int // number of values of each node that aliases name; 0: counting is in progress
@@ -58,7 +60,7 @@ func (t *tree) below(of *yaml.Node) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		all = min(all+n, t.most+1) // any sum above most is too much
+		all = min(all+n, t.most+1) // larger sums could overflow
 	}
 	return all, nil
 }

@@ -1,5 +1,6 @@
 // Package scrape defines two texts that state where an application exposes its metrics. One is the annotation of a Pod
-// that lists several targets. The other is the environment variable by which injection passes the targets to the agent.
+// that lists several targets (pages of metrics). The other is the environment variable by which sidecar injection
+// passes the targets to the agent in the Pod.
 //
 // Owns: the syntax of both, and the list of the proxy's own ports. Reads: nothing. Never: requests a target.
 package scrape
@@ -25,9 +26,9 @@ const (
 	maxTargets  = 16
 )
 
-// Settings are the values of a Pod's annotations for Prometheus (prometheus.io/scrape, path, port, and Annotation), as
-// texts. An empty text means that there is no such annotation. Agents of older versions ignore Targets, and read Port
-// and Path.
+// Settings are the values of a Pod's annotations for Prometheus: prometheus.io/scrape, prometheus.io/path,
+// prometheus.io/port, and Annotation. An empty field means that there is no such annotation. Agents of older versions
+// ignore Targets, and read Port and Path.
 type Settings struct {
 	Scrape  string   `json:"scrape"`
 	Path    string   `json:"path"`
@@ -48,15 +49,16 @@ func (t Target) String() string { return fmt.Sprintf("%d:%s", t.Port, t.Path) }
 func (t Target) URL() string { return fmt.Sprintf("http://localhost:%d%s", t.Port, t.Path) }
 
 // reserved are ports of Istio's proxies and agents
-// (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). The agent's page would
-// request itself, and Envoy's page is on the merged page already.
+// (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). Targets must not use
+// these ports. The agent's page would request itself, and Envoy's metrics are on the merged page already.
 var reserved = map[uint16]string{
 	15000: "Envoy's administration", 15001: "Envoy's outbound traffic", 15004: "the agent's debug pages", 15006: "Envoy's inbound traffic",
 	15008: "HBONE",
 	15020: "the agent's merged metrics", 15021: "the agent's readiness", 15053: "the agent's DNS", 15090: "Envoy's metrics",
 }
 
-// Own returns the use of a port that Istio's proxies and agents bind themselves; empty for all other ports.
+// Own describes the use of a port that Istio's proxies and agents bind themselves. The result is empty for all other
+// ports.
 func Own(port uint16) string { return reserved[port] }
 
 // Parse parses the value of Annotation. Empty parts and repeated targets are ignored. An empty path becomes /metrics,
@@ -82,7 +84,7 @@ func Parse(text string) (all []Target, err error) {
 	return all, nil
 }
 
-// Format returns targets in the form of Annotation, for Parse; empty without targets.
+// Format returns targets in the form of Annotation, which Parse accepts. The result is empty if there are no targets.
 func Format(all []Target) string {
 	var texts []string
 	for _, t := range all {
@@ -93,8 +95,8 @@ func Format(all []Target) string {
 
 // Read parses the value of Variable, and returns the pages that the agent merges. If Targets is empty, the only page is
 // that of Port and Path (by default port 80 and /metrics), which are not checked against Own. The result is nil for an
-// empty text, and if Scrape is "false". own are the ports of the agent, because a page there would request itself
-// without end. Errors:
+// empty text, and if Scrape is "false". The parameter own lists the agent's own ports, which are refused, because a
+// page there would request itself without end. Errors:
 //
 //   - The text is not JSON of Settings.
 //   - Port is not a number from 1 to 65535.
@@ -137,7 +139,8 @@ func Read(text string, own ...uint16) (all []Target, err error) {
 	return all, nil
 }
 
-// complete sets the path. It returns an error that states why the target is unusable.
+// complete replaces an empty path, and adds a missing slash at its beginning. It returns an error if the target is
+// unusable.
 func (t *Target) complete() error {
 	if of, is := reserved[t.Port]; is {
 		return fmt.Errorf("port %d is that of %s", t.Port, of)

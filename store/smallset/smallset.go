@@ -1,7 +1,7 @@
 // Package smallset provides a set type for data structures with very many sets, most of which have one or two elements.
 // A map for each set would use more memory than all other data.
 //
-// Owns: nothing. Reads: nothing. Never: is safe for concurrent use.
+// Owns: nothing. Reads: nothing. Never: locks a set, so a set is not safe for concurrent use.
 package smallset
 
 import (
@@ -16,7 +16,7 @@ const few = 8
 // safe for concurrent use.
 type Set[K comparable] struct {
 	list []K
-	many map[K]struct{} // replaces list for more than 8 elements (few)
+	many map[K]struct{} // replaces list once the set has more than 8 elements (few)
 }
 
 // Has reports whether the set has an element.
@@ -51,7 +51,8 @@ func (s *Set[K]) Remove(k K) (empty bool) {
 	return len(s.list)+len(s.many) == 0
 }
 
-// All yields the elements in no particular order. A nil *Set yields no elements. The set must not be changed meanwhile.
+// All yields the elements in no particular order. A nil *Set yields no elements. The set must not be changed during the
+// iteration.
 func (s *Set[K]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		if s == nil {

@@ -19,7 +19,7 @@ type Peer struct {
 	PID      int32    // 0: in another PID namespace, or unknown
 	UID, GID uint32   // effective user and group; meaningful only if Err is nil
 	Groups   []uint32 // supplementary groups of the process (SO_PEERGROUPS); empty: no groups, or unknown
-	Err      error    // reason why the process is unknown, so that it is not admitted; nil: the process is known
+	Err      error    // reason for which the process is unknown and is not admitted; nil: the process is known
 }
 
 // User returns name and uid of the process's user, such as "root (uid 0)". If the uid has no name on this machine, it
@@ -75,7 +75,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// admits reports whether a process may connect. Root has no special right, since root can become any user.
+// admits reports whether a process may connect. Root has no special right: root can become a permitted user.
 func (a Access) admits(p Peer) bool {
 	switch {
 	case p.Err != nil:
@@ -117,7 +117,7 @@ const soPeerGroups = 59
 // groupsOf returns the peer's supplementary groups, or nil if the kernel does not report them. A process has at most
 // 65536 supplementary groups (NGROUPS_MAX).
 func groupsOf(fd uintptr) []uint32 {
-	const bytes = 4 // of a gid_t
+	const bytes = 4 // size of a gid_t
 	for size := uint32(64 * bytes); size <= 65536*bytes; {
 		buf, length := make([]byte, size), size
 		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,

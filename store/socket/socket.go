@@ -2,7 +2,7 @@
 // of this process's user, and of a group if one is set.
 //
 // Owns: the folders and sockets that it makes. Reads: the credentials of connecting processes. Never: replaces the
-// socket of a process that answers; admits a process outside of Access, even if the mode of the socket was changed.
+// socket of a process that answers; admits any other process, even if the mode of the socket was changed.
 package socket
 
 import (
@@ -31,9 +31,9 @@ type Access struct {
 
 // Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such as
 // the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
-// syscall.EADDRINUSE. The socket has mode 0600, or with a group 0660. Connections of processes that may not connect
-// (Access) are closed before anything is read from them. Closing the listener removes the socket. Other errors are
-// those of the file system, of listening, or of setting the group.
+// syscall.EADDRINUSE. The socket has mode 0600, or mode 0660 if Access has a group. Connections of processes that may
+// not connect (Access) are closed before anything is read from them. Closing the listener removes the socket. Other
+// errors are those of the file system, of listening, or of setting the group.
 func Listen(path string, to Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
@@ -54,7 +54,7 @@ func Listen(path string, to Access) (net.Listener, error) {
 }
 
 // Folder creates a folder for sockets, with mode 0700. With a group the mode is 0710, so members of the group may open
-// sockets in the folder, but not list it. An existing folder gets that mode and group, too. Missing parents are created
+// sockets in the folder, but not list it. An existing folder gets the same mode and group. Missing parents are created
 // with mode 0755. Errors: the path is not a folder (a symbolic link, for example), or the folder belongs to another
 // user, who could replace the socket. Other errors are those of the file system, or of setting the group.
 func Folder(path string, group *uint32) error {
@@ -77,8 +77,8 @@ func Folder(path string, group *uint32) error {
 	return give(path, group, 0o700, 0o010)
 }
 
-// give sets the mode of a file of this process. With a group it also sets the file's group, and adds ofGroup to the
-// mode.
+// give sets the mode of a file of this process. With a group it also sets the file's group, and adds the bits in
+// ofGroup to the mode.
 func give(path string, group *uint32, mode, ofGroup fs.FileMode) error {
 	if group == nil {
 		return os.Chmod(path, mode)

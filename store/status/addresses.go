@@ -12,12 +12,12 @@ import (
 // ServiceEntries is the kind ServiceEntry, whose status contains addresses. It must not be modified.
 var ServiceEntries = Kind{networking, "ServiceEntry"}
 
-// Addresses returns the target state of status.addresses of ServiceEntries: the IPs of each of their hosts
-// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). all maps each
-// ServiceEntry to its hosts and their IPs. A ServiceEntry without hosts gets no target state. A stored list with other
-// addresses is replaced as a whole, as by istiod, because the CRD declares the list atomic. A list that differs only in
-// its order is not replaced. The other fields of the status stay. A ServiceEntry that does not exist is not created. A
-// malformed status stays unchanged.
+// Addresses returns the target states of ServiceEntries with the IPs of their hosts in status.addresses
+// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). The parameter all maps
+// each ServiceEntry to its hosts and their IPs. A ServiceEntry without hosts gets no target state. A stored list with
+// other addresses is replaced as a whole, as by istiod, because the CRD declares the list atomic. A list that differs
+// only in its order is not replaced. Other fields of the status stay unchanged. A ServiceEntry that does not exist is
+// not created. A malformed status stays unchanged.
 func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Unstructured] {
 	out := make(map[Key]Desired[unstructured.Unstructured], len(all))
 	for key, hosts := range all {
@@ -57,7 +57,7 @@ func drawAddresses(list []any, there *unstructured.Unstructured) *unstructured.U
 	maps.Copy(merged, status)
 	merged["addresses"] = list
 	next.Object["status"] = merged
-	return next.DeepCopy() // list is shared with other calls
+	return next.DeepCopy() // without list itself, which other calls use too
 }
 
 // texts returns the addresses as sorted texts that can be compared. Host names are compared without regard to case, as

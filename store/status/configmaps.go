@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ConfigMaps implements API for the ConfigMaps of one name, in all namespaces or in one.
+// ConfigMaps implements API for the ConfigMaps with one name, in all namespaces or in one namespace.
 type ConfigMaps struct {
 	namespace, name string
 	coreObjects[corev1.ConfigMap, *corev1.ConfigMap]
@@ -16,9 +16,9 @@ type ConfigMaps struct {
 
 var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
-// NewConfigMaps returns the API for the ConfigMaps of one name. An empty kubeconfig path stands for the service account
-// of this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig
-// or the service account is missing or unusable; the result must not be used then.
+// NewConfigMaps returns the API for the ConfigMaps with the given name. It sends no request. An empty kubeconfig path
+// stands for the service account of this process's Pod. An empty namespace stands for all namespaces. An error means
+// that the kubeconfig or the service account is missing or unusable. After an error the result must not be used.
 func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	client, err := coreClient(kubeconfig)
 	return &ConfigMaps{namespace, name, coreObjects[corev1.ConfigMap, *corev1.ConfigMap]{client, "configmaps"}}, err

@@ -42,7 +42,8 @@ type coreObjects[O any, P coreObject[O]] struct {
 	resource string
 }
 
-// found returns an object as read. It reduces managedFields to the last writer and changes its argument.
+// found returns a Found of an object that was read. The Found has the last writer in managedFields. found removes
+// managedFields from its argument.
 func found[O any, P coreObject[O]](o P) Found[O] {
 	f := Found[O]{Object: o, Version: versionOf(o.GetResourceVersion()), By: lastWriter(o.GetManagedFields(), "")}
 	o.SetManagedFields(nil)
@@ -60,9 +61,9 @@ func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	return found[O](out), err
 }
 
-// Write implements API: it creates an object without resourceVersion, and replaces an object that has a
-// resourceVersion. ErrConflict: an object to create exists, or an object to replace is absent or has another version.
-// Any other error means that the request failed.
+// Write implements API. If o has no resourceVersion, it creates the object. If o has one, it replaces the object.
+// ErrConflict means that an object to create exists, or that an object to replace is absent or has another version. Any
+// other error means that the request failed.
 func (c coreObjects[O, P]) Write(ctx context.Context, k Key, o *O) (Found[O], error) {
 	request, replaces := c.client.Post(), P(o).GetResourceVersion() != ""
 	if replaces {

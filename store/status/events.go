@@ -26,15 +26,15 @@ const reporter = "navarchd"
 
 // Events writes Kubernetes Events of type Warning. An Event's name is derived from object and reason, so the next
 // leader updates the Events of its predecessor. Events are not listed or watched, because other components write many
-// Events in a cluster. Run of the embedded Writer writes them.
+// Events in a cluster. The method Run of the embedded Writer writes the Events that Show has set.
 type Events struct {
 	*Writer[corev1.Event]
 	shown map[Key]Desired[corev1.Event]
 }
 
-// NewEvents returns a writer of Events. An empty kubeconfig path stands for the service account of this process's Pod.
-// NewEvents sets API and Kind of the configuration c. No request is sent. An error means that the kubeconfig or the
-// service account is missing or unusable; the result must not be used then.
+// NewEvents returns a writer of Events. It sends no request. An empty kubeconfig path stands for the service account of
+// this process's Pod. NewEvents uses its own API and Kind in place of those in c. An error means that the kubeconfig or
+// the service account is missing or unusable. After an error the result must not be used.
 func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 	client, err := coreClient(kubeconfig)
 	c.API, c.Kind = &eventAPI{coreObjects[corev1.Event, *corev1.Event]{client, "events"}}, "Event"
@@ -60,9 +60,9 @@ func (e *Events) Show(all []events.Warning) {
 // nameOf returns the key of a warning's Event. The name is the object's name ("navarch" if empty), truncated to 200
 // bytes, and a digest of object and reason. The object's name is for people who list Events.
 func nameOf(w events.Warning) Key {
-	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // strings always encode
+	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // encoding strings cannot fail
 	sum := sha256.Sum256(parts)
-	const most = 200 // of 253
+	const most = 200 // Kubernetes permits 253 bytes
 	name := cmp.Or(w.ID.Name, "navarch")
 	return Key{w.Namespace, name[:min(len(name), most)] + "." + hex.EncodeToString(sum[:8])}
 }

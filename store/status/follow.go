@@ -83,8 +83,8 @@ func versionOf(resourceVersion string) Version {
 	return Version(n)
 }
 
-// lastWriter returns the manager that wrote a subresource last; empty: not known. An empty subresource stands for all
-// writes.
+// lastWriter returns the manager in fields that wrote a subresource last, or an empty text if it is not known. If the
+// subresource is empty, all writes count.
 func lastWriter(fields []metav1.ManagedFieldsEntry, subresource string) (by string) {
 	var last time.Time
 	for _, e := range fields {

@@ -31,9 +31,9 @@ type Istio struct{ served }
 
 var _ API[unstructured.Unstructured] = (*Istio)(nil)
 
-// NewIstio returns the API for the objects of one kind. An empty kubeconfig path stands for the service account of this
-// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or the
-// service account is missing or unusable; the result must not be used then.
+// NewIstio returns the API for the objects of one kind. It sends no request. An empty kubeconfig path stands for the
+// service account of this process's Pod. An empty namespace stands for all namespaces. An error means that the
+// kubeconfig or the service account is missing or unusable. After an error the result must not be used.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &Istio{served{kind: kind, namespace: namespace, client: client}}, err
@@ -52,7 +52,8 @@ func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], f
 		}})
 }
 
-// foundStatus reduces an object to the fields that are read here.
+// foundStatus returns a Found of an object that was read. The Found has only the fields that the comment of Istio
+// lists.
 func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
 	slim := &unstructured.Unstructured{Object: map[string]any{}}
 	slim.SetAPIVersion(u.GetAPIVersion())
@@ -86,10 +87,10 @@ func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured
 	return foundStatus(out), nil
 }
 
-// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and only
-// if resourceVersion and uid are still those that were read. ErrConflict: resourceVersion or uid has changed, or the
-// object is absent. Any other error means that the request failed, or that Follow has not found a served version of the
-// kind.
+// Write implements API: it replaces the status of an existing object. The API server changes only the status, and
+// requires that resourceVersion and uid are still those that were read. ErrConflict means that resourceVersion or uid
+// has changed, or that the object is absent. Any other error means that the request failed, or that Follow has not
+// found a served version of the kind.
 func (i *Istio) Write(ctx context.Context, k Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

@@ -2,8 +2,9 @@ package status
 
 import "slices"
 
-// line is the queue of waiting keys. Each key waits once. A turn is the name of an owner of keys (Desired.Turn). Turns
-// alternate, and so do the keys within a turn, so an owner of many keys delays only its own keys.
+// line is a queue of keys of objects. A key is in the queue at most once. A turn is the name of the owner of some keys
+// (Desired.Turn). Turns alternate, and the keys of one turn alternate too. Therefore an owner of many keys delays only
+// its own keys.
 type line struct {
 	turns []string // turns that have keys, the next turn first
 	keys  map[string][]Key
@@ -66,7 +67,8 @@ func (l *line) each(visit func(Key) outcome) {
 	}
 }
 
-// rotate moves the key that stopped each behind the others of its turn, and the turn behind the other turns.
+// rotate moves the first key of the first turn behind the other keys of this turn, and the turn behind the other turns.
+// It is called after visit has returned stops for this key.
 func (l *line) rotate() {
 	turn := l.turns[0]
 	l.keys[turn] = append(l.keys[turn][1:], l.keys[turn][0])

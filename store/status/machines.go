@@ -14,14 +14,14 @@ import (
 )
 
 // Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or report
-// health. The entry of a machine with a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true.
-// Changes by others to its spec stay. If a user's entry already has the name of such an entry, the user's entry stays
-// unchanged. Desired.Left then reports the conflict while the machine is connected.
+// health. The entry of a machine with a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true. If
+// another writer changes the entry's spec, the change stays. If a user's entry already has the name of such an entry,
+// the user's entry stays unchanged. In this case Desired.Left reports the conflict while the machine is connected.
 //
 // In an existing entry, only connection annotations, EpochAnnotation and the condition Healthy are written. The
 // condition is written only if the entry has the annotation machines.HealthCheckAnnotation. A machine without a
 // WorkloadGroup uses an entry that a user has written. Once Gone is true, these annotations and the condition are
-// removed from the user's entry. The machines in all must not be changed afterwards.
+// removed from the user's entry. The machines in the parameter all must not be changed afterwards.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
@@ -34,8 +34,9 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 	return out
 }
 
-// turnOf makes each service account one owner for fair queueing. So machines of one account that come and go quickly do
-// not delay machines of another account. Without a known machine the namespace is the owner.
+// turnOf returns the owner of an entry for fair queueing, which is the service account of the machine. Therefore
+// machines of one account that come and go quickly do not delay machines of another account. If the machine is not
+// known, the namespace is the owner.
 func turnOf(name machines.Name, w machines.Wanted) string {
 	if w.Machine == nil {
 		return name.Namespace
@@ -52,7 +53,7 @@ func versionOfWanted(w machines.Wanted) string {
 	return string(raw)
 }
 
-// drawEntry returns the next write for an entry; nil if nothing has to be written.
+// drawEntry returns the next write for an entry, or nil if nothing has to be written.
 func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *WorkloadEntry {
 	switch {
 	case there == nil && (w.Gone || w.Machine == nil || w.Machine.Group == ""):
@@ -88,12 +89,14 @@ func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *Wor
 	return nil
 }
 
-// byHand reports whether a user created an entry under the name of a machine's entry. It then belongs to the user.
+// byHand reports whether a user created an entry under the name of a machine's entry. Such an entry belongs to the
+// user.
 func byHand(w machines.Wanted, there *WorkloadEntry) bool {
 	return there != nil && w.Machine != nil && w.Machine.Group != "" && there.GetAnnotations()[machines.GroupAnnotation] == ""
 }
 
-// left returns the reason why the entry of a connected machine is not created; empty: no obstacle.
+// left returns the reason for which the entry of a connected machine is not created. The result is empty if nothing
+// prevents the creation.
 func left(w machines.Wanted, there *WorkloadEntry) string {
 	if !byHand(w, there) || !w.Disconnected.IsZero() {
 		return ""
@@ -121,7 +124,8 @@ func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {
 	return e
 }
 
-// connection sets the annotations that state the replica to which a machine is connected.
+// connection sets the annotations with the replica to which a machine is connected, and the time of the connection or
+// its end. It removes them for a machine that is gone.
 func connection(annotations map[string]string, w machines.Wanted) {
 	switch {
 	case w.Gone:
@@ -139,9 +143,10 @@ func connection(annotations map[string]string, w machines.Wanted) {
 	}
 }
 
-// conditionsOf returns the conditions with Healthy as the agent of the connected machine reports it, if the entry has
-// the annotation machines.HealthCheckAnnotation. If the machine is gone, the result lacks Healthy. Other conditions
-// stay. differ is false if nothing changes.
+// conditionsOf returns the conditions that an entry should have. If the entry has the annotation
+// machines.HealthCheckAnnotation, the condition Healthy states the health that the agent of the connected machine
+// reports. If the machine is gone, the condition Healthy is removed. Other conditions stay. The result differ is false
+// if nothing changes.
 func conditionsOf(w machines.Wanted, there *WorkloadEntry) (list []any, differ bool) {
 	list, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
 	if err != nil {

@@ -10,16 +10,17 @@ import (
 // Found.By is always empty.
 type ProxyConfigs struct{ served }
 
-// NewProxyConfigs returns a reader of ProxyConfigs. An empty kubeconfig path stands for the service account of this
-// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or the
-// service account is missing or unusable; the result must not be used then.
+// NewProxyConfigs returns a reader of ProxyConfigs. It sends no request. An empty kubeconfig path stands for the
+// service account of this process's Pod. An empty namespace stands for all namespaces. An error means that the
+// kubeconfig or the service account is missing or unusable. After an error the result must not be used.
 func NewProxyConfigs(kubeconfig, namespace string) (*ProxyConfigs, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &ProxyConfigs{served{kind: Kind{networking, "ProxyConfig"}, namespace: namespace, client: client}}, err
 }
 
-// Follow passes lists and changes to s until ctx ends, and then returns the context's error. failed receives the reason
-// of each failure, and nil after each complete list. A kind that the API server does not serve has no objects.
+// Follow passes lists and changes to s until ctx ends, and then returns the context's error. It calls the function
+// failed with the reason of each failure, and with nil after each complete list. A kind that the API server does not
+// serve has no objects.
 func (p *ProxyConfigs) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	return follow(ctx, &p.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
 		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {

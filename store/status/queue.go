@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits for restoring an object that another writer changes too. Up to patience restorations within contest have no
-// consequence. Each further restoration begins a pause. The pauses double from contest to maxPause.
+// Limits for restoring an object: writing it again after another writer has changed it. At most patience restorations
+// within the duration contest begin no pause. Each further restoration begins a pause. The pauses double from contest
+// to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
@@ -25,22 +26,22 @@ type queue[O any] struct {
 	want    map[Key]Desired[O]
 	there   map[Key]Found[O]
 	entries map[Key]*entry // one for each key of want
-	line    line           // keys whose object may differ
+	line    line           // keys of objects that may differ from their target
 }
 
 // entry is the state of one object that is wanted.
 type entry struct {
 	waits     bool // the key is in the line
 	compared  bool // Draw found a difference, and neither the object nor its target has changed since
-	right     bool // the object had its target state: a difference is then another writer's
+	right     bool // the object had its target state, so a new difference was made by another writer
 	notBefore time.Time
 	failures  int    // consecutive failed writes
-	conflicts int    // consecutive conflicts: others wrote between the read and the write of this process
+	conflicts int    // consecutive conflicts: another writer wrote between the read and the write of this process
 	wrong     string // cause of the last failed write
-	left      string // why the object is left as it is (Desired.Left)
+	left      string // reason for which the object is left as it is (Desired.Left)
 	putBack   []time.Time
-	contested int    // how often in a row patience was exhausted
-	by        string // the last writer against this process
+	contested int    // number of consecutive restorations that began a pause
+	by        string // the writer whose change was last replaced
 }
 
 func newQueue[O any](epoch int64) *queue[O] {
@@ -87,7 +88,8 @@ func (q *queue[O]) enqueue(k Key) {
 	}
 }
 
-// replace replaces the known objects by a complete list. If the list is older than a write, the next write conflicts.
+// replace replaces the known objects by a complete list. If the list is older than a write, the next write fails with a
+// conflict.
 func (q *queue[O]) replace(all map[Key]Found[O]) {
 	q.listed, q.there = true, all
 	for k := range q.entries {
@@ -112,8 +114,9 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 	q.enqueue(k)
 }
 
-// next returns the key of the first object in line that differs and may be written now, with the value to write. A nil
-// object means that nothing is due for the duration wait, unless something changes. The object stays first until take.
+// next returns the key of the first object in the line that differs from its target and may be written now, and the
+// value to write. If the returned object is nil, nothing has to be written within the duration wait, unless something
+// changes. The key stays first until take is called.
 func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
 	wait = time.Hour
 	if !q.listed {
@@ -122,7 +125,7 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	q.line.each(func(k Key) outcome {
 		e, want, there := q.entries[k], q.want[k], q.there[k].Object
 		due := e.notBefore.Sub(now)
-		if due > 0 && e.compared { // Draw is not repeated for each change of another object: an object may have a megabyte
+		if due > 0 && e.compared { // Draw is not repeated when another object changes, since it is slow for large objects
 			wait = min(wait, due)
 			return waits
 		}
@@ -146,8 +149,8 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	return key, object, wait
 }
 
-// take returns the result of next. It moves the returned key to the end of the line, because the object is being
-// written.
+// take returns the key and the object of next. It moves the returned key to the end of the line, because the object is
+// being written.
 func (q *queue[O]) take(now time.Time) (Key, *O) {
 	k, object, _ := q.next(now)
 	if object != nil {
@@ -156,8 +159,8 @@ func (q *queue[O]) take(now time.Time) (Key, *O) {
 	return k, object
 }
 
-// wrote stores the result of a write. If patience is exhausted with this write, it returns the other writer; otherwise
-// the empty string.
+// wrote stores the result of a write. If this write is the first restoration beyond patience, it returns the name of
+// the other writer. If not, it returns the empty string.
 func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	before := q.there[k]
 	if f.Version >= before.Version {
@@ -176,7 +179,8 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 }
 
 // putBackAt counts a restoration at the given time, and sets a pause after too many restorations. If this restoration
-// exhausts patience, it returns the other writer (the last argument), otherwise the empty string.
+// is the first beyond patience, it returns its last argument, the name of the other writer. If not, it returns the
+// empty string.
 func (e *entry) putBackAt(now time.Time, by string) string {
 	e.by = by
 	if e.contested > 0 && now.Before(e.over()) {
@@ -198,7 +202,7 @@ func (e *entry) putBackAt(now time.Time, by string) string {
 // pause returns the time for which a contested object is not restored.
 func (e *entry) pause() time.Duration { return min(contest<<min(e.contested-1, 10), maxPause) }
 
-// over returns the time at which an object without further writes of others stops being contested.
+// over returns the time at which a contested object stops being contested if no other writer changes it any more.
 func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.pause()) }
 
 // failed stores a failed write. The write is repeated after 1, 2, 4 ... 64 seconds.

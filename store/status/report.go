@@ -17,12 +17,13 @@ const DeliveredType = "navarch.io/Delivered"
 
 // Report is the target status of one generation of an Istio object. It changes only entries of its own: the condition
 // DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl marks them as Navarch's.
-// With a change of these entries, it sets status.observedGeneration to Generation. The CRDs declare both lists atomic.
-// So the lists are read, merged and written as a whole, with the resourceVersion that was read.
+// If these entries change, it also sets status.observedGeneration to Generation. The CRDs declare the lists of
+// conditions and validation messages atomic. Therefore both lists are read, merged and written as a whole, with the
+// resourceVersion that was read.
 type Report struct {
 	UID        string    // an object with another UID or another generation is not changed
 	Generation int64     // metadata.generation that the report is about
-	Messages   []Message // without repetitions; written in this order after those of others; empty: own messages are removed
+	Messages   []Message // all different; written in this order after the messages of others; empty: Navarch's messages are removed
 	Delivered  Delivered
 }
 
@@ -54,8 +55,8 @@ const (
 	Nowhere           // never
 )
 
-// codes maps each code of store/problem to a code of validation messages in the form of AnalysisMessageBase. Codes with
-// IST are Istio's.
+// codes maps each code of store/problem to a code of validation messages in the form of AnalysisMessageBase. Codes that
+// begin with IST are Istio's.
 var codes = map[problem.Code]string{
 	problem.Invalid: "NAV0001", problem.Required: "NAV0002", problem.NotFound: "NAV0003", problem.Duplicate: "NAV0004",
 	problem.NotSupported: "NAV0005",
@@ -85,14 +86,15 @@ func (m Message) entry() map[string]any {
 	}
 	code, known := codes[m.Code]
 	if !known {
-		code = unknownCode // the code of a newer replica
+		code = unknownCode // a code that a newer version has written
 	}
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired returns the report as a target state for a Writer. namespace is the object's namespace. It is the owner for
-// fair queueing, so objects that change without end delay only objects of their namespace. An absent object is not
-// created. An object with a malformed status stays unchanged. r.Messages must not be changed afterwards.
+// Desired returns the report as a target state for a Writer. The parameter namespace is the object's namespace. The
+// namespace is the owner for fair queueing, so objects that change without end delay only objects of their namespace.
+// An absent object is not created. An object with a malformed status stays unchanged. The list r.Messages must not be
+// changed afterwards.
 func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}
@@ -137,7 +139,8 @@ func (r Report) draw(there *unstructured.Unstructured) *unstructured.Unstructure
 	return out.DeepCopy()
 }
 
-// mergeMessages appends the report's messages to those of others; false if nothing changes.
+// mergeMessages returns the list of messages with the report's messages after those of others. The second result is
+// false if nothing changes.
 func (r Report) mergeMessages(there any) (any, bool) {
 	list, is := there.([]any)
 	if !is && there != nil {
@@ -168,7 +171,8 @@ func ownMessage(one any) bool {
 	return strings.HasPrefix(code, codePrefix) || strings.HasSuffix(page, ownReference)
 }
 
-// mergeConditions replaces the report's condition, or appends it; false if nothing changes.
+// mergeConditions returns the list of conditions in which the report's condition is replaced or appended. The second
+// result is false if nothing changes.
 func (r Report) mergeConditions(there any) (any, bool) {
 	list, is := there.([]any)
 	if !is && there != nil || r.Delivered.Only == Nowhere {
@@ -212,7 +216,7 @@ func text(value any) string {
 }
 
 // generationOf parses a generation. Istio's JSON has it as text (int64 in protobuf's JSON), and the CRD accepts both.
-// -1: the value is not a generation.
+// It returns -1 if the value is not a generation.
 func generationOf(value any) int64 {
 	switch v := value.(type) {
 	case int64:

@@ -23,15 +23,16 @@ const (
 // where ztunnel may run.
 var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
 
-// RootCerts returns the target states of the ConfigMaps RootCertName with these roots (PEM). There is one in each given
-// namespace, except kube-public, kube-node-lease and local-path-storage. A write sets the data key root-cert.pem, the
-// label istio.io/config and EpochAnnotation. Other fields of existing ConfigMaps stay.
+// RootCerts returns the target states of the ConfigMaps named RootCertName with the given root certificates (PEM). Each
+// given namespace has one, except kube-public, kube-node-lease and local-path-storage. A write sets the data key
+// root-cert.pem, the label istio.io/config and EpochAnnotation. Other fields of existing ConfigMaps stay.
 func RootCerts(namespaces []string, roots string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, RootCertName, rootCertKey, roots)
 }
 
-// Lists returns the target states of the ConfigMaps ListsName with these revocation lists (PEM), in the same namespaces
-// as RootCerts. A write sets the data key ca-crl.pem, the label istio.io/config and EpochAnnotation.
+// Lists returns the target states of the ConfigMaps named ListsName with the given revocation lists (PEM). Each given
+// namespace has one, with the same exceptions as in RootCerts. A write sets the data key ca-crl.pem, the label
+// istio.io/config and EpochAnnotation.
 func Lists(namespaces []string, lists string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, ListsName, listsKey, lists)
 }
@@ -53,7 +54,7 @@ func everywhere(namespaces []string, name, key, text string) map[Key]Desired[cor
 }
 
 // withText returns a ConfigMap with the fields that agents read and EpochAnnotation. It keeps all other fields, as
-// istiod does. It returns nil if the fields that agents read have their values.
+// istiod does. It returns nil if the fields that agents read already have the right values.
 func withText(k Key, there *corev1.ConfigMap, key, text string, epoch int64) *corev1.ConfigMap {
 	if there != nil && there.Data[key] == text && there.Labels[configLabel] == "true" {
 		return nil
@@ -75,5 +76,6 @@ func own(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// RootsOf returns the roots (PEM) in a ConfigMap RootCertName; empty if the ConfigMap lacks the key. m must not be nil.
+// RootsOf returns the root certificates (PEM) in a ConfigMap named RootCertName. The result is empty if the ConfigMap
+// lacks the key root-cert.pem. The ConfigMap must not be nil.
 func RootsOf(m *corev1.ConfigMap) string { return m.Data[rootCertKey] }

@@ -37,7 +37,8 @@ type served struct {
 	at        atomic.Pointer[schema.GroupVersionResource] // nil: unknown, or not served
 }
 
-// find requests the served version; false if the kind is not served. After an error the previous version stays.
+// find determines the served version by requests to the API server. It returns false if the kind is not served. After
+// an error the previous version stays.
 func (s *served) find(ctx context.Context) (bool, error) {
 	for _, version := range versions[s.kind.Group] {
 		gvr := schema.GroupVersionResource{Group: s.kind.Group, Version: version, Resource: s.kind.resource()}
@@ -56,8 +57,8 @@ func (s *served) find(ctx context.Context) (bool, error) {
 
 var errNotServed = errors.New("the kind is not served")
 
-// objects returns a client for the objects of a namespace, and their apiVersion. errNotServed: find has found no served
-// version.
+// objects returns a client for the objects of a namespace, and their apiVersion. The error errNotServed means that find
+// has found no served version.
 func (s *served) objects(namespace string) (objects dynamic.ResourceInterface, version string, err error) {
 	gvr := s.at.Load()
 	if gvr == nil {

@@ -4,10 +4,9 @@
 // its target state waits in a queue. In the queue, owners with many objects alternate with the other owners
 // (Desired.Turn).
 //
-// Owns: the queue of objects to write, and the record of their other writers; the annotation EpochAnnotation; its own
-// entries in the status of Istio's objects (Report).
-// Reads: the objects that it writes, by watches of its own; Events by name; ConfigMaps and ProxyConfigs for its
-// callers.
+// Owns: the queue of objects to write, and its notes on other writers of these objects; the annotation EpochAnnotation;
+// its own entries in the status of Istio's objects (Report). Reads: the objects that it writes, by watches of its own;
+// Events by name; ConfigMaps and ProxyConfigs for its callers.
 //
 // Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
 // already has its target state; writes faster than its rate limit; replaces an object without the resourceVersion that
@@ -48,13 +47,13 @@ type Desired[O any] struct {
 	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without
 	// an owner share one turn.
 	Turn string
-	// Draw returns the object to write, given the existing object there (nil: absent) and the epoch for
-	// EpochAnnotation. It returns nil if nothing has to be written. It must not change its argument, and is called with
-	// a lock held, so it must not block.
+	// Draw returns the object to write, or nil if nothing has to be written. The parameter there is the existing
+	// object, or nil if it is absent. The parameter epoch is the value for EpochAnnotation. Draw must not change its
+	// argument. It is called with a lock held, so it must not block.
 	Draw func(there *O, epoch int64) *O
-	// Left is called after Draw has returned nil, with the lock held. It returns the reason why an object that differs
-	// from its target is not written; empty: the object does not differ. The reason becomes a Problem. A nil Left
-	// counts as one that returns "".
+	// Left is called after Draw has returned nil, with the lock held. It returns the reason for which an object that
+	// differs from its target is not written, or "" if the object does not differ. The reason becomes a Problem. A nil
+	// Left counts as a function that returns "".
 	Left func(there *O) string
 }
 
@@ -72,16 +71,16 @@ type Found[O any] struct {
 
 // API reads and writes the objects of one kind.
 type API[O any] interface {
-	// Follow lists and watches until ctx ends, and then returns the context's error. It passes objects to s. failed
-	// receives the reason of each failure, and nil after each complete list.
+	// Follow lists and watches the objects until ctx ends, and then returns the context's error. It passes the objects
+	// to s. It calls the function failed with the reason of each failure, and with nil after each complete list.
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
 	// Get reads an object. For an absent object it returns a Found without an Object, and no error. An error means that
 	// the request failed, or that the kind is not served.
 	Get(ctx context.Context, k Key) (Found[O], error)
-	// Write creates an object without resourceVersion, and replaces an object that has a resourceVersion. It returns
-	// the written object. Implementations may restrict or extend these requests. ErrConflict: an object to create
-	// exists, or an object to replace is absent or has another version. Any other error means that the request failed,
-	// or that the kind is not served.
+	// Write creates the object if o has no resourceVersion, and replaces the object if o has one. It returns the
+	// written object. Implementations may restrict or extend these requests. ErrConflict means that an object to create
+	// exists, or that an object to replace is absent or has another version. Any other error means that the request
+	// failed, or that the kind is not served.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
@@ -99,7 +98,7 @@ type Config[O any] struct {
 	API  API[O] // not nil
 	Kind string // of the objects, for messages
 	// Until returns a time up to which this process certainly leads (lead.Elector.Until). An error means that the time
-	// is unknown; nothing is written then. Not nil.
+	// is unknown, so nothing is written. Until must not be nil.
 	Until    func(context.Context) (time.Time, error)
 	Deadline time.Duration // bounds each write and each call of Until; 0: 3 s
 	// Limit is a rate limit that several Writers share; nil: this Writer writes at most Rate objects a second.
@@ -114,7 +113,7 @@ type Writer[O any] struct {
 
 	mu         sync.Mutex // guards what follows; nothing blocks under it
 	queue      *queue[O]
-	unread     string // why the objects cannot be read; empty: they can be read
+	unread     string // reason for which the objects cannot be read; empty: they can be read
 	complained bool   // the failure of writes was logged
 }
 
@@ -177,8 +176,8 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
 
-// Run serves one term of this process as leader, with the given epoch. Until ctx ends, it reads the objects and writes
-// the objects that differ from their target (Want). Then it returns the context's error. It begins to write after one
+// Run serves one term of this process as leader, with the given epoch. It reads the objects, and writes the objects
+// that differ from their target (Want). It returns the context's error when ctx ends. It begins to write after one
 // Deadline, because a write of the previous leader may still arrive until then. Failed writes are repeated with pauses
 // of 1 to 64 s. An object that another writer keeps changing is written with pauses of 1 to 16 min. Calls must not
 // overlap.
@@ -215,7 +214,8 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	return ctx.Err()
 }
 
-// begin forgets the objects that another term read. Target states stay.
+// begin starts a term with an epoch. It forgets the objects that were read in the previous term, and keeps the target
+// states.
 func (w *Writer[O]) begin(epoch int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +241,7 @@ func (w *Writer[O]) reads(err error) {
 	}
 }
 
-// leadsUntil returns the end of certain leadership; the zero time if it is not known.
+// leadsUntil returns a time up to which this process certainly leads, or the zero time if it is not known.
 func (w *Writer[O]) leadsUntil(ctx context.Context) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, w.Deadline)
 	defer cancel()

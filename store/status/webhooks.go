@@ -31,7 +31,7 @@ var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurati
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
-	clings atomic.Bool // the API server kept navarchd's managedFields after a write without them: do not try again
+	clings atomic.Bool // the API server has kept navarchd's managedFields after a write without them, so they are not removed again
 }
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
@@ -42,7 +42,7 @@ const RevisionLabel = "istio.io/rev"
 
 // NewWebhooks returns the API for one kind of webhook configuration. An empty kubeconfig path stands for the service
 // account of this process's Pod. No request is sent. An error means that the kubeconfig or the service account is
-// missing or unusable; the result is then nil.
+// missing or unusable. After an error the result is nil.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {
@@ -52,7 +52,7 @@ func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	return &Webhooks{kind: kind, client: client.Resource(gvr)}, nil
 }
 
-// labelled restricts lists and watches to objects with the label.
+// labelled restricts lists and watches to objects with the label RevisionLabel.
 type labelled struct{ dynamic.ResourceInterface }
 
 // List implements dynamic.ResourceInterface. It lists only objects with the label.
@@ -125,8 +125,8 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 }
 
 // Write implements API: it replaces an existing configuration, and never creates one. If o has managedFields, they
-// replace the stored managedFields; otherwise the stored managedFields stay. ErrConflict: the stored object has another
-// version, or is absent. Any other error means that the request failed.
+// replace the stored managedFields. If o has no managedFields, the stored ones stay. ErrConflict means that the stored
+// object has another version or is absent. Any other error means that the request failed.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {

@@ -19,7 +19,7 @@ type act uint8
 const (
 	update       act = iota // everything but the status
 	create                  // with the WorkloadGroup as its owner
-	updateStatus            // the status alone
+	updateStatus            // only the status
 	remove
 )
 
@@ -30,8 +30,8 @@ type WorkloadEntry struct {
 	act act
 }
 
-// registered reports whether a machine is or was behind the entry: the entry has the annotation of a WorkloadGroup, or
-// that of the replica to which the machine's agent is connected.
+// registered reports whether the entry stands or stood for a machine. Such an entry has the annotation with its
+// WorkloadGroup, or the annotation with the replica to which the machine's agent is connected.
 func (e *WorkloadEntry) registered() bool {
 	annotations := e.GetAnnotations()
 	return annotations[machines.GroupAnnotation] != "" || annotations[machines.ControllerAnnotation] != ""
@@ -42,16 +42,16 @@ func (e *WorkloadEntry) registered() bool {
 type WorkloadEntries struct {
 	entries, groups served
 
-	mu      sync.Mutex // a leaf: guards what follows
+	mu      sync.Mutex // guards the fields below; no other lock is taken under it
 	there   map[Key]machines.WorkloadEntry
 	changed chan struct{}
 }
 
 var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
-// NewWorkloadEntries returns the API for WorkloadEntries. An empty kubeconfig path stands for the service account of
-// this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig or
-// the service account is missing or unusable; the result must not be used then.
+// NewWorkloadEntries returns the API for WorkloadEntries. It sends no request. An empty kubeconfig path stands for the
+// service account of this process's Pod. An empty namespace stands for all namespaces. An error means that the
+// kubeconfig or the service account is missing or unusable. After an error the result must not be used.
 func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
 	of := func(kind string) served {
@@ -61,9 +61,10 @@ func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) 
 		changed: make(chan struct{})}, err
 }
 
-// There returns the registered entries in their newest known state, in no order; nil without such entries. An entry is
-// registered if it has the annotation machines.GroupAnnotation or machines.ControllerAnnotation. The channel is closed
-// when an entry joins or leaves the result, or when all entries were listed again. The caller owns the slice.
+// There returns the registered entries in their newest known state, in no particular order. The result is nil if there
+// are no such entries. An entry is registered if it has the annotation machines.GroupAnnotation or
+// machines.ControllerAnnotation. The channel is closed when an entry joins or leaves the result, or when all entries
+// were listed again. The caller owns the slice.
 func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +74,7 @@ func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan 
 	return all, w.changed
 }
 
-// note stores the present state of one entry; nil: it is absent.
+// note stores the present state of one entry. The parameter e is nil if the entry is absent.
 func (w *WorkloadEntries) note(k Key, e *WorkloadEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +121,7 @@ func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], fai
 		}})
 }
 
-// noted passes objects to seen and stores registered entries in entries.
+// noted passes objects to the field seen, and stores registered entries in the field entries.
 type noted struct {
 	entries *WorkloadEntries
 	seen    Seen[WorkloadEntry]
@@ -138,7 +139,8 @@ func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
 	n.entries.note(k, f.Object)
 }
 
-// foundEntry returns an entry as read. It reduces managedFields to the last writer and changes its argument.
+// foundEntry returns the key and a Found of an entry that was read. The Found has the last writer in managedFields.
+// foundEntry removes managedFields from its argument.
 func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()),
 		By: lastWriter(u.GetManagedFields(), "")}
@@ -167,10 +169,10 @@ func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry],
 }
 
 // Write implements API: it sends the kind of request that e states, which may also delete the entry. The result of a
-// deletion has no Object. Deleting an absent entry succeeds. A created entry gets its WorkloadGroup as owner, in e too.
-// ErrConflict: an entry to create exists, an entry to update is absent, or the stored entry has another version. Any
-// other error means that the WorkloadGroup is missing, the request failed, or Follow has not found a served version of
-// the kind.
+// deletion has no Object. Deleting an absent entry succeeds. A created entry gets its WorkloadGroup as owner, and Write
+// sets the owner in e too. ErrConflict means that an entry to create exists, an entry to update is absent, or the
+// stored entry has another version. Any other error means that the WorkloadGroup is missing, the request failed, or
+// Follow has not found a served version of the kind.
 func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
 	resource, version, err := w.entries.objects(k.Namespace)
 	if err != nil {

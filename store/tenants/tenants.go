@@ -1,10 +1,10 @@
 // Package tenants distributes the tenants of namespaces to all replicas. A tenant is a group of namespaces with an
 // equal value of the label isolation.TenantLabel, or one namespace without the label. Stored configuration does not
-// contain the labels of namespaces. So the leader copies the labels from its ingester to etcd, and all replicas follow
-// the copy in etcd.
+// contain the labels of namespaces. Therefore the leader copies the labels from its ingester to etcd, and all replicas
+// follow the copy in etcd.
 //
-// Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: joins
-// two namespaces unless their labels are known to be equal.
+// Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: puts two
+// namespaces into one tenant unless their labels are known to be equal.
 package tenants
 
 import (
@@ -32,7 +32,7 @@ const (
 // is a tenant of its own, so that a missing label never shows a tenant more than its own objects. Tenants is safe for
 // concurrent use.
 type Tenants struct {
-	mu      sync.Mutex // a leaf: guards the fields below
+	mu      sync.Mutex // guards the fields below; no other lock is taken under it
 	raw     []byte
 	values  map[string]string // immutable
 	listed  bool
@@ -49,8 +49,9 @@ func (t *Tenants) Of(namespace string) string {
 	return name
 }
 
-// Find returns the result of Of as name. known is false until Follow has read the labels from etcd; until then name is
-// the namespace itself. known is true also if etcd has no labels, or only labels that cannot be decoded.
+// Find returns the tenant of a namespace, as Of does, and whether the labels are known. The result known is false until
+// Follow has read the labels from etcd. While known is false, name is the namespace itself. After the first reading,
+// known is true even if etcd has no labels, or labels that cannot be decoded.
 func (t *Tenants) Find(namespace string) (name string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,8 +64,8 @@ func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
 	return t.raw, t.listed, t.changed
 }
 
-// take applies the labels in etcd. An error means that the JSON is invalid. The previous labels then stay in effect,
-// and the leader replaces the JSON.
+// take applies the labels in etcd. An error means that the JSON is invalid. In this case the previous labels stay in
+// effect, and the leader replaces the JSON.
 func (t *Tenants) take(f kv.Folder) (err error) {
 	var raw []byte
 	for _, blob := range f.Blobs {
@@ -104,14 +105,15 @@ func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 // Labels is the source of the labels.
 type Labels interface {
 	// Tenants returns the values of isolation.TenantLabel by namespace, and a channel that is closed at the next
-	// change. labels is nil until the values are known. Neither side modifies the map.
+	// change. The result labels is nil until the values are known. Neither side modifies the map.
 	Tenants() (labels map[string]string, changed <-chan struct{})
 }
 
-// Lead writes changed labels of source to etcd, while this process leads with epoch. It returns when ctx ends, or when
-// a write fails because epoch no longer leads. Other failures are logged, and the write is repeated after 5 s. Labels
-// whose JSON has more than kv.MaxRecordBytes/2 bytes are logged at each change, and not written. Follow must run at the
-// same time: Lead writes nothing until Follow has read the stored labels.
+// Lead writes changed labels from source to etcd while this process leads. The parameter epoch identifies the term of
+// leadership. Lead returns when ctx ends, or when a write fails because this term has ended. Other failures are logged,
+// and the write is repeated after 5 s. Labels whose JSON has more than kv.MaxRecordBytes/2 bytes are logged at each
+// change, and not written. Follow must run at the same time: Lead writes nothing until Follow has read the stored
+// labels.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -17,7 +17,7 @@ import (
 type Line struct {
 	perHost, perPart int
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // guards the fields below; no other lock is taken under it
 	free    int
 	waiting int
 	running map[netip.Prefix]int // turns in use by each host
@@ -61,12 +61,12 @@ type request struct {
 	ahead   bool          // Turn.Ahead
 }
 
-// New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for
-// GOMAXPROCS, perHost 0 for atOnce. The arguments must not be negative.
+// New returns a Line that grants at most atOnce concurrent turns, and at most perHost of them to one host. If atOnce is
+// 0, GOMAXPROCS applies. If perHost is 0, atOnce applies. The arguments must not be negative.
 func New(atOnce, perHost int) *Line { return NewOfParts(atOnce, perHost, 0) }
 
-// NewOfParts is New with perPart, a bound for the concurrent turns of one part of a host. perPart 0 stands for perHost.
-// The arguments must not be negative.
+// NewOfParts is like New. In addition, one part of a host has at most perPart concurrent turns. If perPart is 0,
+// perHost applies. The arguments must not be negative.
 func NewOfParts(atOnce, perHost, perPart int) *Line {
 	if atOnce == 0 {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -81,9 +81,10 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 		hosts: map[netip.Prefix]*list.Element{}}
 }
 
-// Enter waits for a turn of a host without parts. After true the caller has a turn, and must call Leave with the same
-// host once. It returns false, without a turn, if gone is closed first. A free turn is granted at once, even if gone is
-// closed. A nil gone is never closed. If first is true, the request precedes all waiting requests of the same host.
+// Enter waits for a turn of a host without parts. If it returns true, the caller has a turn, and must call Leave once
+// with the same host. If gone is closed first, it returns false, and the caller has no turn. A free turn is granted at
+// once, even if gone is closed. A nil gone is never closed. If first is true, the request precedes all waiting requests
+// of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
@@ -91,9 +92,9 @@ func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 // Leave ends a turn of a host without parts, for which Enter has returned true.
 func (l *Line) Leave(host netip.Prefix) { l.LeaveAs(Turn{Host: host}) }
 
-// EnterAs waits for a turn. After true the caller has a turn, and must call LeaveAs with the same Host and Part once.
-// It returns false, without a turn, if gone is closed first. A free turn is granted at once, even if gone is closed. A
-// nil gone is never closed.
+// EnterAs waits for a turn. If it returns true, the caller has a turn, and must call LeaveAs once with the same Host
+// and Part. If gone is closed first, it returns false, and the caller has no turn. A free turn is granted at once, even
+// if gone is closed. A nil gone is never closed.
 func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	if l.free > 0 && l.room(t.part()) {
@@ -112,7 +113,7 @@ func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn.granted: // at the same time
+	case <-turn.granted: // the turn was granted while gone was closed
 		l.end(t.part())
 	default:
 		l.remove(t.part(), own, place)
@@ -127,7 +128,7 @@ func (l *Line) LeaveAs(t Turn) {
 	l.end(t.part())
 }
 
-// Waiting returns the number of requests that wait for a turn, of all hosts.
+// Waiting returns the number of requests of all hosts that wait for a turn.
 func (l *Line) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +183,8 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next grants the free turn to the next host whose bounds permit a turn. If ahead is true, only hosts with a request of
-// Turn.Ahead count. next reports whether a host got the turn. The caller has the lock.
+// next grants the free turn to the next host and part whose bounds permit a turn. If ahead is true, it considers only
+// hosts with a request that has Turn.Ahead. next reports whether a host got the turn. The caller has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)
@@ -206,8 +207,8 @@ func (l *Line) next(ahead bool) bool {
 	return false
 }
 
-// remove removes a waiting request of a part. It also removes the part without further requests, and the host without
-// further parts. The caller has the lock.
+// remove removes a waiting request of a part. It also removes the part if it has no other request, and the host if it
+// has no other part. The caller has the lock.
 func (l *Line) remove(p part, own *row, place *list.Element) *request {
 	at := l.hosts[p.host]
 	q, turn := at.Value.(*queue), own.wait.Remove(place).(*request)

@@ -1,5 +1,5 @@
-// Package watchdog reports calls that block although they must not. Such calls are the callbacks of loops for which
-// other goroutines wait. A loop that hangs in a callback would otherwise seem idle.
+// Package watchdog reports calls that block although they must not. An example is a callback in a loop for which other
+// goroutines wait. Without a report, a loop that hangs in a callback would seem idle.
 //
 // Owns: nothing. Reads: its arguments. Never: ends a call, which may still return.
 package watchdog
@@ -24,12 +24,12 @@ const Limit = 5 * time.Second
 // delay tests for seconds.
 const testLimit = time.Minute
 
-// caught receives late calls in tests, after Limit; nil: a late call ends the test binary.
+// caught is called with each call in a test that is late (Limit). If it is nil, a late call ends the test binary.
 var caught atomic.Pointer[func(call string)]
 
 // Caught collects late calls of all Watchdogs until the test ends, for tests that cause late calls on purpose. Without
-// Caught, a late call in a test ends the test binary. The result, calls, returns the names of the late calls so far, in
-// order; nil if there were none. The caller owns the slice. Tests that call Caught must not run in parallel.
+// Caught, a late call in a test ends the test binary. The returned function returns the names of the late calls so far,
+// in order, or nil if no call was late. The caller owns the slice. Tests that call Caught must not run in parallel.
 func Caught(t testing.TB) (calls func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -55,8 +55,8 @@ type Watchdog struct {
 	timer *time.Timer // nil before the first call
 }
 
-// New returns a Watchdog. call is the name of its calls in logs, and a value of a metric label, so there must be few
-// names. A nil log stands for slog.Default().
+// New returns a Watchdog. The parameter call names its calls in logs, and is the value of a metric label, so a process
+// must use few names. A nil log stands for slog.Default().
 func New(log *slog.Logger, call string) *Watchdog {
 	if log == nil {
 		log = slog.Default()
@@ -73,7 +73,7 @@ func (w *Watchdog) Call(f func()) {
 	if w.test && caught.Load() == nil {
 		limit = testLimit
 	}
-	if w.timer == nil { // created by the calling goroutine, whose clock it uses (testing/synctest)
+	if w.timer == nil { // created here, so that the timer uses the clock of the calling goroutine (testing/synctest)
 		w.timer = time.AfterFunc(limit, w.late)
 	} else {
 		w.timer.Reset(limit)

@@ -15,18 +15,19 @@ import (
 // empty namespace means all namespaces.
 type gateway map[string]*serverHosts
 
-// serverHosts finds the hosts of servers that intersect with a host, without a comparison with each.
+// serverHosts finds the hosts of servers that intersect with a given host. It does not compare the given host with each
+// of them.
 type serverHosts struct {
 	times   map[target]int // occurrences of each host
-	endings []string       // the hosts backwards, without the star of wildcards, sorted
-	sums    []int          // occurrences of the hosts before each ending, and of all hosts at the end
+	endings []string       // the hosts, each read backwards and without the star of a wildcard, sorted
+	sums    []int          // sums[i] is the number of occurrences of the hosts in endings[:i]
 }
 
 // bound contains the VirtualServices that name one Gateway. The Gateway may be missing.
 type bound = smallset.Set[model.Key]
 
-// gatewayLoad measures a Gateway. Each server needs a listener or filter chain, and a route configuration. Each host is
-// a name in both. Virtual hosts are a part of the weights of VirtualServices.
+// gatewayLoad measures a Gateway. Each server needs a listener or filter chain, and a route configuration. Each host of
+// a server is a name in both of these resources. Virtual hosts are a part of the weights of VirtualServices.
 func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	l.exported, l.gateway = true, gateway{}
 	hosts := 0
@@ -59,7 +60,7 @@ func (s *serverHosts) sort() {
 	}
 }
 
-// meets counts the hosts that intersect with a host of a VirtualService.
+// meets counts the hosts of servers that intersect with a host of a VirtualService.
 func (s *serverHosts) meets(host string) (n int) {
 	rest, wildcard := strings.CutPrefix(host, "*")
 	if !wildcard {
@@ -80,8 +81,8 @@ func (s *serverHosts) meets(host string) (n int) {
 	return n
 }
 
-// meets counts the hosts of a Gateway that intersect with a host of a VirtualService in a namespace. Each intersection
-// is a virtual host.
+// meets counts the hosts of a Gateway that intersect with a host of a VirtualService. The parameter namespace is the
+// VirtualService's namespace. Each intersection is a virtual host.
 func (g gateway) meets(namespace, host string) (n int) {
 	for _, of := range []string{"", namespace} {
 		if s := g[of]; s != nil {
@@ -104,8 +105,8 @@ func gatewaysOf(vs *networkingv1.VirtualService, key model.Key) (all []model.Key
 }
 
 // copiesOf counts the copies of a VirtualService that do not depend on services: l.copies, and the virtual hosts at the
-// Gateways that it names. Each of its hosts counts at least once for each Gateway, because the Gateway may come later.
-// The function read may be nil.
+// Gateways that it names. Each host of the VirtualService counts at least once for each Gateway, because the Gateway
+// may be created later. The function read is called with each fact that is used, and may be nil.
 func (x *Index) copiesOf(l Load, read func(Read)) int {
 	n := l.copies
 	for _, key := range l.gateways {
@@ -133,8 +134,8 @@ func (x *Index) met(g gateway, l Load) (n int) {
 	return n
 }
 
-// multiplied returns the KiB that a Gateway adds to VirtualServices, beyond the amount in their own weights. Without
-// Index.together, only VirtualServices of the Gateway's namespace count.
+// multiplied returns the KiB that a Gateway adds to VirtualServices, beyond the amount in their own weights. If
+// Index.together is false, only VirtualServices of the Gateway's namespace count.
 func (x *Index) multiplied(l Load, read func(Read)) (sum int) {
 	if l.gateway == nil {
 		return 0
@@ -153,8 +154,8 @@ func (x *Index) multiplied(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// bind adds a VirtualService to the VirtualServices of its Gateways if the last argument is true, and removes it
-// otherwise.
+// bind adds a VirtualService to x.bound for each Gateway that it names. If the last argument is false, bind removes the
+// VirtualService instead.
 func (x *Index) bind(l Load, in bool) {
 	for _, key := range l.gateways {
 		if x.bound[key] == nil {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Index contains the facts about all records on which weights depend. Replace updates the facts. NewIndex or
-// NewTogether makes an Index. It is not safe for concurrent use.
+// Index contains the facts about all records on which weights depend. A weight is an estimate of the memory for one
+// record. Replace updates the facts. NewIndex or NewTogether makes an Index. An Index is not safe for concurrent use.
 type Index struct {
 	// Changed is called by Replace with each fact (Read) that may have changed. A nil Changed is not called. A fact may
 	// be reported several times, and before Replace has applied the whole change. Changed must not call methods of the
@@ -18,9 +18,9 @@ type Index struct {
 	Changed func(Read)
 
 	together  bool              // rules of every namespace count for all services and delegates
-	clusters  map[target]int    // by host, and by domain for all hosts below it; namespace "": in all namespaces
-	http      map[uint32]int    // ports of HTTP services, by number: each number has one listener
-	opaque    int               // listeners of other ports: one for each address
+	clusters  map[target]int    // number by host, and by domain for all hosts below it; namespace "": in all namespaces
+	http      map[uint32]int    // number of HTTP ports, by port number: all ports of one number share a listener
+	opaque    int               // number of listeners of other ports, one for each address
 	sniffed   int               // number of the opaque listeners that may carry HTTP
 	rules     map[target]*rules // by the hosts that they cover
 	applied   map[model.Key]applied
@@ -28,13 +28,14 @@ type Index struct {
 	roots     map[model.Key]*roots // of each delegate that a rule names; the delegate may be missing
 	gateways  map[model.Key]gateway
 	bound     map[model.Key]*bound
-	// endpoints is the number of endpoints multiplied by ports, by target (see clusters). It counts Endpoints records,
-	// and the WorkloadEntries that services select (Index.room). Of EndpointSlices it counts countedSliced.
+	// endpoints is the number of endpoints times ports, by target as in clusters. It covers the endpoints in the specs
+	// of ServiceEntries, and the WorkloadEntries that services select (Index.room). Of EndpointSlices, it covers the
+	// number that countedSliced returns.
 	endpoints map[target]int
-	sliced    map[target]int                      // of EndpointSlices, by host and namespace
-	points    map[model.Key]int                   // endpoints that each record adds to each of its hosts in endpoints
-	machines  map[label]int                       // WorkloadEntries
-	selectors map[label]*selectors                // services that select them
+	sliced    map[target]int                      // endpoints times ports in EndpointSlices, by host and namespace
+	points    map[model.Key]int                   // endpoints times ports that each record adds for each of its hosts
+	machines  map[label]int                       // number of WorkloadEntries by label
+	selectors map[label]*selectors                // services that select WorkloadEntries by a label
 	choices   map[model.Key][]label               // labels in selectors of each service and DestinationRule
 	hosts     map[target]*smallset.Set[model.Key] // services in selectors, by target, only in their own namespace
 }
@@ -46,16 +47,16 @@ type target struct {
 }
 
 // Read identifies one fact about the mesh on which weights depend. It is comparable. Weigh reports the facts that it
-// has read, and Index.Changed receives the facts that may have changed. So a caller knows which weights to compute
-// again.
+// has read, and Index.Changed receives the facts that may have changed. A caller compares both to find the weights to
+// compute again.
 type Read struct {
 	target
 	delegate model.Key // or a Gateway
 	label    label
 }
 
-// readOf returns the Read of the rules of a target. Wildcards below one domain have one Read if they differ in the
-// labels beyond the first maxLabels, or within a label. So a host of 120 labels depends on a few facts.
+// readOf returns the Read of the rules of a target. The Read of a wildcard contains at most the last maxLabels labels
+// of its domain, without a partial label after the star. A host of 120 labels therefore depends on few facts.
 func readOf(t target) Read {
 	if t.wildcard {
 		t.host = indexed(t.host)
@@ -72,11 +73,12 @@ var every = Read{target: target{wildcard: true}}
 type rules struct {
 	each, counted   int
 	subsets, copied int               // copied: number of endpoints in the rules' own weights, once for each subset
-	uses            map[model.Key]int // matches that name a delegate
+	uses            map[model.Key]int // number of matches, by the delegate that they lead to
 }
 
-// roots holds sums over the rules that name one delegate. Its fields are the matches, the copies without a service, and
-// the KiB that the rules' weights already contain (counted).
+// roots holds sums over the rules that name one delegate. The field matches is the number of matches. The field copies
+// is the number of copies that do not depend on services. The field counted is the KiB that the rules' weights already
+// contain.
 type roots struct {
 	matches         map[target]int
 	copies, counted map[string]int // by namespace
@@ -85,10 +87,10 @@ type roots struct {
 // applied is one rule as it was added.
 type applied struct {
 	load    Load
-	counted []int // KiB for each of its hosts, in its weight
-	copied  []int // endpoints of each of its hosts, in its weight
-	named   []int // KiB of each of its uses, in its weight
-	at      []int // virtual hosts at each of its Gateways, in its weight
+	counted []int // KiB in the rule's weight, for each of its hosts
+	copied  []int // endpoints in the rule's weight, for each of its hosts
+	named   []int // KiB in the rule's weight, for each of its uses
+	at      []int // virtual hosts in the rule's weight, for each of its Gateways
 }
 
 // NewIndex returns an index without records. In the index, DestinationRules, VirtualServices and delegates add only to
@@ -139,9 +141,9 @@ func Order(r model.Record) int {
 const Ignored = 4
 
 // Replace applies a change: it removes the records of the first list, and then adds the records of the second list. The
-// first list must have the records as they were added. The second list must be in ascending Order. A record that
-// changes is in both lists. Records whose Order is Ignored have no effect. Added records must not be modified
-// afterwards, because the Index refers to parts of them.
+// records of the first list must be the same as when they were added. The second list must be in ascending Order. A
+// record that changes is in both lists. Records whose Order is Ignored have no effect. Added records must not be
+// modified afterwards, because the Index refers to parts of them.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
@@ -218,7 +220,7 @@ func targetOf(namespace, host string) target {
 	return target{namespace, rest, wildcard}
 }
 
-// targetsOver yields the targets of a namespace that cover a host: the host itself, and wildcards.
+// targetsOver yields the targets of a namespace that cover a host: the host itself, and the wildcards that match it.
 func targetsOver(namespace, host string) iter.Seq[target] {
 	return func(yield func(target) bool) {
 		if !yield(target{namespace, host, false}) {
@@ -232,7 +234,8 @@ func targetsOver(namespace, host string) iter.Seq[target] {
 	}
 }
 
-// counted returns the target in which the clusters of a host are counted: for a wildcard, the domain that contains it.
+// counted returns the target under which the clusters of a host are counted. For a wildcard, it is the target of the
+// domain that contains the wildcard.
 func counted(namespace, host string) target {
 	t := targetOf(namespace, host)
 	if t.wildcard {
@@ -249,7 +252,7 @@ func (x *Index) serve(s *model.Service, sign int) {
 	x.spread(x.clusters, s.Key.Namespace, s.Spec.GetHosts(), ports)
 }
 
-// spread adds n to each target of the hosts.
+// spread adds n to the sums in a map for each target of the hosts, in the namespace and in all namespaces.
 func (x *Index) spread(to map[target]int, namespace string, hosts []string, n int) {
 	count := func(t target) {
 		for _, of := range []string{"", namespace} {
@@ -267,7 +270,7 @@ func (x *Index) spread(to map[target]int, namespace string, hosts []string, n in
 }
 
 // listen adds the listeners of a port to the sums (sign 1), or removes them (-1). HTTP ports of one number share a
-// listener. Another port has a listener for each address.
+// listener. Any other port has a listener for each address.
 func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
 	if p.GetProtocol().IsHTTP() {
 		add(x.http, p.GetNumber(), sign)
@@ -290,7 +293,7 @@ func add[K comparable](to map[K]int, key K, n int) {
 	}
 }
 
-// apply adds a rule. The weight of a wildcard rule is not split by host. So counted and copied stay zero for wildcard
+// apply adds a rule. The weight of a wildcard rule is not divided by host, so counted and copied stay zero for wildcard
 // hosts.
 func (x *Index) apply(l Load) {
 	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts)), copied: make([]int, len(l.hosts))}
@@ -368,8 +371,8 @@ func (x *Index) count(a applied, sign int) {
 	}
 }
 
-// space returns the namespace in which rules are summed up: the given namespace, or one namespace for all in an Index
-// of NewTogether.
+// space returns the namespace under which rules are summed up. It is the given namespace, or the empty text for all
+// namespaces in an Index of NewTogether.
 func (x *Index) space(namespace string) string {
 	if x.together {
 		return ""
@@ -388,7 +391,8 @@ func (x *Index) delegateChanged(key model.Key) {
 	}
 }
 
-// reaches reports whether a delegate is exported to the namespace of a rule.
+// reaches reports whether a delegate with the given exportTo list is exported to a rule. The parameter from is the
+// namespace of the delegate, and the parameter to is the namespace of the rule.
 func reaches(exportTo []string, from, to string) bool {
 	return from == to || len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
 }

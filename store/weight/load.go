@@ -16,27 +16,27 @@ type Load struct {
 	key      model.Key
 	exported bool
 	fixed    int              // KiB independent of the rest of the mesh
-	each     int              // KiB of a rule for each cluster of its hosts, and for each of copies
-	hosts    []string         // hosts of a rule for sidecars, which has a copy for each of their clusters
-	copies   int              // copies of a rule that are independent of services and Gateways
+	each     int              // KiB of one copy of a rule; each cluster of its hosts has a copy, and the field copies counts further ones
+	hosts    []string         // hosts of a rule for sidecars; the rule has a copy for each cluster of these hosts
+	copies   int              // number of copies of a rule that are independent of services and Gateways
 	gateways []model.Key      // Gateways that a VirtualService names
 	names    []string         // hosts of a VirtualService with gateways
 	gateway  gateway          // hosts of a Gateway's servers
-	uses     []use            // delegates of a VirtualService, whose routes are added to its own
+	uses     []use            // delegates of a VirtualService; their routes are added to its routes
 	delegate bool             // the record is a delegate
-	exportTo []string         // of a delegate
+	exportTo []string         // exportTo list of a delegate
 	served   []string         // hosts of a service
-	ports    int              // of a service
-	subsets  int              // of a DestinationRule; each contains the endpoints of its host
+	ports    int              // number of ports of a service
+	subsets  int              // number of subsets of a DestinationRule; each contains the endpoints of the rule's host
 	stated   []string         // hosts of the endpoints in a ServiceEntry's spec
-	sliced   []string         // hosts of the endpoints in an EndpointSlice
-	points   int              // number of endpoints by ports, for each of these hosts
-	selects  label            // of a ServiceEntry with WorkloadEntries as endpoints; empty: it selects none of them
-	machine  []label          // of a WorkloadEntry
+	sliced   []string         // hosts of the endpoints in an EndpointSlice, or of a Service of type ExternalName
+	points   int              // number of endpoints times ports, for each host in stated or sliced
+	selects  label            // label by which a service selects WorkloadEntries; empty: it selects none
+	machine  []label          // labels of a WorkloadEntry
 	patched  [families]copied // patches of an EnvoyFilter, by the family of resources that they change
 }
 
-// label is one of the labels by which ServiceEntries of a namespace select its WorkloadEntries.
+// label is a label by which services of a namespace select WorkloadEntries of the same namespace.
 type label struct{ namespace, key, value string }
 
 // use is a delegate of a VirtualService, with the number of matches of the routes that name it.
@@ -71,8 +71,8 @@ func Measure(r model.Record) Load {
 				listeners += addresses
 			}
 		}
-		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
-		// of virtual hosts. Hosts with the same addresses are compared with each other.
+		// The estimate covers a cluster for each host and port, a listener for each address and port that is not HTTP,
+		// and addresses as domains of virtual hosts. It also covers comparisons between hosts that share addresses.
 		l.selects = selected(t)
 		named := hosts*addresses/perAddress + times(hosts*addresses, hosts)/perSharing
 		l.fixed = times(l.ports, hosts*cluster+named) + listeners*cluster + bytes(t.Spec)*hosts
@@ -116,12 +116,13 @@ func eachSubset(d *networkingv1.DestinationRule) int {
 	return 1 + len(d.GetSubsets())*subset + bytes(d)
 }
 
-// versionsOfLabels is the assumed number of assignments of each cluster whose endpoints are ordered by labels of the
-// clients. There is one for each value that endpoints have, and one for all clients without such a value.
+// versionsOfLabels is the assumed number of assignments (lists of endpoints) of each cluster whose endpoints are
+// ordered by labels of the clients. There is one assignment for each value of the labels of endpoints, and one for all
+// clients with other values.
 const versionsOfLabels = 32
 
-// versions returns the number of further assignments, beyond the first, that a DestinationRule makes of each cluster,
-// because it compares labels of clients with labels of endpoints. Each contains the endpoints of the host.
+// versions returns the number of additional assignments that each cluster needs because a DestinationRule compares
+// labels of clients with labels of endpoints. Each assignment contains the endpoints of the host.
 func versions(d *networkingv1.DestinationRule) int {
 	policies := []*networkingv1.TrafficPolicy{d.GetTrafficPolicy()}
 	for _, s := range d.GetSubsets() {
@@ -142,9 +143,10 @@ func versions(d *networkingv1.DestinationRule) int {
 	return 0
 }
 
-// virtualService measures a rule. The rule has a route for each match, in each of its virtual hosts. Sidecars have one
-// virtual host for each cluster. A named Gateway has one for each host of its servers that intersects with a host of
-// the rule. A delegate has no hosts, so its own weight is the weight of one copy in one virtual host.
+// virtualService measures a VirtualService. It has a route for each match, in each of its virtual hosts. Sidecars have
+// one virtual host for each cluster. A Gateway that the VirtualService names has one virtual host for each host of its
+// servers that intersects with a host of the VirtualService. A delegate has no hosts, so its own weight is the weight
+// of one copy in one virtual host.
 func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	l.exported = everywhere(vs.GetExportTo(), l.key.Namespace)
 	routes := len(vs.GetTls()) + len(vs.GetTcp()) // at least one for each rule
@@ -188,8 +190,8 @@ func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }
 
-// ofSidecars reports whether a rule applies to sidecars, which have a virtual host for each covered host. A rule bound
-// to gateways only applies to the hosts that it names.
+// ofSidecars reports whether a VirtualService applies to sidecars. Sidecars have a virtual host for each host that it
+// covers.
 func ofSidecars(vs *networkingv1.VirtualService) bool {
 	return len(vs.GetGateways()) == 0 || slices.Contains(vs.GetGateways(), "mesh")
 }
@@ -228,13 +230,14 @@ func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 	return all(perListener, listener) // filters and chains of listeners
 }
 
-// everywhere reports whether an exportTo list of Istio's messages contains another namespace than the given one, or is
-// empty, which means all namespaces.
+// everywhere reports whether an exportTo list contains a namespace other than the given one. An empty list means all
+// namespaces, as in Istio's messages.
 func everywhere(exportTo []string, namespace string) bool {
 	return len(exportTo) == 0 || elsewhere(exportTo, namespace)
 }
 
-// elsewhere reports whether an exportTo list contains an entry for other namespaces than the given one.
+// elsewhere reports whether an exportTo list contains a namespace other than the given one, or an entry for all
+// namespaces.
 func elsewhere(exportTo []string, namespace string) bool {
 	return slices.ContainsFunc(exportTo, func(to string) bool { return to != "." && to != "~" && to != namespace })
 }

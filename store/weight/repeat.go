@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// setEndpoints sets the number of endpoints times ports that a record adds to each of its hosts; 0: the record is
-// removed.
+// setEndpoints sets the points (endpoints multiplied by ports) that a record adds to each of its hosts. With 0 points,
+// the record is removed.
 func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	was := x.points[key]
 	if was == points {
@@ -17,15 +17,16 @@ func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	x.spread(x.endpoints, key.Namespace, hosts, points-was)
 }
 
-// freeSliced is the number of endpoints, times ports, in the EndpointSlices of a host that have no weight.
+// freeSliced is the number of points in the EndpointSlices of one host that add no weight. Points are endpoints
+// multiplied by ports.
 const freeSliced = 500
 
-// countedSliced returns the number that counts of a host's endpoints in EndpointSlices. Both numbers are multiplied by
-// ports. The result is rounded (step), so that weights rarely change with Pods that come and go.
+// countedSliced returns the points that add weight, given all points in the EndpointSlices of a host. The result is
+// rounded up (step), so that weights rarely change when Pods come and go.
 func countedSliced(n int) int { return step(max(0, n-freeSliced)) }
 
-// setSliced sets the number of endpoints times ports that an EndpointSlice adds to each of its hosts; 0: it is removed.
-// The cost does not depend on the number.
+// setSliced sets the points that an EndpointSlice adds to each of its hosts. With 0 points, the EndpointSlice is
+// removed. The cost does not depend on the number of points.
 func (x *Index) setSliced(key model.Key, hosts []string, points int) {
 	was := x.points[key]
 	if was == points {
@@ -42,7 +43,7 @@ func (x *Index) setSliced(key model.Key, hosts []string, points int) {
 	}
 }
 
-// replaced reports whether an EndpointSlice is also in a list of records, with equal hosts.
+// replaced reports whether a list of records contains a new version of an EndpointSlice with equal hosts.
 func replaced(old *model.Endpoints, now []model.Record) bool {
 	return slices.ContainsFunc(now, func(r model.Record) bool {
 		t, is := r.(*model.Endpoints)
@@ -50,7 +51,7 @@ func replaced(old *model.Endpoints, now []model.Record) bool {
 	})
 }
 
-// slicedOf returns the number of endpoints, times ports, that count of the EndpointSlices of a service.
+// slicedOf returns the points in the EndpointSlices of a service that add weight.
 func (x *Index) slicedOf(l Load, read func(Read)) (n int) {
 	for _, h := range l.served {
 		read(Read{target: target{host: h}})
@@ -59,8 +60,8 @@ func (x *Index) slicedOf(l Load, read func(Read)) (n int) {
 	return n
 }
 
-// endpointsOf returns the numbers of endpoints (times ports) of a rule's host: near in the rule's namespace, and all in
-// all namespaces.
+// endpointsOf returns the points of a host that a rule names. The result near counts the rule's namespace, and the
+// result all counts all namespaces.
 func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	t := counted("", host)
 	all = x.endpoints[t]
@@ -68,8 +69,8 @@ func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	return x.endpoints[t], all
 }
 
-// endpointsWith returns the number of a host's endpoints in a namespace with so many points of a record, instead of the
-// record's present points.
+// endpointsWith returns the points of a host in a namespace, as if the record of l had the given points instead of its
+// present points.
 func (x *Index) endpointsWith(t target, l Load, points int) int {
 	change := points - x.points[l.key]
 	if len(l.sliced) == 0 {
@@ -79,8 +80,8 @@ func (x *Index) endpointsWith(t target, l Load, points int) int {
 	return x.endpoints[t] - countedSliced(s) + countedSliced(s+change)
 }
 
-// repeated returns the KiB that subsets of the same namespace add for the endpoints of a record, because each subset
-// contains all endpoints of its host. The amount in the weights of the rules is subtracted.
+// repeated returns the KiB that subsets in DestinationRules of the same namespace add for the endpoints of a record.
+// Each subset contains all endpoints of its host. The amount that the rules' own weights already contain is subtracted.
 func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
 	for _, h := range hosts {
 		t := target{namespace: l.key.Namespace, host: h}

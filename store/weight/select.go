@@ -8,25 +8,25 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// selectors sums up the ServiceEntries and Kubernetes Services that select WorkloadEntries by one label, and the
-// subsets of their hosts. The weight of each service includes the WorkloadEntries that exist when the service is added.
-// A WorkloadEntry beyond these weighs one endpoint for each host and port.
+// selectors contains sums for one label: over the services (ServiceEntries and Kubernetes Services) that select
+// WorkloadEntries by the label, and over the subsets of their hosts. The weight of each service includes a fixed number
+// of WorkloadEntries (Index.room). Each WorkloadEntry beyond this number adds one endpoint for each host and port of
+// the service.
 type selectors struct {
 	chosen map[model.Key]choice
-	sums   map[int]Weight // sums of choice.copies, by the number of WorkloadEntries in the weights (choice.room)
+	sums   map[int]Weight // sums of choice.copies, by choice.room
 }
 
 // choice is one service as it was added, or a DestinationRule whose subsets contain the endpoints of such services.
 type choice struct {
-	room   int
-	copies Weight // number of hosts times ports; for a DestinationRule, times subsets
+	room   int    // number of WorkloadEntries that its weight includes
+	copies Weight // number of hosts multiplied by ports; for a DestinationRule, also multiplied by subsets
 	hosts  []string
 	ports  int
 }
 
-// selected returns the label that counts for a service, which is the first label of its selector by key. All
-// WorkloadEntries that the service selects have this label. The result is empty without a selector, and for resolution
-// NONE.
+// selected returns the label with the smallest key in the selector of a service. All WorkloadEntries that the service
+// selects have this label. The result is empty without a selector, and for resolution NONE.
 func selected(s *model.Service) (first label) {
 	if s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
 		return label{}
@@ -50,22 +50,23 @@ func machine(w *model.Workload) (all []label) {
 	return all
 }
 
-// step rounds up to a number that has zeros after its first three binary digits. The result is at most a quarter more.
-// So the rounded number of WorkloadEntries changes only four times while their number doubles.
+// step rounds up to a number that has zeros after its first three binary digits. The result is at most a quarter larger
+// than n. So the rounded number of WorkloadEntries changes only four times while their number doubles.
 func step(n int) int {
 	zeros := max(0, bits.Len(uint(n))-3)
 	return (n + 1<<zeros - 1) >> zeros << zeros
 }
 
-// room returns the number of WorkloadEntries that the weight of a service includes. This is the number of entries with
-// the service's label and at least one more.
+// room returns the number of WorkloadEntries that the weight of a service includes if the service is added now. It is
+// the number of WorkloadEntries with the service's label, plus one, rounded up (step).
 func (x *Index) room(at label) int { return step(x.machines[at] + 1) }
 
-// selecting returns the KiB of the endpoints that a service selects.
+// selecting returns the KiB of the endpoints that a service selects, given the number of WorkloadEntries (Index.room).
 func selecting(l Load, room int) int { return times(len(l.served)*l.ports, room) / perEndpoint }
 
-// selected returns the weight that a WorkloadEntry adds for the services whose weights include fewer WorkloadEntries
-// than exist. Parts of a KiB are rounded up, because there may be many WorkloadEntries.
+// selected returns the weight that a WorkloadEntry with the label adds. A service counts if its weight includes fewer
+// WorkloadEntries than the present result of room. Parts of a KiB are rounded up, because there may be many
+// WorkloadEntries.
 func (x *Index) selected(at label) Weight {
 	s := x.selectors[at]
 	if s == nil {
@@ -110,7 +111,7 @@ func (x *Index) addSelecting(l Load) {
 	x.addChoice(l.selects, l.key, choice{room, of(ports, l.exported), l.served, l.ports})
 }
 
-// addChoice counts a choice of a label.
+// addChoice adds a choice to the selectors of a label.
 func (x *Index) addChoice(at label, key model.Key, c choice) {
 	s := x.selectors[at]
 	if s == nil {
@@ -130,8 +131,8 @@ func (x *Index) addChoice(at label, key model.Key, c choice) {
 	x.changed(Read{label: at})
 }
 
-// targets returns the targets that a host of a namespace counts for. These are the host itself, each indexed domain
-// above it, and the target of all hosts.
+// targets returns the targets under which a host of a namespace is counted. These are the host itself, each domain
+// above it that indexed returns, and the target of all hosts.
 func targets(namespace, host string) []target {
 	all := []target{{namespace: namespace, host: host}, {namespace: namespace, wildcard: true}}
 	for domain := indexed("." + host); domain != ""; domain = indexed(domain[1:]) {
@@ -142,8 +143,8 @@ func targets(namespace, host string) []target {
 	return all
 }
 
-// addSubsets adds a DestinationRule to the selectors of the services for its host. Its subsets grow with each
-// WorkloadEntry that these services select.
+// addSubsets adds a DestinationRule to the selectors of the services for its host. The subsets of the DestinationRule
+// grow with each WorkloadEntry that these services select.
 func (x *Index) addSubsets(l Load) {
 	if l.subsets == 0 {
 		return

@@ -2,8 +2,9 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// Weigh estimates the memory for a record beside the other records in the index, which it does not change. It calls the
-// function read with each fact on which the weight depends, possibly several times. The function may be nil.
+// Weigh estimates the memory for the record of l, given the other records in the index. It does not change the index.
+// It calls the function read with each fact on which the weight depends, possibly several times. The function may be
+// nil.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -12,7 +13,7 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.served {
 		sum = sum.Plus(of(x.dependent(l.key.Namespace, h, l.ports, read), l.exported))
 	}
-	if x.together { // otherwise, services and rules contain the weight
+	if x.together { // without together, the weights of services and rules contain this amount
 		sum = sum.Plus(of(times(len(l.sliced), l.points)/perEndpoint+x.repeated(l, l.sliced, l.points, read), l.exported))
 	} else {
 		sum = sum.Plus(of(x.slicedOf(l, read)/perEndpoint, l.exported))
@@ -49,7 +50,7 @@ func Fixed(loads []Load) (sum Weight) {
 	return sum
 }
 
-// of returns a weight of some KiB, exported or not, limited to the range from 0 to most.
+// of returns a Weight with the given KiB in its field Exported or Own, limited to the range from 0 to most.
 func of(kib int, exported bool) Weight {
 	if kib = min(max(kib, 0), most); exported {
 		return Weight{Exported: kib}
@@ -57,7 +58,7 @@ func of(kib int, exported bool) Weight {
 	return Weight{Own: kib}
 }
 
-// times multiplies, and limits the result to most.
+// times returns the product of its arguments, limited to most.
 func times(kib, n int) int {
 	if n > 0 && kib > most/n {
 		return most
@@ -65,12 +66,12 @@ func times(kib, n int) int {
 	return kib * n
 }
 
-// covering has the numbers of clusters that a rule covers. near counts the clusters in the rule's own namespace, and
-// all counts all clusters.
+// covering contains the numbers of clusters that a host of a rule covers. The field near counts the clusters in the
+// rule's own namespace, and the field all counts all clusters.
 type covering struct{ near, all int }
 
-// of returns the number of clusters through which a rule affects other namespaces. A VirtualService affects other
-// namespaces for every host, and a DestinationRule only for hosts of its own namespace.
+// of returns the number of clusters for which proxies of other namespaces also receive the rule. For a VirtualService
+// these are all clusters, and for a DestinationRule only the clusters of its own namespace.
 func (c covering) of(l Load) int {
 	if l.key.Kind == model.KindDestinationRule {
 		return c.near
@@ -92,8 +93,8 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	return covering{x.clusters[t], all}
 }
 
-// dependent returns the KiB that rules of the same namespace need if a host gets this number of ports, beyond the
-// amount in the rules' own weights.
+// dependent returns the KiB that the rules of a namespace need for a host with this number of ports. The amount that
+// the rules' own weights already contain is subtracted.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
 	x.rulesOf(namespace, host, read, func(r *rules) {
 		each := r.each
@@ -105,7 +106,8 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 	return sum
 }
 
-// rulesOf calls the function each with the sums of the rules of a namespace that cover a host.
+// rulesOf calls the function each for each target (host or wildcard) that covers a host. The argument of the call is
+// the sum over the rules of the namespace for this target.
 func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
 	last := Read{label: label{key: "none"}}
 	for t := range targetsOver(x.space(namespace), host) {
@@ -119,7 +121,7 @@ func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rule
 	}
 }
 
-// delegated returns the KiB that a rule's delegates add to each of its copies.
+// delegated returns the KiB that the delegates of a rule add to each copy of the rule.
 func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	for _, u := range l.uses {
 		if read != nil {
@@ -140,8 +142,9 @@ func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	return max(route, l.each)
 }
 
-// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond the amount in their weights. The
-// weight of a rule in another namespace includes the delegates that exist when the rule is added.
+// beyond returns the KiB that a delegate adds to the rules of its own namespace. The amount that the rules' own weights
+// already contain is subtracted. A rule in another namespace does not count, because its weight includes the delegates
+// that existed when the rule was added.
 func (x *Index) beyond(l Load, read func(Read)) int {
 	read(Read{delegate: l.key})
 	sum := x.roots[l.key]

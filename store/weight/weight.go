@@ -3,7 +3,7 @@
 // virtual hosts, and patches by the resources that they match. A record of a few hundred bytes may become thousands of
 // clusters.
 //
-// A record is read once (Measure). Index.Weigh then computes its weight beside other records, without the record.
+// Measure reads a record once. Index.Weigh computes the weight from the result and from facts about the other records.
 //
 // Owns: nothing; it is pure. Reads: store/model. Never: depends on the connected proxies.
 package weight
@@ -17,20 +17,20 @@ const (
 	cluster = 8
 	subset  = 8 // in each cluster
 	route   = 4
-	scope   = 80 // of a Sidecar
+	scope   = 80 // for each Sidecar
 
-	server     = 16 // of a Gateway
+	server     = 16 // for each server of a Gateway
 	serverHost = 1
 )
 
-// Divisors of an estimate.
+// Divisors: so many of the named things need 1 KiB.
 const (
-	perAddress  = 2    // addresses among the domains of a virtual host, in KiB for each host and port
-	perSharing  = 64   // pairs of hosts that share an address, in KiB for each port
-	perImport   = 8    // hosts of a Sidecar's egress listeners, in KiB
-	perEndpoint = 8    // endpoints of an assignment, in KiB for each cluster
-	perPatch    = 4    // applying a patch, in KiB for each resource that it changes
-	perByte     = 1024 // bytes of a record that each copy contains, in KiB
+	perAddress  = 2    // addresses among the domains of a virtual host, for each host and port
+	perSharing  = 64   // pairs of hosts that share an address, for each port
+	perImport   = 8    // hosts of the egress listeners of a Sidecar
+	perEndpoint = 8    // endpoints of an assignment, for each cluster
+	perPatch    = 4    // applications of a patch to a resource
+	perByte     = 1024 // bytes of a record, for each copy
 )
 
 // Weight is an estimate of memory in KiB. Weigh bounds each amount that it adds, so sums do not overflow. Weight is
@@ -46,14 +46,14 @@ func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w
 // Minus returns the difference of two weights. Its parts may be negative.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
-// Beyond reports whether a weight exceeds a bound. A field of 0 of the bound is no bound.
+// Beyond reports whether a weight exceeds a bound. A field of bound that is 0 sets no bound.
 func (w Weight) Beyond(bound Weight) bool {
 	return bound.Exported > 0 && w.Exported > bound.Exported || bound.Own > 0 && w.Own > bound.Own
 }
 
-// Each exported KiB of one object above freeOfExcess counts excess times. A large amount at once delays the whole mesh.
-// Ordinary tenants of any size have many objects of small weight. Configuration for proxies of its own namespace delays
-// these proxies only.
+// Each exported KiB of one object above freeOfExcess counts excess times, because a large amount at once delays the
+// whole mesh. Even large tenants usually have many objects of small weight. KiB that are not exported count once,
+// because they delay only proxies of the object's own namespace.
 const (
 	freeOfExcess = 256
 	excess       = 4
@@ -69,9 +69,9 @@ func (w Weight) Counted() Weight {
 // most is the upper bound of each amount that is added to a weight, in KiB.
 const most = 1 << 40
 
-// Of returns the weight of a record beside the records in an index, which may contain an earlier version of the record.
-// The weight is zero for Pods and for all kinds that Measure does not measure, such as Secrets. The weight of
-// EndpointSlices is a part of the weights of services, except in an index of NewTogether.
+// Of returns the weight of a record, given the other records in an index. The index may contain an earlier version of
+// the record. The weight is zero for Pods and for all kinds that Measure does not measure, such as Secrets. The weight
+// of EndpointSlices is a part of the weights of services, except in an index of NewTogether.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
 // Ports returns the number of ports of a service, which is the number of clusters for each of its hosts.

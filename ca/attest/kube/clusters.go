@@ -17,11 +17,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Clusters provides the token keys of other clusters, and reviews of the right to list their Secrets (Access). Both
-// come from each cluster's own API server. Other clusters are all clusters except the config cluster, whose Istio
+// Clusters provides, for each other cluster, the token keys and reviews of the right to list Secrets (Access). Both
+// come from the API server of that cluster. Other clusters are all clusters except the config cluster, whose Istio
 // configuration the mesh uses. Safe for concurrent use.
 type Clusters struct {
-	memory string // folder for saved keys; empty: they are not saved
+	memory string // folder for saved keys; empty: keys are not saved
 	gone   func()
 	log    *slog.Logger
 	taken  *loop.Box[map[string]*apiserver.Client]
@@ -38,8 +38,8 @@ type otherCluster struct {
 
 // NewClusters returns a Clusters that knows no cluster. The argument memory is the path of a folder that keeps the keys
 // of each cluster for the next start. If it is empty, keys are not saved. After clusters were removed, Run calls the
-// function gone and waits for its return. The function should authenticate the callers of removed clusters again.
-// Neither gone nor log may be nil.
+// function gone, and waits until the function returns. The function should authenticate the callers of removed clusters
+// again. Neither gone nor log may be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
 	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })

@@ -4,7 +4,7 @@
 //
 // Owns: the pace of its requests, the keys of other clusters, the results of token reviews.
 // Reads: the API servers; files of saved keys.
-// Never: decides how long an access review is valid; sends a token to a host that is not an API server.
+// Never: caches the results of access reviews; sends a token to a host that is not an API server.
 package kube
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	accessRate    = 50 // per second
 	accessBurst   = 100
-	accountRate   = 1 // of one service account, per second
+	accountRate   = 1 // per second, for one service account
 	accountBurst  = 4
 	accountsKnown = 4096 // accounts whose rate is remembered
 )
@@ -64,12 +64,12 @@ type reviewStatus struct {
 	EvaluationError string `json:"evaluationError"`
 }
 
-// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It
-// requests a review like istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize). The review has the groups
-// that the API server gives the account's tokens. MayListSecrets waits until the rate limits permit the request. It
-// fails at once if the wait would exceed the deadline of ctx. Other errors: ctx ends, the request fails, or an
-// authoriser of the API server failed and the right was neither granted nor denied. With an error the right is unknown,
-// and allowed is false. why is empty if the right is granted, and with an error.
+// MayListSecrets reports whether a service account may list the Secrets of its own namespace. It requests a review like
+// istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize). The review has the groups that the API server gives
+// the account's tokens. MayListSecrets waits until the rate limits permit the request. It fails at once if the wait
+// would exceed the deadline of ctx. Other errors: ctx ends, the request fails, or an authoriser of the API server
+// failed and the right was neither granted nor denied. With an error the right is unknown, and the result allowed is
+// false. The result why is the reason of a refusal. It is empty if the right is granted, and with an error.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: not sent before the rate limits allow it: %w", err)

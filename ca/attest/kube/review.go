@@ -20,9 +20,9 @@ import (
 
 // Bounds of TokenReviews. Beyond them, only tokens with a remembered result are accepted.
 const (
-	reviewRate   = 50 // per second, in all
+	reviewRate   = 50 // per second, in total
 	reviewBurst  = 100
-	sourceRate   = 5 // of one source (an IPv4 address or an IPv6 /64), per second
+	sourceRate   = 5 // per second, for one source (an IPv4 address or an IPv6 /64)
 	sourceBurst  = 20
 	sourcesKnown = 4096  // sources whose rate is remembered
 	reviewsKept  = 16384 // accepted tokens with a remembered result
@@ -40,7 +40,7 @@ type Reviews struct {
 	all      *rate.Limiter
 	sources  *paces
 	good     *lru.Cache[[sha256.Size]byte, reviewedAt]
-	refused  *lru.Cache[[sha256.Size]byte, refusedAt] // a separate cache, so that refused tokens displace no accepted ones
+	refused  *lru.Cache[[sha256.Size]byte, refusedAt] // a separate cache, so that refused tokens do not displace accepted tokens
 	now      func() time.Time
 	patience time.Duration
 }
@@ -55,8 +55,8 @@ type refusedAt struct {
 	at  time.Time
 }
 
-// NewReviews returns the Reviews of a cluster's API server, without sending a request. cluster is Reviewed.Cluster of
-// all results. api must not be nil.
+// NewReviews returns the Reviews of a cluster's API server, which must not be nil. It sends no request. All results
+// have the given cluster in Reviewed.Cluster.
 func NewReviews(api *apiserver.Client, cluster string) *Reviews {
 	good, err := lru.New[[sha256.Size]byte, reviewedAt](reviewsKept)
 	if err != nil {
@@ -122,13 +122,14 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	case err != nil && known:
 		return before.answer, nil
 	case err != nil:
-		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // not wrapped: a timeout of the request is not the caller's
+		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // err is not wrapped, because a timeout of the request is not the caller's timeout
 	}
 	r.good.Add(sum, reviewedAt{answer, now})
 	return answer, nil
 }
 
-// ask sends a TokenReview. denied is a refusal of the token; err means that the API server gave no result.
+// ask sends a TokenReview. The error denied means that the token was refused. The error err means that the API server
+// gave no result.
 func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (answer attest.Reviewed, denied, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()

@@ -29,7 +29,7 @@ import (
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
 	Encrypts, Decrypts atomic.Int64 // numbers of calls, including failed calls
-	Refuses            atomic.Bool  // Status and Encrypt fail with InvalidArgument
+	Refuses            atomic.Bool  // while true, Status and Encrypt fail with InvalidArgument
 
 	t       testing.TB
 	socket  string

@@ -95,7 +95,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader.said(t, 1, "level=WARN", "somebody other than the leader changed stored records: they are put back", "kinds=Service", "records=2")
+	leader.said(t, 1, "level=WARN", "another writer changed stored records: they are restored", "kinds=Service", "records=2")
 	if out, err := adopt(t, etcd, "--yes"); err != nil || !strings.Contains(out, "nothing to adopt") {
 		t.Errorf("%v: %s", err, out)
 	}

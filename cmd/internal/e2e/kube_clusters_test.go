@@ -242,7 +242,7 @@ func TestKubeSecondCluster(t *testing.T) {
 	seen.neverFewer(t, 2)
 
 	west.KillAPIServer()
-	d.hasProblem(t, "cluster west is away, or cannot be read in full, since ")
+	d.hasProblem(t, "cluster west is unreachable, or cannot be read in full, since ")
 	seen.neverFewer(t, 2)
 	home.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "istio-remote-secret-west")
 	ctl := removalsOf(t, d)

@@ -31,7 +31,7 @@ const (
 	defaultFailures = 3
 )
 
-// maxSaid is the maximum number of stored bytes of a command's output, and of a reported reason.
+// maxSaid limits the stored output of a command, and the text of a reported reason, in bytes.
 const maxSaid = 512
 
 // NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. The callback
@@ -154,9 +154,9 @@ func (b *beginning) Write(p []byte) (int, error) {
 }
 
 // Run probes the application until ctx ends, and returns ctx.Err(). It calls report with nil when the application
-// becomes healthy. When the application becomes unhealthy, the argument is the reason, with at most 512 bytes of text.
-// A result counts only if successThreshold or failureThreshold consecutive probes had it, also before the first call.
-// Run waits for report to return before the next probe.
+// becomes healthy. It calls report with the reason, in at most 512 bytes, when the application becomes unhealthy. The
+// application becomes healthy after successThreshold consecutive successes, and unhealthy after failureThreshold
+// consecutive failures. Before the first call it is neither. Run waits for report to return before the next probe.
 func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	if err := pause(ctx, time.Duration(a.probe.GetInitialDelaySeconds())*time.Second); err != nil {
 		return err

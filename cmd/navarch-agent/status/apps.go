@@ -12,7 +12,7 @@ import (
 const maxAppPage = 10 << 20
 
 // startApps requests the metrics pages of all targets at once. Each returned channel yields one page. With several
-// targets it requests plain text only, because two pages of OpenMetrics cannot be concatenated.
+// targets, startApps requests plain text only, because two pages of OpenMetrics cannot be concatenated.
 func (s *Server) startApps(start func(url, formats string) chan page, formats string) (all []chan page) {
 	if len(s.cfg.Apps) > 1 {
 		formats = plainText
@@ -48,8 +48,8 @@ func awaitApps(apps []chan page) (all []page, kind string) {
 	return all, ""
 }
 
-// copyApps writes the pages to w in the order of their targets. Each page has an equal share of the remaining time, so
-// that a target that hangs leaves time for the others. It returns false if the scraper has disconnected.
+// copyApps writes the pages to w in the order of their targets. Each page has an equal share of the remaining time. A
+// hanging target therefore leaves time for the others. copyApps returns false if the scraper has disconnected.
 func (s *Server) copyApps(ctx context.Context, w io.Writer, pages []page) bool {
 	limit := int64(maxPage)
 	if len(pages) > 1 {

@@ -157,9 +157,9 @@ func (s *Server) writeOwn(w io.Writer) error {
 }
 
 // fetch requests a page from one source. formats is the value of the request's Accept header. The parameter from has
-// the headers of the scraper's request. The response must begin within the duration in the parameter first. The body
-// may be read until ctx ends. page.err is set if there is no response, or if the response has a status other than 200,
-// a compressed body, or a content type that cannot be merged.
+// the headers of the scraper's request. The parameter first is the time limit for the beginning of the response. The
+// body may be read until ctx ends. page.err is set if there is no response, or if the response has a status other than
+// 200, a compressed body, or a content type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
@@ -214,7 +214,7 @@ func (p page) close() {
 	}
 }
 
-// closing is a response body.
+// closing is a response body with the cancel function of its request.
 type closing struct {
 	io.ReadCloser
 	cancel context.CancelFunc

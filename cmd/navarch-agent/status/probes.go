@@ -26,7 +26,7 @@ import (
 const (
 	maxAnswer      = 10 << 10 // bytes of an application's response, as in the kubelet
 	defaultTimeout = time.Second
-	maxTimeout     = maxBudget // a minute; the server of the port allows a response a few seconds more
+	maxTimeout     = maxBudget // a minute; the server allows 5 s more for a response (limits)
 )
 
 // Probes contains the probes of the application by the path that the kubelet requests from the agent. Paths are
@@ -211,7 +211,7 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask carries out a probe and returns the status and body for the kubelet. The parameter from is the kubelet's request.
-// An error means that the probe failed, and that there is no complete HTTP response from the application.
+// An error means that the probe failed. A complete HTTP response is no error, whatever its status.
 func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
 	switch {
 	case probe.HTTP != nil:

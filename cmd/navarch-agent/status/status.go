@@ -2,7 +2,7 @@
 // metrics of Envoy, agent and application into one page, and carries out the kubelet's probes of the application. From
 // this machine it accepts requests to drain Envoy or to end the agent.
 //
-// Owns: the handlers of the status ports and their bounds. Reads: Config. Never: interprets a metric; connects to a
+// Owns: the handlers of the status ports and their limits. Reads: Config. Never: interprets a metric; connects to a
 // target that is not in Config; lets one client delay another.
 package status
 
@@ -51,8 +51,8 @@ type Config struct {
 	Agent prometheus.Collector
 	// Apps are the metrics pages of the application, on localhost; empty: no such page is merged.
 	Apps []scrape.Target
-	// Probes are the probes of the application, by path. Like the kubelet, the Server sends them to the IP address of
-	// the Pod, ProbeHost. If there are no Probes, ProbeHost may be empty.
+	// Probes are the probes of the application, by path. The Server sends them to the IP address ProbeHost, normally
+	// that of the Pod. If there are no Probes, ProbeHost may be empty.
 	Probes    Probes
 	ProbeHost string
 	Log       *slog.Logger // nil: nothing is logged

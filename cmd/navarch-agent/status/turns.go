@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/cmd/internal/sources"
 )
 
-// turns limits the number of concurrent requests of one sort. A source is a client address: an IPv4 address or an IPv6
-// /64. At the limit, a new request displaces the oldest request of the source with the most requests. If no source has
-// more requests than the source of the new request, the new request is refused.
+// turns limits the number of concurrent requests of one kind (metrics or probes). A source is a client address: an IPv4
+// address or an IPv6 /64. At the limit, a new request displaces the oldest request of the source with the most
+// requests. If no source has more requests than the source of the new request, the new request is refused.
 type turns struct{ ledger *sources.Ledger }
 
 func newTurns(most int) *turns {
@@ -25,12 +25,13 @@ type turn struct {
 	cancel context.CancelFunc
 }
 
-// Busy implements sources.Holder. It always returns (true, false). So a request is never displaced by a request of its
-// own source.
+// Busy implements sources.Holder. It always returns (true, false). A request is therefore never displaced by a request
+// of its own source.
 func (turn) Busy(time.Time) (busy, younger bool) { return true, false }
 
-// take adds a request to the ledger. ctx ends with the request's context, or when another request displaces this one.
-// If ok is false, the request is refused. The caller must call done when the request ends, also if it is refused.
+// take adds a request to the ledger (the list of running requests). ctx ends with the request's context, or when
+// another request displaces this one. If ok is false, the request is refused. The caller must call done when the
+// request ends, also if it is refused.
 func (t *turns) take(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)

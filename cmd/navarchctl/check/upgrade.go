@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// upgrade checks whether the control plane can be replaced by version Config.Upgrade now. Its results come after those
-// of the other checks.
+// upgrade checks whether version Config.Upgrade can replace the control plane now. The results of upgrade come after
+// those of the other checks.
 func (k *checker) upgrade(ctx context.Context) {
 	tool := NameUpgradeTool.of("navarchctl").at(k.Tool)
 	if k.Tool == k.Upgrade {
@@ -76,8 +76,8 @@ func (k *checker) room() {
 	k.add(check.at("2 or more"), OK, "a second replica serves while one is replaced", "")
 }
 
-// fleet checks that all proxies are in sync. If a proxy is out of sync before the upgrade, the upgrade would later be
-// blamed for it.
+// fleet checks that all proxies are in sync. A proxy that is out of sync before the upgrade would later look like a
+// fault of the upgrade.
 func (k *checker) fleet(ctx context.Context) {
 	check := NameUpgradeFleet.of("proxies in sync")
 	var last error = errNoReplica

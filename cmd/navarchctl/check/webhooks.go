@@ -26,8 +26,8 @@ type hook struct {
 // String returns "KIND CONFIGURATION, WEBHOOK".
 func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// configurations returns all webhook configurations of the cluster that have a revision label. The error means that the
-// API server cannot be asked.
+// configurations returns all webhook configurations of the cluster that have a revision label. It returns an error if
+// the request to the API server fails.
 func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -35,7 +35,7 @@ func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, er
 }
 
 // hooks returns the webhooks that call a Service in the control plane's namespace. If a revision is selected, it
-// returns only the webhooks of this revision. The error is the one that configurations returns.
+// returns only the webhooks of this revision. It returns the error of the method configurations.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -49,7 +49,7 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 }
 
 // webhooks checks each webhook of the control plane: its Service, and whether the caBundle verifies the replicas'
-// certificates. Last, it makes the API server call the webhooks by dry runs (called).
+// certificates. It also makes the API server call the webhooks in dry runs (method called).
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -80,7 +80,8 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 }
 
-// webhook checks one webhook. The error describes a fault. The result do is the advice for mending the fault.
+// webhook checks one webhook. The error describes the first fault. The result named do is the advice for mending this
+// fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
@@ -154,7 +155,7 @@ func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error
 func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	all, err := k.hooks(ctx)
 	if err != nil {
-		return // reported for each revision
+		return // the checks of each revision report this error
 	}
 	for _, h := range all {
 		if revision := h.of.Revision(); len(pods[revision]) == 0 {
@@ -165,8 +166,8 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 }
 
-// others reports the webhooks of control planes that exist before an installation. Webhooks of the revision that is to
-// be installed are a warning.
+// others reports which control planes have webhooks before an installation. If the revision to be installed has
+// webhooks, the result is a warning.
 func (k *checker) others(ctx context.Context) {
 	check := NameOthers.of("control planes that are there")
 	all, err := k.configurations(ctx)

@@ -35,8 +35,8 @@ type Pod struct {
 	requests atomic.Int64
 }
 
-// monitoringPort is the default of Pod.Monitoring, and the port of istiod. As in istioctl, a Pod's annotation
-// prometheus.io/port overrides it.
+// monitoringPort is the default of Pod.Monitoring, and istiod's port of metrics and debug pages. As in istioctl, a
+// Pod's annotation prometheus.io/port overrides it.
 const monitoringPort = 15014
 
 // Pod returns a Pod for the given API object. It sends no request, and does not keep the object. The first Dial
@@ -70,10 +70,11 @@ func (p *Pod) Client() *http.Client {
 	return &http.Client{Transport: progress.Transport(&http.Transport{DialContext: dial})}
 }
 
-// Dial connects to a port of the Pod, from the loopback address of its network namespace. It blocks until the
-// connection is made or ctx ends. The caller must close the connection. Dial fails if the API server cannot be reached
-// or refuses the port-forward, if the node reports a failure of the port, or if ctx ends. An error names the Pod and
-// the port. If no process listens on the port, Dial may succeed nevertheless. A later Read then fails.
+// Dial connects to a port of the Pod. For the Pod, the connection comes from the loopback address in its network
+// namespace. Dial blocks until the connection is made or ctx ends. The caller must close the connection. Dial fails if
+// the API server cannot be reached or refuses the port-forward, if the node reports a failure of the port, or if ctx
+// ends. An error names the Pod and the port. If no process listens on the port, Dial may succeed nevertheless. A later
+// Read then fails.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
 	if ctx.Err() != nil { // dialling over an existing link could finish first in the select below
@@ -213,11 +214,12 @@ func (p *Pod) Close() {
 	}
 }
 
-// conn is a connection to a port. It is one end of a pipe. carry copies data between the other end and the stream data.
+// conn is a connection to a port. It is one end of a pipe. The method carry copies data between the other end and the
+// stream in the field data.
 type conn struct {
 	net.Conn
 	data   httpstream.Stream
-	failed atomic.Pointer[error] // the node's message
+	failed atomic.Pointer[error] // the node's message about a failure; nil: no failure was reported
 }
 
 // Read implements net.Conn. If the node reported a failure, an error is the node's message.

@@ -37,8 +37,8 @@ func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	return given.Status.Token, nil
 }
 
-// own returns the bearer token that requests to the API server would have. It is empty if the kubeconfig has no token.
-// own sends no request to the API server.
+// own returns the bearer token that requests to the API server would have. The result is empty if the kubeconfig has no
+// token. own sends no request to the API server.
 func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	seen := func(r *http.Request) (*http.Response, error) {
 		if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is { // other schemes, such as Basic, have no token

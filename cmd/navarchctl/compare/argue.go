@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/deploy/fidelity"
 )
 
-// seen has the facts about a proxy that conditions (functions that judge a difference) read besides the difference.
+// seen has facts about a proxy. Conditions (functions that judge a difference) read them in addition to the difference.
 // Throughout this package, "theirs" is istiod's configuration and "ours" is Navarch's.
 type seen struct {
 	theirClusters map[string]bool
@@ -25,8 +25,8 @@ type seen struct {
 
 // conditions maps the names of conditions to their functions. The fidelity lists (files of deploy/fidelity) have a line
 // for each explained kind of difference. A line that holds in any mesh names a condition. A condition checks both
-// values, the messages that contain them and the proxy's clusters. So a line applies only to the differences that its
-// row in fidelity.md explains.
+// values, the messages that contain them and the proxy's clusters. A line therefore applies only to the differences
+// that its row in deploy/docs/fidelity.md explains.
 var conditions = map[string]func(d difference, s *seen) bool{
 	// Only one side has a value.
 	"ours-only":   func(d difference, _ *seen) bool { return d.theirs == nil && d.ours != nil },
@@ -145,8 +145,8 @@ func renamed(v any) any {
 	return out
 }
 
-// routed reports whether the field is in a route with a destination that differs in the port, as missingPort
-// describes.
+// routed reports whether the differing field is in a route with a destination that differs only in the port, as
+// missingPort describes.
 func routed(d difference, s *seen) bool {
 	for _, p := range d.around {
 		for _, theirs := range destinations(p.theirs) {
@@ -248,8 +248,8 @@ func nowhere(d difference, s *seen) bool {
 	return d.ours == nil && len(to) > 0
 }
 
-// lists returns the lines that hold in any mesh. The first element has the lines of all proxies, the second those of
-// gateways.
+// lists returns the lines that hold in any mesh. The first element has the lines for all proxies. The second element
+// has the lines for gateways only.
 var lists = sync.OnceValue(func() [][]line {
 	all := make([][]line, 2)
 	for i, list := range []string{fidelity.Sidecars, fidelity.Gateways} {
@@ -266,8 +266,8 @@ var lists = sync.OnceValue(func() [][]line {
 	return all
 })
 
-// argued returns the first line that explains a difference, or nil. For a gateway (router), the lines of gateways are
-// tried first; for other proxies they are not used. A difference of identities is never explained. place is "TYPE
+// argued returns the first line that explains a difference, or nil. For a gateway (router), the lines for gateways are
+// tried first. For other proxies they are not used. A difference of identities is never explained. place is "TYPE
 // RESOURCE.path".
 func argued(place string, d difference, s *seen, router bool) *line {
 	if identitiesOf(d.path, d.theirs, d.ours) != "" {

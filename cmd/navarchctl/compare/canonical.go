@@ -101,7 +101,7 @@ func standIn(v any) any {
 	return v
 }
 
-// withoutStandIns undoes standIn.
+// withoutStandIns restores the messages that standIn replaced. It changes v.
 func withoutStandIns(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -3,10 +3,11 @@
 // are findings.
 //
 // Data: a dump's resources are added one after the other (Comparison.Add). Each is parsed, brought into a normal form
-// (clean), and compared field by field with Navarch's resource of the same name (diff). Harmless differences are
-// ignored (counts). The fidelity lists of deploy/fidelity have the rows in machine-readable form. If a line of the
-// lists applies to a difference and its condition holds, the difference is explained (argued). Any other difference is
-// a Finding. In names of variables, "theirs" is istiod's configuration and "ours" is Navarch's.
+// (function clean), and compared field by field with Navarch's resource of the same name (function diff). Harmless
+// differences are ignored (function counts). The fidelity lists of deploy/fidelity have the rows in machine-readable
+// form. If a line of the lists applies to a difference and its condition holds, the difference is explained (function
+// argued). Any other difference is a Finding. In names of variables, "theirs" is istiod's configuration and "ours" is
+// Navarch's.
 //
 // Owns: nothing.
 // Reads: untrusted dumps; the lists of deploy/fidelity.
@@ -60,7 +61,7 @@ type Finding struct {
 	// For some properties of a gateway's resource it is a space and a word, such as " shared". An empty Path means the
 	// whole resource.
 	Path   string `json:"path"`
-	Istiod string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes, then "... (N bytes)"; empty: absent
+	Istiod string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes ("... (N bytes)"); empty: no value
 	// Navarch is Navarch's value, in the form of the field Istiod.
 	Navarch string   `json:"navarch,omitempty"`
 	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value (Ours.Objects)
@@ -90,7 +91,7 @@ const (
 // Result is the outcome of the comparison of one proxy.
 type Result struct {
 	Outcome   string            `json:"outcome"`   // Equal, Argued or Different
-	Resources map[string]*Count `json:"resources"` // by plural of the type's noun, such as clusters; has all of Types
+	Resources map[string]*Count `json:"resources"` // key: plural of the type's noun, such as clusters, for all of Types
 	// Arguments is sorted by Places, the highest first. Arguments and Findings are not nil.
 	Arguments []Argument `json:"arguments"`
 	Findings  []Finding  `json:"findings"`

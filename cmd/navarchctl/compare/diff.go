@@ -10,7 +10,7 @@ import (
 
 // difference is one field with different values. An absent value is nil. theirs is istiod's value, ours is Navarch's.
 type difference struct {
-	path         string // .field.list[key].field, for lists also with #count or #order; or a mark (see alike)
+	path         string // .field.list[key].field, for lists also with #count or #order; or a mark (a word, see alike)
 	theirs, ours any
 	around       []pair // the messages that contain the field, outermost first
 }
@@ -149,8 +149,8 @@ func keyed(name string, list []any) elements {
 }
 
 // key returns the text that identifies an element of the list in a field. The parameter list is the name of the field.
-// The text is the element's match, address, locality with priority, or name. An element that has no such text is
-// identified by its index i.
+// The text is the element's match, address, locality with priority, or name. Routes, custom tags and elements without
+// such a text are identified by the index i.
 func key(list string, e any, i int) string {
 	place := strconv.Itoa(i)
 	fields, is := e.(map[string]any)

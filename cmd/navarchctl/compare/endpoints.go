@@ -1,8 +1,9 @@
 package compare
 
-// asDumped changes both assignments. It removes the fields that differ only because istiod's assignment comes from an
-// Envoy's dump. In a dump, Envoy adds the default weight 1 of endpoints, their measured health, and a default policy.
-// Envoy omits the weights of localities unless the load balancing of the cluster uses them.
+// asDumped changes both assignments, istiod's (theirs) and Navarch's (ours). It removes the fields that differ only
+// because istiod's assignment comes from the dump of an Envoy. In a dump, Envoy adds the default weight 1 of endpoints,
+// their measured health, and a default policy. Envoy omits the weights of localities unless the load balancing of the
+// cluster uses them.
 func asDumped(theirs, ours parsed) {
 	weighted := false
 	eachLocality(theirs, func(locality map[string]any) {

@@ -10,24 +10,26 @@ import (
 	"strings"
 )
 
-// line is one line of the fidelity lists (files of deploy/fidelity). It explains ("argues for") one kind of difference.
+// line is one line of the fidelity lists (files of deploy/fidelity). It explains ("argues for") one kind of difference
+// between istiod's and Navarch's configuration.
 type line struct {
 	// harmless, asked, kept, better or render. The head of differences.txt explains these classes.
 	class  string
-	places int            // number of differences in the measured cases
+	places int            // number of differences that the line explains in the cases that deploy/fidelity measures
 	where  *regexp.Regexp // matches "CASE TYPE RESOURCE.path"
 	who    *regexp.Regexp // matches the result of identitiesOf; nil if the identities have to be equal
 	why    string
-	// The fields below are set if the line holds in any mesh. If it holds only in the measured cases, mesh is nil.
+	// The fields below are set if the line holds in any mesh. If the line holds only in the cases that deploy/fidelity
+	// measures, mesh is nil.
 	mesh      *regexp.Regexp // matches "TYPE RESOURCE.path"
 	condition string         // a key of conditions
 	anchor    string         // heading of the table in deploy/docs/fidelity.md
 }
 
-// parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. The
-// two further columns of lines that hold in any mesh are the condition and the anchor. An optional expression follows
-// the condition after a space; its default is the expression of the third column. Empty lines and lines that begin with
-// # are skipped. The error contains the first invalid line.
+// parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. A line
+// that holds in any mesh has two more columns, condition and anchor. A space and an expression may follow the
+// condition. If they are missing, the expression of the third column is used. Empty lines and lines that begin with #
+// are skipped. The error contains the first invalid line.
 func parseLines(list string) (all []line, err error) {
 	for text := range strings.Lines(list) {
 		text = strings.TrimSuffix(text, "\n")
@@ -102,8 +104,9 @@ func identitiesOf(path string, theirs, ours any) string {
 	return strings.Join(all, " ")
 }
 
-// collectIdentities returns "MATCHER TEXT" of each identity in a value. within states that the value is inside one of
-// the identityFields. Elsewhere only texts with a SPIFFE ID count as identities.
+// collectIdentities returns a text "MATCHER IDENTITY" for each identity in a value. The parameter within states that
+// the value is inside a field that identityFields matches. Outside of such fields, only texts with a SPIFFE ID count as
+// identities.
 func collectIdentities(v any, within bool, matcher string) (all []string) {
 	if text, is := v.(string); is && within && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) {
 		var element any // an element of a set, which diff returns as JSON text

@@ -1,6 +1,6 @@
 package compare
 
-// mostOfAll is the highest number of findings in a report.
+// mostOfAll is the highest number of findings (unexplained differences) in a report.
 const mostOfAll = 20_000
 
 // Report has the comparisons of several proxies. It is not safe for concurrent use.
@@ -13,7 +13,8 @@ type Report struct {
 	Unread    []Unread   `json:"unread,omitempty"` // the caller adds one for each dump or Pod that could not be read
 }
 
-// Summary counts the elements of Workloads by outcome. Resources counts the resources of all workloads.
+// Summary counts the elements of Report.Workloads by outcome. Argued means that the documentation explains all
+// differences. The field Resources counts the resources of all workloads.
 type Summary struct {
 	Equal     int   `json:"equal"`
 	Argued    int   `json:"argued"`

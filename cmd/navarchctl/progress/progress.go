@@ -40,7 +40,7 @@ type key struct{}
 // Start begins to show the progress of a command on the terminal. It shows requests (Transport) and texts (Work) whose
 // context is the returned context, or derives from it. The command must write its output to the returned writers o and
 // e. They erase the line, and then write to out and errs. The returned function stop cancels the context and erases the
-// line. It must be called, and may be called again. After stop, o and e only pass their input on.
+// line. The caller must call stop, and may call it again. After stop, o and e only pass their input on.
 func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Context, o, e io.Writer, stop func()) {
 	r := &reporter{terminal: terminal, quiet: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, r))
@@ -57,8 +57,8 @@ func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Contex
 }
 
 // Work shows a text about the present work until the returned function is called. While requests are pending, their
-// numbers are shown instead. A later call of Work replaces the text. The returned function removes also the text of a
-// later call, and is never nil. If ctx does not come from Start, Work shows nothing.
+// numbers are shown instead. A later call of Work replaces the text. The returned function is never nil. It also
+// removes the text of a later call of Work. If ctx does not come from Start, Work shows nothing.
 func Work(ctx context.Context, what string) (done func()) {
 	r, is := ctx.Value(key{}).(*reporter)
 	if !is {
@@ -102,7 +102,8 @@ func (r *reporter) print(began time.Time) {
 	fmt.Fprintf(r.terminal, "%s%s, %v", erase, line, time.Since(began).Round(time.Second))
 }
 
-// erase erases the line. If end is true, the line is never shown again; otherwise it is shown again after patience.
+// erase erases the line. If end is true, the line is never shown again. If end is false, run shows the line again after
+// patience.
 func (r *reporter) erase(end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,13 +31,15 @@ const (
 	chartName = "navarch"
 )
 
-// Object is an object that existed when it was listed.
+// Object identifies an object that the API server had when it was listed.
 type Object struct {
 	// Namespace is empty for a cluster-wide object.
 	Kind, Namespace, Name string
-	Holds                 string // the loss that its deletion causes, for people; for a definition, the number of its objects
-	path                  string
-	uid                   string // distinguishes the object from a later one with the same name
+	// Holds describes the loss that the deletion causes, for people. For a CustomResourceDefinition it is the number of
+	// objects.
+	Holds string
+	path  string
+	uid   string // distinguishes the object from a later one with the same name
 }
 
 // String returns "Kind namespace/name", or "Kind name" without a namespace.
@@ -56,7 +58,7 @@ type Cluster struct {
 	Revision  string // selects webhook configurations; empty: those of Navarch's charts
 }
 
-// meta decodes the used metadata of any object.
+// meta decodes the name, namespace, uid and labels of any object.
 type meta struct {
 	Metadata struct {
 		Name, Namespace, UID string
@@ -98,9 +100,9 @@ var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validati
 
 // Webhooks returns the webhook configurations that have a revision label and call Services in the control plane's
 // namespace. The list ours has the configurations of c.Revision. If c.Revision is empty, it has the configurations that
-// call the same Service as a configuration of Navarch's charts. These include revision tags. The list others has the
-// rest, for example of an istiod in the same namespace. In both lists, mutating configurations come first. Errors are
-// those of the API server or its client.
+// call the same Service as a configuration of Navarch's charts. Configurations of revision tags are among them. The
+// list others has the rest, for example of an istiod in the same namespace. In both lists, mutating configurations come
+// first. Errors are those of the API server or its client.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
@@ -140,9 +142,9 @@ func (c Cluster) services(of hooks.Configuration) (names []string) {
 	return names
 }
 
-// Running lists the existing Deployments and StatefulSets of the control plane, which need the objects of Kept. They
-// are the Deployments of navarchd and of an istiod, and the StatefulSets of the chart's etcd. Elements are "Kind name",
-// with the Helm release if it is known; nil without such workloads. Errors are the API server's.
+// Running lists the existing workloads of the control plane that need the objects of Kept. These workloads are the
+// Deployments of navarchd and of an istiod, and the StatefulSets of the chart's etcd. Elements are "Kind name", with
+// the Helm release if it is known; nil without such workloads. Errors are the API server's.
 func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	in := "/apis/apps/v1/namespaces/" + url.PathEscape(c.Namespace)
 	var deployments appsv1.DeploymentList
@@ -166,7 +168,7 @@ func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// release returns " (release NAME)" by an object's labels; empty if the labels do not name a release.
+// release returns " (release NAME)" from an object's labels. If the labels name no release, it returns an empty text.
 func release(labels map[string]string) string {
 	if name := labels["app.kubernetes.io/instance"]; name != "" {
 		return " (release " + name + ")"
@@ -174,7 +176,7 @@ func release(labels map[string]string) string {
 	return ""
 }
 
-// etcdName is the prefix of the names of objects of the chart's own etcd.
+// etcdName is the name prefix of the objects that the chart makes for its own etcd.
 const etcdName = "navarch-etcd"
 
 // secrets maps the names of Secrets that an uninstallation keeps to the loss that their deletion causes.
@@ -185,9 +187,9 @@ var secrets = map[string]string{
 }
 
 // Kept returns the objects that an uninstallation of the chart keeps, except CustomResourceDefinitions. Secrets come
-// first: those with the user's CA, istiod's root, the key encryption key or etcd's certificates. The volumes of etcd
-// follow, and last the ConfigMaps of all namespaces with the mesh's roots or revocation lists. Errors are those of the
-// API server or its client, with the kind.
+// first. They contain the user's CA, istiod's root, the key encryption key or etcd's certificates. The claims for
+// etcd's volumes follow. ConfigMaps come last. They contain the mesh's roots or revocation lists, and may be in any
+// namespace. Errors are those of the API server or its client, with the kind.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
 	// the selector excludes the Secrets of Helm, each of which may have a megabyte

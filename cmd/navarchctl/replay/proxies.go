@@ -24,7 +24,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// planOnce is the plan (the computed configuration) of a process's proxies. The first use computes it.
+// planOnce is the plan (the computed configuration) of the proxies of one process in a report. The first use of the
+// plan computes it.
 type planOnce struct {
 	once     sync.Once
 	mu       sync.Mutex // guards planner and resolver
@@ -74,7 +75,7 @@ func (p *process) makePlan() error {
 	return nil
 }
 
-// base returns a copy of the plan, which a preview may change.
+// base returns a copy of the plan. A preview may change the copy.
 func (p *process) base(context.Context) (*plan.Base, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -112,7 +113,7 @@ func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 }
 
 // Departed returns the visible streams that ended in the last ten minutes before the report; nil if the report lacks
-// the page.
+// the list of these streams.
 func (p proxies) Departed(sees func(string) bool) (all []debug.Left) {
 	_ = p.decode(collect.Departed, &all) // a page that the report lacks is empty
 	return slices.DeleteFunc(all, func(l debug.Left) bool { return !sees(l.Namespace) })
@@ -165,8 +166,9 @@ func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	}, nil
 }
 
-// secret returns the state of a Secret at a proxy. The state is refused or sent if the report says so. Otherwise the
-// plan of this build decides between withheld and not asked for. The second result is always true.
+// secret returns the state of a Secret at a proxy. If the report cannot be planned, the state is withheld. If it can be
+// planned, the state is refused or sent if the report says so. For other Secrets, the plan of this build decides
+// between withheld and not asked for. The second result is always true.
 func (p *process) secret(of *report.Proxy, i int, name string) (inspect.Standing, bool) {
 	l, err := p.planned()
 	if err != nil {

@@ -28,11 +28,11 @@ type Filter struct {
 	Status    string // health of an endpoint: healthy, unhealthy, draining ...
 }
 
-// layout is the table of one type.
+// layout describes the table of one resource type.
 type layout struct {
 	heading []string
 	rows    func(f Filter, m proto.Message) [][]string        // of one resource
-	takes   func(f Filter, name string, m proto.Message) bool // reports whether the filter selects a resource; m may be nil
+	takes   func(f Filter, name string, m proto.Message) bool // whether the filter selects a resource; m may be nil
 }
 
 func all(Filter, string, proto.Message) bool { return true }
@@ -62,7 +62,7 @@ func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 }
 
 // order returns the sort key of a resource. For a name in Istio's form, the key has the parts of the name, the host
-// first. Otherwise it is the name.
+// first. For any other name, the key is the name itself.
 func order(r dump.Resource) string {
 	if direction, port, subset, host, ok := xds.ParseCluster(r.Name); ok {
 		return fmt.Sprintf("%s\x00%05d\x00%s\x00%s", host, port, subset, direction)

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// Described is a description with the problems and the last changes of its objects.
+// Described is the description of a subject, such as a Pod. It has the problems and the last changes of the described
+// objects.
 type Described struct {
 	Schema   string `json:"schema"`
 	Subject  string `json:"subject"`            // noun and name, as "pod shop/web-0"

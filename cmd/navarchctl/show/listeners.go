@@ -53,8 +53,8 @@ func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return out
 }
 
-// kind returns HTTP, TCP or HTTP+TCP, according to the filter chains (terminal). It ignores chains to the cluster
-// BlackHoleCluster. If no other chain has a known filter, it returns UNKNOWN.
+// kind returns HTTP, TCP or HTTP+TCP, according to the filters that terminal returns for the filter chains. It ignores
+// chains to the cluster BlackHoleCluster. If terminal finds no filter in the other chains, kind returns UNKNOWN.
 func kind(l *listenerv3.Listener) string {
 	var http, tcp bool
 	for _, chain := range chains(l) {

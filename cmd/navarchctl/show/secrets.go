@@ -47,14 +47,14 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 	switch {
 	case len(c.URIs) > 0:
 		identity = c.URIs[0].String()
-	case len(c.DNSNames) > 0 && kind == "leaf": // of a gateway's server
+	case len(c.DNSNames) > 0 && kind == "leaf": // the certificate of a gateway's server
 		identity = strings.Join(c.DNSNames, ",")
 	}
 	return []string{name, kind, identity, c.SerialNumber.Text(16),
 		c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}
 }
 
-// ownRoot matches the names of ca/issue's roots.
+// ownRoot matches the common names of the roots that package issue makes.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
 // epochOf returns the epoch (the number of a CA key in the mesh's keyring) that an issuer's name contains. Names of an

@@ -246,7 +246,8 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	return nil
 }
 
-// Expiry returns the record of the times at which credentials expire. Streams and connections are ended by these times.
+// Expiry returns the record of the times at which credentials expire. These times determine when streams and
+// connections are ended.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
 // Tokens returns the authenticator that accepts only tokens. The authenticator refuses callers whose Pod or service
@@ -286,9 +287,8 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 
 // OfCalls returns the authenticator for calls of the CA. The connection of an accepted call counts as authenticated.
 // For a revoked caller, the authenticator returns the Caller without an error, and the connection does not count as
-// authenticated. The CA itself refuses revoked callers, and logs their identity. A token may have expired within the
-// tolerance for clocks (attest.TokensConfig.Leeway). For such a token too, the authenticator may return the Caller
-// while the connection does not count. This caller still gets a certificate.
+// authenticated. The CA itself refuses revoked callers, and logs their identity. The same may happen for a token that
+// expired within the tolerance for clocks (attest.TokensConfig.Leeway). Its caller still gets a certificate.
 //
 // The error is attest.ErrNone for a missing credential. It is another error for an invalid credential, and for a caller
 // whose Pod or service account is gone. Tokens of removed clusters, and expired certificates, are invalid credentials.

@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// open is the set of open connections whose callers have an identity. It has the connections of all addresses of this
-// process.
+// open is the set of open connections whose callers have an identity. It has the connections to all gRPC addresses of
+// this process.
 type open struct {
-	mu  sync.Mutex // a leaf lock
+	mu  sync.Mutex // no other lock is taken under it
 	all map[*connection]struct{}
 }
 
@@ -36,8 +36,8 @@ func (c *connection) Leave() {
 	c.Entry.Leave()
 }
 
-// assign returns the function that counts a connection for the identity of who, or for the client's address if who has
-// no identity.
+// assign returns a function that counts a connection for the identity of who, or for the client's address if who has no
+// identity.
 func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
@@ -64,7 +64,7 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 		}
 		k.open.all[c] = struct{}{}
 		k.open.mu.Unlock()
-		if err := k.Refused(who); err != nil { // refused since authentication: a Recheck in between did not know this connection
+		if err := k.Refused(who); err != nil { // an earlier Recheck did not know this connection
 			c.Leave()
 			return nil, err
 		}

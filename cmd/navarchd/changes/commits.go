@@ -84,8 +84,8 @@ func (w *Written) add(c inspect.Commit) {
 	w.all = append(w.all, c)
 }
 
-// List returns the remembered commits, oldest first; nil: there are no commits. The caller owns the list, but must not
-// change its Records.
+// List returns the remembered commits, oldest first. It returns nil if there are no commits. The caller owns the list,
+// but must not change its Records.
 func (w *Written) List() []inspect.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,7 +2,7 @@
 // It logs a line for each change, and stores the times of the newest commits for tools that measure from outside.
 //
 // Owns: changes in progress, and a bounded list of the newest commits.
-// Reads: the numbers of resources that the pool has built.
+// Reads: the numbers of built resources.
 // Never: decides anything.
 package changes
 
@@ -30,8 +30,8 @@ import (
 // are safe for concurrent use.
 type Log struct {
 	log   *slog.Logger
-	built func() buildCounts // counts so far; nil: this process serves no proxies, and a change ends when it is written
-	busy  func() bool        // reports whether proxies wait for their turn; called only if built is not nil
+	built func() buildCounts // numbers of built resources; nil: this process serves no proxies
+	busy  func() bool        // reports whether proxies wait for their turn to be served; nil if built is nil
 	wake  chan struct{}
 
 	mu     sync.Mutex // guards the fields below
@@ -49,13 +49,13 @@ type Log struct {
 type change struct {
 	began, opened  time.Time // times of the event, and of its arrival in this process
 	last           time.Time // time of the last progress
-	first, newest  int64     // revisions
+	first, newest  int64     // the oldest and the newest revision
 	config         int64     // the newest revision that changed more than endpoints
 	changes        int
 	objects        map[model.Key]struct{} // at most maxObjects
 	names          []string               // names of the first objects, at most namedObjects
 	before         buildCounts
-	planned, whole int64 // revisions up to which the planner has planned, by any path and by its slow path
+	planned, whole int64 // newest revisions that were planned: on any path, and on the slow path (plan.Slow)
 	proxies        int
 	acknowledged   map[uint64]struct{} // hashes of node IDs, at most maxProxies
 	responses      [xds.NumTypes]int
@@ -85,9 +85,9 @@ func NewLog(log *slog.Logger) *Log {
 }
 
 // Serves configures the Log of a process that serves proxies. In such a process, a change ends once all affected
-// proxies are planned, no proxy waits for its turn, and nothing has happened for 200 ms. It ends after 5 s in any case.
-// The argument pool counts the built resources. The function busy reports whether proxies wait for their turn. Run
-// calls busy under the Log's lock. Serves must be called before all other methods.
+// proxies are planned, no proxy waits for its turn to be served, and nothing has happened for 200 ms. It ends after 5 s
+// in any case. The argument pool counts the built resources. The function busy reports whether any proxy waits for its
+// turn. Run calls busy under the Log's lock. Serves must be called before all other methods.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {

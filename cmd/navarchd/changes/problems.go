@@ -15,7 +15,7 @@ import (
 )
 
 // ProblemLog writes a line when a configuration problem appears, and a second line when the problem is solved. Log and
-// Named are required. It is not safe for concurrent use.
+// Named are required. A ProblemLog is not safe for concurrent use.
 type ProblemLog struct {
 	Log   *slog.Logger
 	Named func(object.ID) string // returns the name of an object for the log
@@ -35,7 +35,7 @@ const (
 
 // Step logs the differences between the present problems and those of the last call. It logs new problems as warnings,
 // and solved problems as information. It writes at most 50 lines at once, and then one per second. Further lines are
-// only counted, and the number is logged later. The time now must not decrease. Step does not retain the slice.
+// only counted, and Count logs their number later. The time now must not decrease. Step does not retain the slice.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)

@@ -1,4 +1,5 @@
-// Package collect makes this process's part of a report: the archive of navarchctl bug-report and snapshot save.
+// Package collect makes this process's part of a report. A report is the archive that `navarchctl bug-report` or
+// `navarchctl snapshot save` writes.
 //
 // Owns: the last lines of the log.
 // Reads: the pages of /debug, the streams of proxies, metrics, goroutines.
@@ -39,7 +40,7 @@ const pageTime = time.Second
 // Collector makes parts of reports. Make one with New. Part may be called by any goroutine.
 type Collector struct {
 	// Facts are the facts about this process that do not change: name, zone, roles, flags, environment, cluster, and
-	// the options by which objects are normalised to records.
+	// the options by which objects are converted to records.
 	Facts   report.Facts
 	Pages   *debug.Pages                                                     // required
 	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // newest changes; required if Pages has Proxies
@@ -62,7 +63,8 @@ type Want struct {
 	Records  bool // include the records of the store that this process has read, if it serves proxies
 }
 
-// paged lists the pages of /debug in a report. The field name is the name of the page's entry, without .json.
+// paged lists the pages of /debug in a report. The field called name is the name of the page's entry in the archive,
+// without .json.
 var paged = []struct {
 	name, path string
 	query      url.Values
@@ -82,9 +84,9 @@ func Pages() map[string]string {
 	return all
 }
 
-// Names of further entries, without .json. Only processes that serve proxies have these entries.
+// Names of further entries of the archive, without .json. Only processes that serve proxies have these entries.
 const (
-	Changes  = "changes"  // newest changes, from the ledger of deliveries
+	Changes  = "changes"  // newest changes (Collector.Changes)
 	Departed = "departed" // proxies whose streams ended lately
 )
 

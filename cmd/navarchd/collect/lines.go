@@ -26,8 +26,8 @@ func (l *Lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Text returns the remembered lines, oldest first, without a truncated line at the beginning. It is empty if nothing
-// was written, or if the last line is longer than a MiB. The caller owns the result.
+// Text returns the remembered lines, oldest first, without a truncated line at the beginning. The result is empty if
+// nothing was written, or if the last line is longer than a MiB. The caller owns the result.
 func (l *Lines) Text() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 const mostOwn = 200
 
 // Archive returns the connected proxies for a report, in no particular order, and adds the resources of these proxies
-// to sets. The proxies of one view, which have equal planned configuration, share the resources of one proxy. But
-// proxies that refuse something or are behind get their own resources, at most 200 such proxies. The field Set of a
+// to sets. The proxies of one view, which have equal planned configuration, share the resources of one proxy. Proxies
+// that refuse something or are behind get their own resources. At most 200 proxies get their own. The field Set of a
 // proxy is the number of its resources in sets.
 func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	infos := p.Server.Inspect()
@@ -40,7 +40,8 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 
 // archiveView adds the resources of the proxies of one view. Proxies that refuse something or are behind get sets of
 // their own. The argument most limits the number of these proxies, and the result is their number. All other proxies
-// share the set of the first proxy that is in sync. If no proxy is in sync, they share the set of the first of them.
+// share the set of the first proxy that is in sync. If no proxy is in sync, they share the set of the first other
+// proxy.
 func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
 	held := func(i int) int {
 		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing

@@ -42,8 +42,8 @@ func (p *Pages) Answers() []serve.Answer {
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	// The caller's turn ends when the answer has been made, because the stream limits the unread answers
-	// (budget.Limits.Asks).
+	// The caller's turn (its permission to let this process make an answer) ends when the answer has been made, because
+	// the stream limits the unread answers (budget.Limits.Asks).
 	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			_, done, err := p.Turn(ctx, who, costly)

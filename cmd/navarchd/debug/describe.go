@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Describe describes the subject of a query by the plan of this process, and by the proxies that are connected to this
-// process. The function sees reports whether the caller may see a namespace. Errors are those of describe.Of.
+// Describe describes the subject of a query, for example a host or a Pod. It uses the plan of this process, and the
+// proxies that are connected to this process. The function sees reports whether the caller may see a namespace. Errors
+// are those of describe.Of.
 func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	source := connected{p.Planner, map[string]bool{}}
 	p.Server.InspectOf(func(node string, _ serve.Proxy) bool {

@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// Bounds of the streams that are remembered after their end. LeftFor is the time. mostLeft is the maximum number of
-// streams, and mostOfSpace is the maximum number for one namespace. When a new stream exceeds a maximum, the oldest
-// stream (of the namespace) is forgotten.
+// Bounds of the streams that are remembered after their end. LeftFor is the time for which they are remembered.
+// mostLeft is the maximum number of streams, and mostOfSpace is the maximum number for one namespace. When a new stream
+// exceeds mostLeft, the oldest stream is forgotten. When it exceeds mostOfSpace, the oldest stream of its namespace is
+// forgotten.
 const (
 	LeftFor     = 10 * time.Minute
 	mostLeft    = 2048

@@ -20,11 +20,10 @@ const (
 	planBodies       = 64 << 20         // bytes of all callers
 	planBodiesTenant = 48 << 20         // bytes of all tenants; the rest is for callers who see everything
 	maxPlanBodies    = 2                // requests of one tenant, or of one caller who sees everything
-	planBody         = 10 * time.Second // to send the body
+	planBody         = 10 * time.Second // time limit for reading the body
 )
 
-// ErrPlanRoom reports that the requests for previews of all callers hold as much memory as they may. A later retry
-// helps.
+// ErrPlanRoom means that requests for previews already use all the memory that they may use. A later retry may succeed.
 var ErrPlanRoom = fmt.Errorf("nothing was planned, because requests for previews already use the permitted %d MiB of memory: "+
 	"try again in a few seconds", planBodies>>20)
 
@@ -42,7 +41,7 @@ func (r *planRoom) take(bytes int64, tenant bool) (release func(), ok bool) {
 	if r.all+bytes > planBodies || tenant && r.tenants+bytes > planBodiesTenant {
 		return func() {}, false
 	}
-	var of int64 // of tenants
+	var of int64 // bytes that count for tenants
 	if tenant {
 		of = bytes
 	}
@@ -55,7 +54,7 @@ func (r *planRoom) take(bytes int64, tenant bool) (release func(), ok bool) {
 }
 
 // PlanRoom reserves memory for the body of a request for a preview. The body has been read already. The reservation
-// ends when release is called; release is never nil. The error is ErrPlanRoom.
+// ends when release is called; release is never nil. The only possible error is ErrPlanRoom.
 func (p *Pages) PlanRoom(who authz.Caller, bytes int) (release func(), err error) {
 	release, ok := p.room.take(int64(bytes), who.Sees != nil)
 	if !ok {
@@ -72,7 +71,7 @@ func (p *Pages) PlanRoom(who authz.Caller, bytes int) (release func(), err error
 // 413 for a body that is too large, and 400 for a body that cannot be read. Without an error, status is 0.
 func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
-	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
+	// The caller's turn (see Plan) begins once the body has been read, so that slow clients do not keep others waiting.
 	place, err := p.bodies.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
 	if err != nil {
 		return nil, func() {}, http.StatusTooManyRequests, err

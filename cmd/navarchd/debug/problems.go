@@ -14,10 +14,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problems returns all visible problems of this process. It returns the problems of Reported and the problems that
-// planning found. While this process leads, it adds the problems that other replicas found. The number of listed
-// planning problems is bounded for each namespace. Calls may be expensive, because the planner first completes its list
-// of problems. The result is never nil.
+// Problems returns all problems of this process that are visible, that is, in a namespace that the caller may see. It
+// returns the problems of Reported and the problems that planning found. While this process leads, it adds the problems
+// that other replicas found. The number of listed planning problems is bounded for each namespace. Calls may be
+// expensive, because the planner first completes its list of problems. The result is never nil.
 func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
@@ -40,8 +40,8 @@ func problemOf(p model.Problem, sees authz.Visible) inspect.Problem {
 		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: messageFor(sees, p.Message, p.Full())}
 }
 
-// messageFor selects one of two messages. It returns the argument whole for callers who see everything. For other
-// callers it returns the argument shown, the message for the object's namespace.
+// messageFor selects one of two messages. The argument whole is the message for callers who see everything. The
+// argument shown is the message for callers who see only some namespaces.
 func messageFor(sees authz.Visible, shown, whole string) string {
 	if sees == nil {
 		return whole

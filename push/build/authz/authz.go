@@ -56,8 +56,8 @@ func (d *ruleBuilder) rule(r *securityv1.Rule) *rbacv3.Policy {
 	return out
 }
 
-// never returns a rule that matches nothing. It stands for a policy without rules, so that Envoy's configuration names
-// the policy.
+// never returns a rule that matches nothing. Build uses it for a policy without rules. So Envoy's configuration names
+// this policy, too.
 func never() *rbacv3.Policy {
 	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{neverPermission()}, Principals: []*rbacv3.Principal{neverPrincipal()}}
 }
@@ -110,9 +110,9 @@ func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	return append(permissionsOf(values, nil, of), permissionsOf(nil, not, ofNot)...)
 }
 
-// supportsHTTP reports whether the traffic is HTTP, so that fields of HTTP can be matched. fields is the number of
-// values of such fields in the current part of the rule. If the traffic is not HTTP, that part of an ALLOW rule matches
-// nothing (never is set), and other rules ignore the fields.
+// supportsHTTP reports whether the traffic is HTTP, so that fields of HTTP can be matched. The argument fields is the
+// number of values of such fields in the current part of the rule. If the traffic is not HTTP, that part of an ALLOW
+// rule matches nothing (never is set), and other rules ignore the fields.
 func (d *ruleBuilder) supportsHTTP(fields int) bool {
 	if d.http || fields == 0 {
 		return d.http

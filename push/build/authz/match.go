@@ -50,8 +50,8 @@ func (d *ruleBuilder) fromNamespace(v string) *rbacv3.Principal {
 	return authenticated(pattern(".*/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "/.*"))
 }
 
-// account matches the identities of a service account. v is namespace/name, or a name in the policy's own namespace.
-// The path of the identity may have further segments, as for fromNamespace.
+// account matches the identities of a service account. The argument v is namespace/name, or a name in the policy's own
+// namespace. The path of the identity may have further segments, as for fromNamespace.
 func (d *ruleBuilder) account(v string) *rbacv3.Principal {
 	namespace, name, ok := strings.Cut(v, "/")
 	if !ok {
@@ -181,8 +181,9 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf returns principals that together require one of values, and exclude all values in the list not. If both
-// lists are empty, the result is nil. The function one returns the principal of a value.
+// principalsOf returns principals that together require one of the values in the argument values, and exclude all
+// values in the argument not. If both lists are empty, the result is nil. The function one returns the principal of a
+// value.
 func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
@@ -200,8 +201,9 @@ func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out
 	return out
 }
 
-// permissionsOf returns permissions that together require one of values, and exclude all values in the list not. If
-// both lists are empty, the result is nil. The function one returns the permission of a value.
+// permissionsOf returns permissions that together require one of the values in the argument values, and exclude all
+// values in the argument not. If both lists are empty, the result is nil. The function one returns the permission of a
+// value.
 func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission
@@ -219,8 +221,8 @@ func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (o
 	return out
 }
 
-// orPrincipals returns a principal that matches if one of the principals matches. It flattens principals that are
-// alternatives themselves.
+// orPrincipals returns a principal that matches if one of the principals matches. If a principal is itself such a list
+// of alternatives, the result has the alternatives in its place.
 func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
 	if len(of) == 1 {
 		return of[0]

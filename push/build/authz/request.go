@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// tokenClaim reports whether a key of `when` names a claim of the request's token. path is the path to the claim, from
-// the outermost to the innermost name. path is nil for request.auth.principal, which combines the claims iss and sub.
+// tokenClaim reports whether a key of `when` names a claim of the request's token. The result path has the names that
+// lead to the claim, the outermost first. It is nil for request.auth.principal, which combines the claims iss and sub.
 func tokenClaim(key string) (path []string, is bool) {
 	switch key {
 	case "request.auth.principal":
@@ -27,8 +27,9 @@ func tokenClaim(key string) (path []string, is bool) {
 	return model.ClaimPath(key)
 }
 
-// tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together they
-// require one of values, and exclude all values in the list not. A nil path stands for request.auth.principal.
+// tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together the
+// principals require one of the values in the argument values, and exclude all values in the argument not. A nil path
+// stands for request.auth.principal.
 func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
@@ -82,9 +83,10 @@ func claim(path, values []string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
 }
 
-// Claim returns a matcher of a claim in the token that Envoy's filter jwt_authn has verified. path has the names that
-// lead to the claim, from the outermost to the innermost. The matcher matches if value matches the claim, or if the
-// claim is a list and value matches one of its elements. The result refers to value, but not to path.
+// Claim returns a matcher of a claim in the token that Envoy's filter jwt_authn has verified. The argument path has the
+// names that lead to the claim, the outermost first. The returned matcher matches if the argument value matches the
+// claim. It also matches if the claim is a list and the argument value matches one of the elements. The result refers
+// to value, but not to path.
 func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
 }
@@ -133,8 +135,8 @@ func orValues(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 var metadataKey = regexp.MustCompile(`^experimental\.(envoy\.filters\.[^\[\]]+)\[([^\]]+)\]$`)
 
 // metadataCondition returns a constructor of the permission for a condition on another filter's metadata. The
-// permission matches one of values. If the key does not match metadataKey, the result is nil. A value "[v]" matches an
-// element of a list.
+// permission requires one of the values. If the key does not match metadataKey, the result is nil. A value "[v]"
+// matches an element of a list.
 func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	parts := metadataKey.FindStringSubmatch(key)
 	if parts == nil {
@@ -153,8 +155,8 @@ func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	}
 }
 
-// permissionsOfAll is permissionsOf for a constructor of another form. The function all returns a permission that
-// matches one of several values.
+// permissionsOfAll is like permissionsOf, but has a constructor for several values. This constructor, the function all,
+// returns a permission that requires one of the values.
 func permissionsOfAll(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	if len(values) > 0 {
 		out = append(out, all(values))

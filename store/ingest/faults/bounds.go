@@ -9,12 +9,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxText is the maximum size of a field and of a message of a problem, in bytes. Longer texts are cut.
+// maxText is the maximum size of each text of a problem (Field, Message and Whole), in bytes. Longer texts are cut.
 const maxText = 512
 
-// bounded returns at most problem.MostOfObject problems of one object. If there are more, errors precede warnings, and
-// the last problem counts the omitted ones. Long texts are cut. The given slice is not changed, and is returned
-// itself if it is within the bounds.
+// bounded returns at most problem.MostOfObject problems of one object. If there are more, it omits warnings before
+// errors, and the last problem counts the omitted ones. Long texts are cut. The given slice is not changed, and is
+// returned itself if it is within the bounds.
 func bounded(id object.ID, all []object.Problem) []object.Problem {
 	if len(all) > problem.MostOfObject {
 		all = slices.Clone(all)

@@ -1,12 +1,12 @@
 // Package faults keeps the problems of objects, and lists a bounded number of them. The cost of a change depends on the
 // length of the list and on the number of namespaces with problems, not on the number of faulty objects.
 //
-// List keeps the problems of every object, at most problem.MostOfObject of each. Of these it lists the problems of at
+// List keeps the problems of every object, at most problem.MostOfObject of each. Of these problems it lists those of at
 // most problem.MostOfNamespace objects of each namespace, and of at most problem.Most objects in total. If the total is
 // reached, an object of a namespace with few listed objects displaces an object of the namespace with most listed
 // objects. When a listed object has no problems any more, another object is listed instead, if there is one.
 //
-// Owns: nothing; the caller has the List. Reads: store/object, store/problem, store/normal (the order of problems).
+// Owns: nothing; the caller owns the List. Reads: store/object, store/problem, store/normal (the order of problems).
 // Never: knows why an object is faulty.
 package faults
 
@@ -54,9 +54,9 @@ func (l *List) Of(id object.ID) []object.Problem {
 	return s.more[id]
 }
 
-// Set replaces the problems of an object; an empty list removes them. If there are more than problem.MostOfObject, it
-// keeps errors before warnings, and the last kept problem states the number of omitted ones. Fields and messages are
-// cut to 512 bytes. The List retains the slice, which the caller must not change afterwards.
+// Set replaces the problems of an object; an empty list removes them. If there are more than problem.MostOfObject
+// problems, Set omits warnings before errors, and the last kept problem states the number of omitted ones. Longer texts
+// of a problem are cut to 512 bytes. The List retains the slice, which the caller must not change afterwards.
 func (l *List) Set(id object.ID, problems []object.Problem) {
 	problems = bounded(id, problems)
 	before := l.Of(id)
@@ -124,8 +124,8 @@ func (l *List) list(s *shelf, id object.ID, problems []object.Problem) {
 	l.inOrder = nil
 }
 
-// makeRoom stops listing one object of the namespace with most listed objects. It does so only if that namespace lists
-// more than the given number, and reports whether it did.
+// makeRoom stops listing one object of the namespace with most listed objects. It does so only if that namespace has
+// more listed objects than the given number, and reports whether it did.
 func (l *List) makeRoom(than int) bool {
 	var most *shelf
 	for _, s := range l.namespaces {

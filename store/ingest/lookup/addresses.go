@@ -18,8 +18,8 @@ type Addresses struct {
 // Table changes.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
-// Count adds by to the number of users of each address: 1 for a new user, -1 for a removed one. Texts that are not IP
-// addresses are ignored.
+// Count changes the number of users of each address by the parameter by: 1 for a new user, -1 for a removed one. Texts
+// that are not IP addresses are ignored.
 func (a *Addresses) Count(addresses []string, by int32) {
 	if len(addresses) == 0 {
 		return
@@ -56,8 +56,8 @@ func (a *Addresses) usersOf(address netip.Addr) int {
 	return int(a.users[address])
 }
 
-// within returns the lowest address of a Service or a Pod in a network, or the zero Addr. Its cost does not grow with
-// the number of addresses, because an object of a tenant may state 100,000 networks.
+// within returns the lowest address of a Service or a Pod in a network, or the zero Addr. It uses a binary search over
+// all addresses, because an object of a tenant may state 100,000 networks.
 func (a *Addresses) within(network netip.Prefix) netip.Addr {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

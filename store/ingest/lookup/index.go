@@ -12,19 +12,19 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// indexes find parsed forms by properties other than their IDs.
+// indexes find parsed forms (typed values made from objects) by properties other than their IDs.
 type indexes struct {
 	pods        podsByAddress
 	addresses   *Addresses
 	owners      owners
 	nodes       map[origin.Origin]map[string]*normal.Node // by name
-	automaticAt map[object.ID]object.ID                   // AutomaticAtID of each automatic address -> AutomaticID
+	automaticAt map[object.ID]object.ID                   // normal.AutomaticAtID of an address -> normal.AutomaticID
 	demands     map[string]*demand                        // by source: origin.DNS, origin.JWKS
 
 	meshes                         map[object.ID]*Mesh
 	config                         *meshv1.MeshConfig   // in effect
 	networks                       *meshv1.MeshNetworks // in effect
-	configChanged, networksChanged bool                 // by the last change of meshes
+	configChanged, networksChanged bool                 // set by the last call of indexMesh
 }
 
 // demand contains the names that the leader has to resolve (origin.DNS) or fetch (origin.JWKS).
@@ -45,8 +45,8 @@ func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
 	return x
 }
 
-// count updates the indexes of looked-up names. by is 1 when the first object looks up a name, and -1 when the last
-// object ceases to look up the name.
+// count updates the indexes of looked-up names. The parameter by is 1 when the first object looks up a name, and -1
+// when the last object ceases to look up the name.
 func (x *indexes) count(name object.ID, by int) {
 	if normal.IsPodAt(name) {
 		x.pods.count(name, by)
@@ -100,7 +100,8 @@ func (t *Table[E]) Pod(id object.ID) *normal.Pod { return parsedOf[*normal.Pod](
 // or no good version of it.
 func (t *Table[E]) Node(id object.ID) *normal.Node { return parsedOf[*normal.Node](t, id) }
 
-// Nodes implements normal.Lookup. It yields the Nodes of an origin, in no order. The Table must not change meanwhile.
+// Nodes implements normal.Lookup. It yields the Kubernetes Nodes of an origin (a source of a cluster), in no order. The
+// Table must not change meanwhile.
 func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	return func(yield func(*normal.Node) bool) {
 		for _, n := range t.index.nodes[of] {

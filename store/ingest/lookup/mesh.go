@@ -14,17 +14,18 @@ import (
 // of this part.
 type Mesh struct {
 	Config   *meshv1.MeshConfig   // nil: no good version is known
-	Record   model.Record         // of Config; nil without Config
+	Record   model.Record         // record made from Config; nil without Config
 	Networks *meshv1.MeshNetworks // empty: the ConfigMap has no key "meshNetworks"; nil: no good version is known
 	// Unsaid reports that the ConfigMap has no key "mesh".
 	Unsaid bool
 	// StaleConfig and StaleNetworks report that the present object has no good version of the part. The part is then an
 	// earlier version, or nil.
 	StaleConfig, StaleNetworks bool
-	Problems                   []object.Problem // of the present object
+	Problems                   []object.Problem // problems of the present object
 }
 
-// Names for MarkReaders that mean all users of a part. A set of these users for each part would need much memory.
+// Special names for Table.MarkReaders. Each stands for all objects that use one part of the mesh configuration. Sets of
+// these objects would need much memory.
 var (
 	meshUsers    = object.ID{Kind: "users of the mesh configuration"}
 	networkUsers = object.ID{Kind: "users of the mesh's networks"}
@@ -35,8 +36,9 @@ var readsNetworks = map[string]bool{"EndpointSlice": true, "Pod": true, "Service
 
 func unreadMesh() any { return &Mesh{StaleConfig: true, StaleNetworks: true} }
 
-// parseMesh parses a mesh configuration; before is its last *Mesh, or nil. A part without a good version stays as it
-// was. If key mesh is missing, the previous Config stays; without a previous one the defaults apply.
+// parseMesh parses a mesh configuration. The parameter before is the previous *Mesh of the object, or nil. A part
+// without a good version stays as it was. If key mesh is missing, the previous Config stays; without a previous one the
+// defaults apply.
 func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem) {
 	last := as[*Mesh](before)
 	if last == nil {
@@ -117,8 +119,8 @@ func meshReaders(x *indexes, _ object.ID, _, _ any, mark func(name object.ID)) {
 	}
 }
 
-// meshInEffect returns the ID of the object with the mesh configuration. If two sources have one, origin.Before
-// decides. The zero ID: no such object exists.
+// meshInEffect returns the ID of the object with the mesh configuration. If two sources have such an object, the source
+// that takes precedence (origin.Before) decides. The result is the zero ID if no such object exists.
 func (x *indexes) meshInEffect() object.ID {
 	for id := range x.meshes {
 		before := id

@@ -13,11 +13,11 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// owners finds the owners of hosts and addresses.
+// owners finds the Services and ServiceEntries that own a host, and the Services that own an address.
 type owners struct {
-	hosts     map[string][]*model.Service     // the oldest first
-	endings   map[string]map[string]struct{}  // hosts of ServiceEntries, by endingsOf
-	addresses map[netip.Addr][]*model.Service // of Services, the oldest first
+	hosts     map[string][]*model.Service     // services with a host, the oldest first
+	endings   map[string]map[string]struct{}  // hosts of ServiceEntries, by each ending (endingsOf)
+	addresses map[netip.Addr][]*model.Service // Services with an address, the oldest first
 	networks  map[netip.Prefix]bool           // networks that objects look up, masked
 	asked     int                             // number of addresses and networks that objects look up
 	labels    map[string]string               // values of isolation.TenantLabel, by namespace
@@ -28,8 +28,8 @@ func newOwners() owners {
 		addresses: map[netip.Addr][]*model.Service{}, networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
 }
 
-// count notes the first lookup (1) and the end of the last lookup (-1) of an address or network. Other names are
-// ignored.
+// count is called with 1 when the first object looks up a name, and with -1 when no object looks it up any more. Names
+// that are not an address or a network are ignored.
 func (o *owners) count(name object.ID, by int) {
 	if !normal.AsksAddress(name) {
 		return
@@ -82,7 +82,8 @@ func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 }
 
 // OwnPod implements normal.Lookup. It reports whether a Pod in the namespace and origin of an object has an address.
-// The Pod must not have ended. The rules of PodAt for calls apply.
+// The Pod must not have ended. As with PodAt, call OwnPod within Renew only, and pass normal.PodAtID of the arguments
+// to SetRefs.
 func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
 	return t.PodAt(normal.PodAtID(of, a.String())) != nil
 }
@@ -114,8 +115,8 @@ func serviceOf(records []model.Record) *model.Service {
 	return nil
 }
 
-// setService adds a service if there is set, and otherwise removes the service. If moved is set, the readers of its
-// hosts and addresses are marked.
+// setService adds or removes a service; the parameter there is true if it is to be added. If moved is true, the objects
+// that looked up the hosts or addresses of the service are marked.
 func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 	if s == nil {
 		return
@@ -158,8 +159,8 @@ func endingsOf(host string) iter.Seq[string] {
 	}
 }
 
-// ending yields candidates for the hosts of ServiceEntries with an ending. They share the longest indexed part of the
-// ending. If the ending has no dot, all hosts are candidates, also those of Services.
+// ending yields all hosts of ServiceEntries with the given ending, and possibly further hosts. It yields the hosts that
+// share the longest indexed part of the ending. If the ending has no dot, it yields all hosts, also those of Services.
 func (o *owners) ending(ending string) iter.Seq[string] {
 	longest := ""
 	for one := range endingsOf(ending) {
@@ -171,7 +172,8 @@ func (o *owners) ending(ending string) iter.Seq[string] {
 	return maps.Keys(o.endings[longest])
 }
 
-// setHost adds a service to those of a host, or removes it.
+// setHost adds a service to the services of a host if the parameter there is true. Otherwise it removes the service
+// from them.
 func (o *owners) setHost(host string, s *model.Service, there bool) {
 	set(o.hosts, host, s, there)
 	for ending := range endingsOf(host) {
@@ -189,7 +191,8 @@ func (o *owners) setHost(host string, s *model.Service, there bool) {
 	}
 }
 
-// set adds a service to those of a key, the oldest first, or removes it.
+// set adds a service to the services of a key if the parameter there is true. Otherwise it removes the service from
+// them. The oldest service is first.
 func set[K comparable](of map[K][]*model.Service, key K, s *model.Service, there bool) {
 	all := of[key]
 	at, has := slices.BinarySearchFunc(all, s, func(a, b *model.Service) int { return a.Older(&b.Head) })
@@ -211,7 +214,7 @@ func (t *Table[E]) markHost(host string) {
 	}
 }
 
-// names marks the names under which the owners of addresses are looked up.
+// names calls mark with each name under which objects look up the owners of the given addresses.
 func (o *owners) names(addresses []string, mark func(name object.ID)) {
 	if o.asked == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 type podsByAddress struct {
 	every func() iter.Seq2[object.ID, *normal.Pod]
 	asked map[podPlace]*podsHere
-	all   map[podPlace][]namedPod // every Pod, from the first lookup until the end of Table.Renew; nil: there was no lookup
+	all   map[podPlace][]namedPod // cache of all Pods during Table.Renew; nil: not filled yet
 }
 
 // podsHere contains the Pods of one namespace by their addresses.
@@ -86,8 +86,8 @@ func (p *podsByAddress) of(at podPlace) []namedPod {
 	return p.all[at]
 }
 
-// count counts the addresses of a namespace that objects look up; by is as in indexes.count. A namespace without
-// lookups has no index.
+// count counts the addresses of a namespace that objects look up. The parameter by is 1 when the first object looks up
+// an address, and -1 when no object does any more. Without such addresses, the namespace has no index.
 func (p *podsByAddress) count(name object.ID, by int) {
 	at := podPlace{name.Origin, name.Namespace}
 	here := p.asked[at]

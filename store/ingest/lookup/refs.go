@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// SetRefs replaces the names that an object looked up when it was normalised. Later changes of these names mark the
-// object. usesMesh reports whether the object's records depend on the mesh configuration. refs is not retained.
+// SetRefs stores the names that an object looked up when it was normalised. They replace the names of the previous
+// call. Later changes of the objects with these names mark the object. usesMesh reports whether the object's records
+// depend on the mesh configuration. refs is not retained.
 func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	n.usesMesh = usesMesh
 	if n.looksUp(refs) {
@@ -21,7 +22,7 @@ func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	if len(refs) > 0 {
 		n.refs = make([]*Node[E], len(refs))
 	}
-	for i, id := range refs { // first, so that names that stay keep their readers
+	for i, id := range refs { // before dropReader, so that names that stay keep their readers
 		of := t.node(id)
 		if of.by == nil {
 			of.by = &smallset.Set[*Node[E]]{}
@@ -33,7 +34,8 @@ func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	t.dropReader(n, before)
 }
 
-// dropReader removes a reader from the Nodes that it does not look up any more.
+// dropReader removes n from the readers of those Nodes in before that n does not look up any more. A Node is the entry
+// of one name.
 func (t *Table[E]) dropReader(n *Node[E], before []*Node[E]) {
 	if len(before) == 0 {
 		return
@@ -102,7 +104,7 @@ func (n *Node[E]) looksUp(refs []object.ID) bool {
 	return true
 }
 
-// MarkReaders marks all objects that looked up a name. The name need not belong to an object.
+// MarkReaders marks all objects that looked up a name. An object of this name need not exist.
 func (t *Table[E]) MarkReaders(name object.ID) {
 	switch name {
 	case meshUsers:
@@ -132,9 +134,9 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up in one source of the leader. source must be origin.DNS or origin.JWKS;
-// otherwise Needed panics. The names are in no order, and must be read before the Table changes. changed reports
-// whether a name was added or removed since the last call for this source.
+// Needed returns the names that objects look up in one of the leader's own sources. source must be origin.DNS or
+// origin.JWKS; otherwise Needed panics. The names are in no order, and must be read before the Table changes. changed
+// reports whether a name was added or removed since the last call for this source.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

@@ -13,20 +13,21 @@ import (
 )
 
 // row contains the functions of one joined kind. Other objects look up the objects of a joined kind, as EndpointSlices
-// look up Pods.
+// look up Pods. These other objects are the readers. The parsed form of an object is the value that parse returns.
 type row struct {
 	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects. It is
 	// empty if sources of configuration emit the objects.
 	source string
-	// only restricts the row to the objects for which it returns true; nil: all objects of the kind.
+	// only is a filter: the row applies to the objects for which the filter returns true. If the filter is nil, the row
+	// applies to all objects of the kind.
 	only func(n *normal.Normalizer, id object.ID) bool
 	// parse parses an object. before is the last good parsed form, or nil. A nil result means that the object is
 	// invalid.
 	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
 	// unread returns the parsed form of an object without any valid version. nil: such an object has no parsed form.
 	unread func() any
-	// equal reports whether two parsed forms make no difference to their readers. If so, the earlier one stays, and no
-	// reader is marked.
+	// equal reports whether two parsed forms have the same effect on their readers. If so, the earlier parsed form
+	// stays, and no reader is marked.
 	equal func(a, b any) bool
 	// readers calls mark with further names, beside the object's ID, under which a changed parsed form is looked up. It
 	// runs after index. before is nil for a new object, and after is nil for a deleted one. nil: no further names.
@@ -99,7 +100,7 @@ func hasAddress(before, after any) bool {
 	return as[*normal.Pod](after).Address != "" || had != nil && had.Address != ""
 }
 
-// orNil returns a parsed form, or nil where the pointer is nil.
+// orNil returns a parsed form, or an untyped nil if the pointer is nil.
 func orNil[V any](parsed *V) any {
 	if parsed == nil {
 		return nil

@@ -1,20 +1,21 @@
 // Package lookup stores the objects that sources emitted, and the names that each object looked up when it was
-// normalised (converted to records). It parses the joined kinds: kinds whose objects are looked up by others, as
-// EndpointSlices look up Pods. When a looked-up object changes, its readers are marked to be normalised again.
+// normalised (converted to records). It parses the objects of joined kinds. A kind is joined if other objects look up
+// its objects, as EndpointSlices look up Pods. When a looked-up object changes, the objects that looked it up (its
+// readers) are marked to be normalised again.
 //
 // # Data structures
 //
 // Table maps each object's ID to a Node. A Node has the object, its parsed form if the kind has a row (rows.go), and
-// edges to the Nodes of the names that the object looked up, whether or not objects with these names exist. E is the
-// data that the caller stores with each object. A row has the functions of one kind: parse an object, compare two
-// parsed forms, list the names under which readers look up the object, and update indexes (index.go). The methods of
-// normal.Lookup read parsed forms and indexes.
+// edges to the Nodes of the names that the object looked up, whether or not objects with these names exist. The type
+// parameter E is the type of the data that the caller stores with each object. A row has the functions of one kind:
+// parse an object, compare two parsed forms, list the names under which readers look up the object, and update indexes
+// (index.go). The methods of normal.Lookup read parsed forms and indexes.
 //
 // # One change
 //
 // Put stores an object, and Parse parses it. If its parsed form changed, the Table updates the indexes and marks the
-// readers, that is, the objects that looked up the object. Renew passes each marked object to the caller. The caller
-// normalises the object, and stores the names that were looked up with SetRefs.
+// readers. Renew passes each marked object to the caller. The caller normalises the object, and stores the names that
+// were looked up with SetRefs.
 //
 // Owns: the objects as emitted last, their parsed forms.
 // Reads: store/normal, store/object, store/isolation.
@@ -39,7 +40,7 @@ type Table[E any] struct {
 	missing map[object.ID]*Node[E] // looked-up names without an object
 	marked  map[object.ID]bool     // objects to normalise again
 	index   *indexes
-	mark    func(name object.ID) // MarkReaders
+	mark    func(name object.ID) // the method MarkReaders
 }
 
 // Node is one object, or one looked-up name without an object. There are hundreds of thousands of Nodes, so fields that
@@ -129,9 +130,9 @@ type Parsed struct {
 	Problems []object.Problem // problems of parsing; nil: no problems
 }
 
-// Parse parses the object of a Node if the object is of a joined kind. Objects of sources of configuration must also
-// have a supported API version. The Node must have an object. If the parsed form changed, its readers are marked. For
-// an object that Parse does not try to parse, only Records and Changed of the result are true.
+// Parse parses the object of a Node if the object is of a joined kind. If a source of configuration emitted the object,
+// its API version must be supported too. The Node must have an object. If the parsed form changed, the object's readers
+// are marked. For an object that Parse does not try to parse, only Records and Changed of the result are true.
 func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	r := rowOf(t.normal, n.object.ID)
 	if r == nil || r.source == "" && !normal.Served(n.object) {
@@ -148,7 +149,7 @@ func (t *Table[E]) Parse(n *Node[E]) Parsed {
 }
 
 // Unreadable adds an object that exists but cannot be read, and returns its Node. Its last readable version and last
-// good parsed form stay. A mesh configuration without a parsed form gets a Mesh whose parts are stale.
+// good parsed form stay. A mesh configuration without a parsed form gets an empty Mesh, which is marked as stale.
 func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	n := t.Add(id)
 	if r := rowOf(t.normal, id); r != nil && r.unread != nil && n.parsed == nil {
@@ -163,8 +164,8 @@ func (t *Table[E]) Vacate(n *Node[E]) {
 	n.object = nil
 }
 
-// Remove removes an object, if it exists. If it has a parsed form, its readers are marked. They remain readers of the
-// name.
+// Remove removes an object, if it exists. If the object has a parsed form, its readers are marked. They remain readers
+// of the name.
 func (t *Table[E]) Remove(id object.ID) {
 	n := t.objects[id]
 	if n == nil {

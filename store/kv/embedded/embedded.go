@@ -1,7 +1,7 @@
 // Package embedded runs an etcd of one member in this process, so that a mesh of one replica needs no other program. A
 // Server is the etcd together with a kv.Store that is connected to it.
 //
-// Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
+// Owns: the data directory; the etcd server and its maintenance. Reads: store/kv. Never: linked by programs that only
 // connect to etcd.
 //
 // An embedded etcd listens on a Unix socket, so there is no port to guard. The locked data directory proves that no
@@ -38,7 +38,7 @@ var ErrLocked = errors.New("data directory is in use")
 // Config configures an embedded etcd. Mesh and Dir are required.
 type Config struct {
 	Mesh     string       // name of the mesh
-	Revision string       // of the control plane, as in kv.Config
+	Revision string       // revision of the control plane, as in kv.Config
 	Dir      string       // data directory: created with mode 0700 if missing, locked while the server runs
 	Logger   *slog.Logger // nil: slog's default
 	// Free returns the bytes that this process may still write on the disk of a folder; nil: durable.Free.
@@ -69,7 +69,7 @@ const (
 	startTimeout = time.Minute
 	// maintainEvery is the pause between two rounds of maintenance.
 	maintainEvery = time.Minute
-	// keep is the least age of history that compaction removes: a mirror can resume after a pause of that length.
+	// keep is the least age of history that compaction removes. A watch can resume after a pause of that length.
 	keep = 5 * time.Minute
 	// elect is etcd's election timeout, and tick its heartbeat interval, at most a fifth of the timeout
 	// (embed.Config.Validate). After its start the single member waits for a random part of the timeout before it
@@ -146,7 +146,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	}
 }
 
-// maintain performs one round of maintenance, unless the disk is full: defragmentation writes the database again.
+// maintain performs one round of maintenance, unless the disk is full, since defragmentation writes the database again.
 // Failures are logged.
 func (srv *Server) maintain(ctx context.Context) {
 	if srv.Room() != "" {
@@ -174,7 +174,7 @@ func (srv *Server) start() error {
 		return nil
 	}
 	if err := os.Remove(srv.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // the directory is locked: an existing socket is left from a killed process
+		return err // the directory is locked, so an existing socket is left from a killed process
 	}
 	var err error
 	if srv.etcd, err = embed.StartEtcd(srv.config()); err != nil {
@@ -241,7 +241,8 @@ func (srv *Server) stop() error {
 	return errors.Join(err, srv.lock.Close()) // closing the file unlocks it
 }
 
-// lockDir locks a data directory for as long as the returned file is open. ErrLocked: another process has locked it.
+// lockDir locks a data directory for as long as the returned file is open. The error is ErrLocked if another process
+// has locked the directory.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // zapTo returns a logger for etcd that forwards its errors, and its warnings about the disk, space, damage or a lost
 // leader. Other warnings become level debug, and lower levels are dropped. Once stopping is set, errors become level
 // debug too, because etcd reports the end of its own listeners as errors. Panics and fatal errors always stay errors,
-// and are never left out. Any other message above level debug is logged at most once in repeatAfter. The attribute
-// "repeated" is then the number of messages that were left out since the last time.
+// and are never left out. Any other message above level debug is logged at most once in repeatAfter. If messages were
+// left out since the last time, the attribute "repeated" has their number.
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
 		seen: &repeats{at: map[string]logged{}, now: time.Now}})
@@ -105,7 +105,7 @@ func (c slogCore) Sync() error { return nil }
 type repeats struct {
 	now func() time.Time
 
-	mu sync.Mutex // a leaf
+	mu sync.Mutex // no other lock is taken while it is held
 	at map[string]logged
 }
 
@@ -114,8 +114,8 @@ type logged struct {
 	left int
 }
 
-// again reports whether a message may be logged now. If so, left is the number of equal messages that were left out
-// since this message was logged last.
+// again reports whether a message may be logged now. If so, the result left is the number of equal messages that were
+// left out since this message was logged last.
 func (r *repeats) again(message string) (left int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,16 +13,17 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// etcd ends its process if a write to its disk fails, and its start writes. Therefore etcd's alarm NOSPACE is raised
-// before the disk is full: etcd then refuses writes (kv.ErrFull) and still reads.
+// etcd ends its process if a write to its disk fails, and it already writes while it starts. Therefore this package
+// raises etcd's alarm NOSPACE before the disk is full. While the alarm is raised, etcd refuses writes (kv.ErrFull), but
+// serves reads.
 const (
 	// Least is the free space that etcd needs to start and to write, in bytes.
 	Least = 64 << 20
 	// enough is the free space from which writes are permitted again, in bytes. The distance to Least prevents a change
 	// every second.
 	enough = Least + Least/2
-	// segment is the size of the files of etcd's log, in bytes. The next file is always allocated in advance: with
-	// etcd's default of 64 MB it would occupy all of Least.
+	// segment is the size of the files of etcd's log, in bytes. etcd always allocates the next file in advance. With
+	// etcd's default of 64 MB, that file would occupy all of Least.
 	segment = 16 << 20
 
 	lookEvery = time.Second // interval of the checks
@@ -30,7 +31,8 @@ const (
 
 func init() { wal.SegmentSizeBytes = segment }
 
-// Room returns the reason for which etcd does not write to its disk, or is not started; empty: there is space.
+// Room returns the reason for which etcd does not write to its disk, or is not started. The result is empty if there is
+// space.
 func (srv *Server) Room() string {
 	if why := srv.room.Load(); why != nil {
 		return *why
@@ -39,7 +41,7 @@ func (srv *Server) Room() string {
 }
 
 // hasRoom reports whether the disk has at least this number of bytes free. If not, it stores the reason for Room, and
-// logs the first one. An unknown amount counts as enough.
+// logs the reason unless there was one already. If the free space cannot be read, it counts as enough.
 func (srv *Server) hasRoom(least uint64) bool {
 	free, err := srv.cfg.Free(srv.dir)
 	if err != nil || free >= least {

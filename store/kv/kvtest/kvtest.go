@@ -62,7 +62,7 @@ func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 // Dir returns the data directory that Start made.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop kills the server if it runs, and closes its Store. The field Store is nil then. The data stay.
+// Stop kills the server if it runs, and closes its Store. Afterwards the field Store is nil. The data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
@@ -147,7 +147,7 @@ type Term struct {
 	have   map[model.Key]model.Hash
 }
 
-// Term begins a term under an epoch, from the present records.
+// Term begins a term with an epoch. The Term knows the records that are stored now.
 func (s *Server) Term(epoch kv.Epoch) *Term {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -188,8 +188,8 @@ func (t *Term) Commit(b kv.Batch) kv.Head {
 	return head
 }
 
-// Interrupted writes the state after a leader has died in the middle of a batch: these puts and deletes, and an
-// incomplete head. It returns the head's revision.
+// Interrupted writes the state that a leader leaves if it dies in the middle of a batch: the given puts and deletes,
+// and an incomplete head. It returns the head's revision.
 func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []model.Key) int64 {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -239,7 +239,7 @@ func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	return stat.Head.Revision
 }
 
-// Put writes a key directly, without a leader. path is below the Store's Prefix.
+// Put writes a key directly, without a leader. The path is relative to the Store's Prefix.
 func (s *Server) Put(path, value string) {
 	s.t.Helper()
 	if _, err := s.Client().Put(s.t.Context(), s.Prefix()+path, value); err != nil {
@@ -247,7 +247,7 @@ func (s *Server) Put(path, value string) {
 	}
 }
 
-// Delete deletes the full etcd keys in the range [key, end); key alone if end is empty.
+// Delete deletes the keys in the range [key, end), or the key alone if end is empty. Both are full etcd keys.
 func (s *Server) Delete(key, end string) {
 	s.t.Helper()
 	var opts []clientv3.OpOption

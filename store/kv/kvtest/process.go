@@ -20,7 +20,7 @@ const readyTimeout = time.Minute
 // process is a running stock etcd. It ends with the process that started it.
 type process struct {
 	cmd    *exec.Cmd
-	folder string       // of its sockets
+	folder string       // folder of its sockets
 	said   bytes.Buffer // its output
 	exited chan struct{}
 }
@@ -56,7 +56,7 @@ func launch(dir string, args ...string) (*process, error) {
 	go func() {
 		_ = p.cmd.Wait() // the error only says that the process was killed
 		close(p.exited)
-		ready.Close() // the process has ended: no notification will come
+		ready.Close() // the process has ended, so no notification will come
 	}()
 	if err := ready.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd: %w", err), p.kill())

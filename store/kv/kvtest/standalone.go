@@ -16,9 +16,9 @@ type Standalone struct {
 	client string
 }
 
-// StartStandalone starts an etcd on the data in dir, and returns once it is ready. dir is an absolute path. client and
-// peer are the listen addresses (host:port). The etcd does not sync to disk. Errors: the program is missing, does not
-// start, or is not ready within a minute, or the folder of its sockets cannot be made.
+// StartStandalone starts an etcd on the data in dir, and returns once it is ready. The path dir is absolute. The
+// parameters client and peer are the listen addresses (host:port). The etcd does not sync to disk. Errors: the program
+// is missing, does not start, or is not ready within a minute, or the folder of its sockets cannot be made.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
 		"--listen-peer-urls=http://"+peer,
@@ -29,8 +29,8 @@ func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	return &Standalone{etcd, "http://" + client}, nil
 }
 
-// Compact drops all revisions but the newest, and waits until their space is free. Errors are etcd's. One of them is
-// that nothing was written since the last Compact.
+// Compact drops all revisions but the newest, and waits until their space is free. Errors are etcd's. It is also an
+// error if nothing was written since the last Compact.
 func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
@@ -55,8 +55,8 @@ func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	})
 }
 
-// ReadAll reads the values of all keys with a prefix, at one revision. etcd is a client address, as for PutAll. The
-// result is never nil. Errors are etcd's.
+// ReadAll reads the values of all keys with a prefix, at one revision. The parameter etcd is a client address, as for
+// PutAll. The result is never nil. Errors are etcd's.
 func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte, err error) {
 	values = map[string][]byte{}
 	return values, with(etcd, func(client *clientv3.Client) error {

@@ -40,8 +40,8 @@ type Row struct {
 	Message protoreflect.FullName // full name of the message with the field; in names.txt: the section
 	Field   string                // JSON name; in names.txt: the name of the annotation, label or key
 	Value   string                // for an enum: name of the value that the row is about; empty: all values
-	// Within restricts the row to fields below another field, written Message.field without the package. There the row
-	// replaces the general row. Empty: this is the general row.
+	// Within restricts the row to fields below another field, written Message.field without the package. For these
+	// fields it replaces the general row. If Within is empty, the row is the general row.
 	Within string
 	Mark   Mark
 	Scene  string // for an acted field: the scene (cmd/internal/scene) that tests it, if any

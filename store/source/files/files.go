@@ -27,8 +27,8 @@ import (
 // Config configures a Source. Only Dir is required.
 type Config struct {
 	Dir     string        // the folder, which must exist
-	Cluster string        // name of the config cluster, to which objects below a folder cluster=NAME with this name belong too
-	Quiet   time.Duration // pause without changes that ends a burst of changes; 0: 30 ms
+	Cluster string        // name of the config cluster; the folder cluster=NAME with this NAME has objects of the config cluster too
+	Quiet   time.Duration // length of the pause that ends a burst of changes; 0: 30 ms
 	Grace   time.Duration // time for which objects must be missing before their removal is accepted; 0: 250 ms
 	Rescan  time.Duration // interval of walks over the folder, for file systems that do not report changes; 0: 10 s
 	Log     *slog.Logger  // nil: nothing is logged
@@ -41,8 +41,8 @@ type Stats struct {
 	Events uint64 // events emitted
 }
 
-// Source reads and follows one folder. Either Run is called, or ReadChanges, by one goroutine. Problems and Stats are
-// safe for concurrent use.
+// Source reads and follows one folder. One goroutine calls either Run or ReadChanges, but not both. Problems and Stats
+// are safe for concurrent use.
 type Source struct {
 	Config
 	reader *reader              // owned by Run or ReadChanges
@@ -75,9 +75,10 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// Problems returns all present problems of the folder, ordered by location: files, folders and documents that cannot be
-// read, and objects that occur twice. Documents are also emitted as Broken events. The result is nil before the first
-// reading and without problems. It must not be changed. Problems is safe for concurrent use.
+// Problems returns all present problems of the folder, ordered by location. The problems are files, folders and
+// documents that cannot be read, and objects that occur twice. An unreadable document is also emitted as a Broken
+// event. The result is nil before the first reading, and if there are no problems. The result must not be changed.
+// Problems is safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -92,8 +93,8 @@ func (s *Source) Stats() Stats {
 
 // Read reads a folder once, for tools that work offline. It returns a Put for each object and a Broken for each
 // document that cannot be read, then Synced, and the problems of the folder. An object that occurs twice has one Put.
-// cluster is the name of the config cluster. skipped, which may be nil, is called with the location of each JSON
-// document that is not an object. Errors are those of New and ReadChanges.
+// The parameter cluster is the name of the config cluster. The function skipped is called with the location of each
+// JSON document that is not an object. It may be nil. Errors are those of New and ReadChanges.
 func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
 	s, err := New(Config{Dir: dir, Cluster: cluster})
 	if err != nil {
@@ -106,10 +107,10 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	return events, s.Problems(), err
 }
 
-// Parse parses data, the content of one file with objects of the config cluster. name is the name of the file: with the
-// suffix .json the content is JSON, otherwise YAML documents. In the order of the file, each object is an event of op
-// Put, and each document that cannot be read is an event of op Broken. skipped has the locations of JSON documents that
-// are certainly not objects. Parse does not keep data.
+// Parse parses data, the content of one file with objects of the config cluster. If the name of the file ends with
+// .json, the content is JSON, and for any other name it is YAML documents. The events have the order of the file. Each
+// object is an event of op Put, and each document that cannot be read is an event of op Broken. The result skipped has
+// the locations of JSON documents that are certainly not objects. Parse does not keep data.
 func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	for _, d := range documents(name, data) {
 		d.id.Origin = origin.New("", origin.Files)
@@ -126,10 +127,10 @@ func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	return events, skipped
 }
 
-// ReadChanges reads the folder, and returns the changes since the last call and then Synced. The first call returns all
-// objects. Callers that decide themselves when to read use ReadChanges instead of Run. All changes are accepted at
-// once, also removals (without Grace). Only an empty file removes no objects. An error means that the folder itself
-// cannot be read.
+// ReadChanges reads the folder, and returns the changes since the last call, followed by Synced. The first call returns
+// all objects. Callers that decide themselves when to read use ReadChanges instead of Run. All changes are accepted at
+// once, including removals, for which Run waits for Grace. A file that is empty or has a broken document removes no
+// objects. An error means that the folder itself cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
 	readings, tree := s.scan(time.Now(), nil)
 	if err := tree.unknown[""]; err != nil {
@@ -144,9 +145,9 @@ func (s *Source) ReadChanges() ([]object.Event, error) {
 
 // Run emits all objects of the folder with Synced, then every change. It blocks until ctx ends. It calls emit in its
 // own goroutine, and passes the changes of one burst in one call. A burst ends with a pause of Quiet, or is cut after
-// ten times Quiet. If changes never pause, or a burst is very large, each call has changes of one namespace only. Then
-// a burst is cut after twice Quiet. emit may keep the events. Errors: the folder cannot be watched, or not be read at
-// the beginning; the watch ends; ctx ends (the error of ctx).
+// ten times Quiet. After a cut, each further burst is cut after twice Quiet until there is a pause. In this time, and
+// for a very large burst, each call has changes of one namespace only. The function emit may keep the events. Errors:
+// the folder cannot be watched, it cannot be read at the beginning, the watch ends, or ctx ends (the error of ctx).
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {
@@ -224,8 +225,8 @@ func (s *Source) size(path string) int64 {
 	return info.Size()
 }
 
-// inParts returns a function that emits events. If related changes cannot be recognised (endless), it calls emit once
-// for each part of byNamespace.
+// inParts returns a function that emits events. It is emit itself unless endless is true. If endless is true, changes
+// that belong together cannot be recognised, and the returned function calls emit once for each part of byNamespace.
 func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	if !endless {
 		return emit
@@ -237,8 +238,9 @@ func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	}
 }
 
-// partBytes bounds the objects of one part of byNamespace, unless one object alone has more. The ingester needs some
-// ten milliseconds of processor time for so many bytes, and then other namespaces have a turn.
+// partBytes is the largest size of the objects in one part of byNamespace. Only an object that is larger itself makes a
+// larger part. The ingester needs some ten milliseconds of processor time for a part, before it handles other
+// namespaces.
 const partBytes = 64 << 10
 
 // byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted
@@ -263,8 +265,8 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes, except for files that wait to be read.
-// Changed files beyond mostBytes join the waiting files. If dirty is nil, the folder is read for the first time, as a
+// rescan walks the whole folder, renews the watches and emits the changes, except for files in dirty, which wait to be
+// read. Changed files beyond mostBytes are added to dirty. If dirty is nil, the folder is read for the first time, as a
 // whole.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
 	first := dirty == nil
@@ -279,7 +281,8 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	return tree
 }
 
-// scan walks the folder, and reads the files that may have changed or vanished, except for files that wait to be read.
+// scan walks the folder, and reads the files that may have changed or vanished, except for files in dirty, which wait
+// to be read. It adds changed files beyond mostBytes to dirty.
 func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)
@@ -338,7 +341,7 @@ func (s *Source) faults(t *tree) {
 	}
 }
 
-// forward stores the problems and counts. Then it emits the events, if there are any.
+// forward stores the problems and counts, and emits the events, if there are any.
 func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
 	s.problems.Store(&problems)

@@ -23,9 +23,9 @@ type file struct {
 	foreign []doc // documents that are not objects
 }
 
-// newFile returns the state of a file with the given documents; before is its previous state (nil: there was no file).
-// If the file had objects, a document that is not an object counts as broken. If any document is broken, objects of the
-// previous state that the documents lack are retained.
+// newFile returns the state of a file with the given documents. The parameter before is the file's previous state, and
+// nil if there was no file. If the file had objects, a document that is not an object counts as broken. If any document
+// is broken, objects of the previous state that the documents lack are retained.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
 	had := before != nil && len(before.objects) > 0
@@ -68,8 +68,8 @@ func newFolder() *folder {
 		faults: map[string]string{}}
 }
 
-// get returns an object as it was emitted last (nil: it was not emitted), and as it is in the files (nil: it is
-// absent).
+// get returns an object as it was emitted last, and as it is in the files now. A nil result means that the object is
+// not emitted or not in the files.
 func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
@@ -77,7 +77,7 @@ func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	return f.emitted[id], now
 }
 
-// apply replaces the states of some files (nil: the file is gone), and returns the resulting events.
+// apply replaces the states of some files, and returns the resulting events. A nil state means that the file is gone.
 func (f *folder) apply(changes map[string]*file) []object.Event {
 	touched := touches{}
 	var events []object.Event
@@ -141,8 +141,9 @@ func (f *folder) redefine(path string, old, now *file, touched touches) {
 	}
 }
 
-// diffBroken returns the documents that are broken now or broken in another way (began), and those that are no longer
-// broken (ended).
+// diffBroken compares the broken documents in two states of a file. The result began has documents that were not
+// broken, or were broken in another way. The result ended has documents that are no longer broken, or now name another
+// object.
 func diffBroken(old, now *file) (began, ended []doc) {
 	before, after := map[string]doc{}, map[string]doc{}
 	if old != nil {
@@ -184,8 +185,8 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events returns the differences between the emitted and the present state of the touched objects, Puts first. Then
-// these differences count as emitted.
+// events returns the differences between the emitted and the present state of the touched objects, Puts first. It marks
+// these differences as emitted.
 func (f *folder) events(touched touches) []object.Event {
 	var puts, deletes []object.Event
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {

@@ -9,7 +9,8 @@ import (
 )
 
 // misnamed returns the fault in the name or the namespace of an object, by Kubernetes' rules for its kind
-// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/); empty: there is no fault.
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/). It returns an empty text for a valid
+// name.
 func (h head) misnamed() string {
 	m := h.Metadata
 	if m.Name == "" {

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Stdin is the path that stands for the standard input in ReadPaths and InOrder. The locations of its objects begin
-// with it.
+// Stdin is the path that stands for the standard input in ReadPaths and InOrder. The locations of objects from the
+// standard input begin with it.
 const Stdin = "-"
 
 // Once are the options of ReadPaths.
@@ -32,9 +32,9 @@ type Once struct {
 // ReadPaths reads files, folders with all folders below, and the standard input once, for tools that work offline. It
 // returns a Put for each object and a Broken for each document that cannot be read, then Synced, and the problems of
 // the files. An object that occurs twice has one Put, and the other occurrence is a problem. Locations begin with the
-// given paths, as filepath.Join returns them for folders. A file in paths is read even without the suffix .yaml, .yml
-// or .json. Errors: an element of paths does not exist or cannot be read, or a folder below cannot be listed. A file
-// within a folder that cannot be read is a problem instead.
+// given path, or with the result of filepath.Join for a file in a folder. A file in paths is read even without the
+// suffix .yaml, .yml or .json. Errors: an element of paths does not exist or cannot be read, or a folder below cannot
+// be listed. A file within a folder that cannot be read is a problem instead.
 func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []object.Problem, error) {
 	r := newReader(o.Cluster, 0)
 	if o.Skipped != nil {
@@ -73,9 +73,9 @@ func parseAll(config string, all []reading) {
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one
-// after the other. It returns the objects in the order of paths, within a folder in the order of the files' paths, and
-// within a file in the order of the text. It also returns objects that are stated twice. JSON documents that are not
-// objects are skipped. Errors: a path, a folder below or a file in a folder cannot be read, or a document is not a
+// after the other. It returns the objects in the order of paths. Files of a folder are in the order of their paths, and
+// objects of a file in the order of the text. It also returns objects that are stated twice. JSON documents that are
+// not objects are skipped. Errors: a path, a folder below or a file in a folder cannot be read, or a document is not a
 // valid object. The error for a document names its location.
 func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) {
 	for _, path := range paths {
@@ -104,7 +104,7 @@ func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) 
 	return all, nil
 }
 
-// placed returns an event with the namespace of the options, if its object states no namespace.
+// placed returns the event e. If the event's object states no namespace, it gets the namespace of the options.
 func (o Once) placed(e object.Event) object.Event {
 	var stated struct {
 		Metadata struct{ Namespace string }
@@ -154,17 +154,17 @@ func readPath(path string, stdin io.Reader) ([]reading, error) {
 	return all, nil
 }
 
-// Document returns a document of a file by its number (2 in the location PATH#2), and the line of the file in which the
-// document begins, from 1. path decides the format as in Parse; data is the content of the file. A YAML document is a
-// part of data. A JSON document is a copy, and its line is always 1. If there is no such document, the results are nil
-// and 0.
+// Document returns the document of a file with the given number, which is 2 for the location PATH#2. It also returns
+// the line of the file in which the document begins. The first line is 1. The suffix of path decides the format, as in
+// Parse. The parameter data is the content of the file. A YAML document is a part of data. A JSON document is a copy,
+// and its line is always 1. If there is no such document, the results are nil and 0.
 func Document(path string, data []byte, number int) (document []byte, line int) {
 	docs := split(path, data)
 	if number < 1 || number > len(docs) {
 		return nil, 0
 	}
 	document = docs[number-1].data
-	start := cap(data) - cap(document) // a part of YAML ends with the same array
+	start := cap(data) - cap(document) // a YAML document is a part of data, so both capacities end at the same byte
 	if start < 0 || start > len(data) || filepath.Ext(path) == ".json" {
 		return document, 1
 	}

@@ -26,7 +26,7 @@ const (
 	maxFile     = 64 << 20
 	maxExpanded = 64 << 20
 	// aliasGrowth bounds the factor by which each alias enlarges a document. k aliases of one anchor enlarge the
-	// document at most k times. So the factor for each alias is k^(1/k), which is at most e^(1/e).
+	// document at most k times. The factor for each of these aliases is therefore k^(1/k), which is at most e^(1/e).
 	aliasGrowth = 1.4447
 )
 
@@ -35,11 +35,11 @@ type doc struct {
 	object   *object.Object
 	id       object.ID // of the object; for a broken document, only the fields that could be read
 	location string
-	wrong    string // reason why the document is broken; empty: it is not broken
+	wrong    string // reason for which the document is broken; empty: the document is valid
 	foreign  bool   // a JSON document that is certainly not a Kubernetes object
 }
 
-// fault returns the location, the object as far as it could be read, and the reason of a broken document.
+// fault describes a broken document: its location, the ID of its object as far as it could be read, and the reason.
 func (d doc) fault() string {
 	if d.id.Kind == "" {
 		return d.location + ": " + d.wrong
@@ -47,11 +47,12 @@ func (d doc) fault() string {
 	return fmt.Sprintf("%s: %v: %s", d.location, d.id, d.wrong)
 }
 
-// parse parses all documents of one file. path is relative to the folder. config is the name of the config cluster.
+// parse parses all documents of one file. The path is relative to the folder. The parameter config is the name of the
+// config cluster.
 func parse(config, path string, data []byte) []doc { return parseUnder(config, "", path, data) }
 
-// parseUnder parses like parse, but path begins with the folder base. With an empty base, path is relative to the
-// folder.
+// parseUnder parses like parse, but the path of the file begins with base, the path of the folder. If base is empty,
+// the path is relative to the folder.
 func parseUnder(config, base, path string, data []byte) []doc {
 	from, err := originOf(config, strings.TrimPrefix(strings.TrimPrefix(path, base), "/"))
 	if err != nil {
@@ -70,8 +71,8 @@ func parseUnder(config, base, path string, data []byte) []doc {
 // clusterFolder is the prefix of top-level folders with objects of other clusters than the config cluster.
 const clusterFolder = "cluster="
 
-// originOf returns the origin of a file's objects. It is cluster NAME below the top-level folder cluster=NAME,
-// otherwise the config cluster. An error means that NAME is not a valid name of a cluster.
+// originOf returns the origin of a file's objects. Files below the top-level folder cluster=NAME belong to cluster
+// NAME, and all other files to the config cluster. An error means that NAME is not a valid name of a cluster.
 func originOf(config, path string) (origin.Origin, error) {
 	folder, _, below := strings.Cut(path, "/")
 	name, is := strings.CutPrefix(folder, clusterFolder)
@@ -122,7 +123,7 @@ func documents(path string, data []byte) []doc {
 }
 
 // foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one. Such JSON lacks all of an
-// object's typical fields, in upper or lower case.
+// object's typical fields. The comparison of field names ignores case.
 func foreign(tree []byte) bool {
 	var list []json.RawMessage
 	if bytes.HasPrefix(tree, []byte("[")) && json.Unmarshal(tree, &list) == nil {
@@ -237,7 +238,7 @@ func misfit(err error) string {
 	return fmt.Sprintf("%s must not be a %s", wrong.Field, wrong.Value)
 }
 
-// clusterScoped lists the cluster-scoped kinds among those that Navarch reads.
+// clusterScoped lists the cluster-scoped kinds that a folder is likely to contain.
 var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "PersistentVolume": true,
 	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "GatewayClass": true, "IngressClass": true,
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "StorageClass": true, "PriorityClass": true}
@@ -303,7 +304,8 @@ var (
 )
 
 // broken returns the doc of a document that cannot be read. It searches the text for the object's identity. Messages
-// need the identity. The ingester needs it too, since it closes the workloads of a policy that was never readable.
+// name the object. The ingester needs the identity too, because it closes the workloads of a policy that was never
+// readable.
 func broken(location string, data []byte, wrong string) doc {
 	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {

@@ -20,8 +20,8 @@ type reading struct {
 }
 
 // reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
-// after a grace period, because editors and copying tools remove, truncate and write in turn. The reader has no clock:
-// the time is an argument.
+// after a grace period. The reason is that editors and copying tools remove or truncate a file before they write it.
+// The reader has no clock: the time is an argument.
 type reader struct {
 	*folder
 	cluster string // name of the config cluster
@@ -125,7 +125,8 @@ func suspect(have, next *file, data []byte) bool {
 	return false
 }
 
-// confirmed reports whether a path has had this pending change for the grace period. A new change becomes pending.
+// confirmed reports whether the pending change of a path equals like and has been pending for the grace period. A
+// different change becomes the pending one.
 func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	have := r.pending[path]
 	if have == nil || have.gone != like.gone || have.sum != like.sum {
@@ -136,9 +137,9 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are read
-// at once, so that objects that vanish together are removed together. The time is at most four grace periods after the
-// first pending change.
+// due returns the time at which the pending paths are read again. It returns false if no path is pending. All pending
+// paths are read at once, so that objects that vanish together are removed together. The time is at most four grace
+// periods after the first pending change.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

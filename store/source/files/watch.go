@@ -19,7 +19,7 @@ type watch struct {
 	root string
 }
 
-// newWatch returns a watch on the root alone. An error means that the root cannot be watched.
+// newWatch returns a watch on the root only. An error means that the root cannot be watched.
 func newWatch(root string) (*watch, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -53,13 +53,13 @@ func (w *watch) set(dirs []string) {
 }
 
 // dirty collects the changed paths of one burst. A burst ends after a pause of quiet. A burst without a pause is cut
-// after ten times quiet, and then after each twice quiet until there is a pause. Cuts bound the time for which
-// endless edits delay other changes.
+// after ten times quiet. From this cut on, each further burst is cut after twice quiet, until there is a pause. Cuts
+// bound the time for which endless edits delay other changes.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]time.Time // time at which each path was noted first
 	whole       bool                 // folders or links changed, so the whole folder is walked
-	first, last time.Time            // of the events of the burst; zero: there is no burst
+	first, last time.Time            // times of the burst's first and last event; zero: there is no burst
 	cut         time.Time            // time at which the previous burst was cut and emitted; zero: it ended with a pause
 }
 
@@ -108,14 +108,14 @@ func (d *dirty) all(now time.Time) {
 func (d *dirty) touch(now time.Time) {
 	if d.first.IsZero() {
 		d.first = now
-		if now.Sub(d.cut) >= d.quiet { // the previous burst has ended meanwhile
+		if now.Sub(d.cut) >= d.quiet { // there was a pause since the cut, so the previous burst has ended
 			d.cut = time.Time{}
 		}
 	}
 	d.last = now
 }
 
-// due returns the time at which the burst ends or is cut; false: there is no burst.
+// due returns the time at which the burst ends or is cut. It returns false if there is no burst.
 func (d *dirty) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false
@@ -140,23 +140,25 @@ func (d *dirty) end() (at time.Time, cut bool) {
 }
 
 const (
-	// most bounds the files that are read at once during changes without a pause, since other changes wait meanwhile.
+	// most is the largest number of files that are read at once while changes do not pause. Other changes wait while
+	// these files are read.
 	most = 16
-	// mostBytes bounds the contents of the files that are parsed at once. Parsing them takes a tenth of a second of
-	// processor time.
+	// mostBytes is the largest total size of the files that are parsed at once. Parsing so many bytes takes a tenth of
+	// a second of processor time.
 	mostBytes = 1 << 20
-	// longestHold bounds the time that a file that has vanished waits for the files that exist. These files may have
-	// its objects.
+	// longestHold is the longest time for which a vanished file comes after existing files. An existing file may have
+	// the objects of the vanished file.
 	longestHold = 5 * time.Second
 )
 
-// sizes returns the size of a file in bytes, by its path; negative: there is no file.
+// sizes returns the size of a file in bytes, given its path. The size is negative if there is no file.
 type sizes func(path string) int64
 
-// take returns the burst if it has ended or is cut, and starts the next one. A burst of more than mostBytes is divided.
-// Then folders take turns, and the remaining files stay for the next burst, which is due at once. endless reports that
-// related changes cannot be recognised. That is so if this burst was divided, or if this burst and the previous one
-// were cut. At most 16 files (the constant most) are taken of an endless burst.
+// take returns the burst if it has ended or is cut, and starts the next one. A burst of more than mostBytes is divided:
+// paths of different folders alternate, and the remaining paths stay for the next burst, which is due at once. The
+// result endless reports that changes that belong together cannot be recognised. It is true if this burst was divided,
+// or if this burst and the previous burst were cut. If both bursts were cut, at most 16 paths (the constant most) are
+// taken.
 func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -193,9 +195,9 @@ func (d *dirty) add(path string, now time.Time) {
 	}
 }
 
-// divide returns the paths that are read now, at most count with at most mostBytes, and the paths that are left. One
-// path is read even if it has more bytes. If some paths are left, folders alternate, and paths without a file come last
-// unless they have waited longestHold.
+// divide returns the paths that are read now, and the paths that are left. At most count paths with mostBytes in all
+// are read now, but at least one path of any size. If some paths are left, paths of different folders alternate. In
+// this case, paths without a file come last, until they have waited longestHold.
 func divide(noted map[string]time.Time, now time.Time, count int, size sizes) (paths, left []string) {
 	paths = slices.Sorted(maps.Keys(noted))
 	sum, bytes := int64(0), map[string]int64{}

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// Check tests the credentials of this Source: it lists one object of each built-in kind that a complete cluster needs.
-// It returns nil if every list succeeds, and otherwise an error that names the first kind that cannot be listed. It
-// blocks until then, for at most Config.Answer or until ctx ends. It must not be called while Run is running.
+// Check tests the credentials of this Source. It lists one object of each built-in kind that the Source must be able to
+// read. It returns nil if every list succeeds. The error names the first kind that cannot be listed. It blocks for at
+// most Config.Answer, or until ctx ends. It must not be called while Run is running.
 func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()

@@ -33,9 +33,9 @@ type clients struct {
 }
 
 // connect returns clients of an API server. It sends no request. If config is nil, it uses the kubeconfig at the given
-// path. If the path is empty, too, it uses the service account of this process's Pod. The clients follow no redirects.
-// Errors: the kubeconfig or the service account cannot be loaded, or a certificate, credential or TLS setting is
-// unusable.
+// path. If config is nil and the path is empty, it uses the service account of this process's Pod. The clients follow
+// no redirects. Errors: the kubeconfig or the service account cannot be loaded, or a certificate, credential or TLS
+// setting is unusable.
 func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	var err error
 	if config == nil {
@@ -75,8 +75,8 @@ func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	return c, err
 }
 
-// get requests a path of the API server as JSON, and decodes the response into a value; nil: the response is discarded.
-// Errors are those of the request and of decoding.
+// get requests a path of the API server as JSON, and decodes the response into the given value. If the value is nil,
+// the response is discarded. Errors are those of the request and of decoding.
 func (c *clients) get(ctx context.Context, path string, into any) error {
 	answer := c.typed[corev1.SchemeGroupVersion].Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	raw, err := answer.Raw()

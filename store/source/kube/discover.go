@@ -50,8 +50,8 @@ func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kin
 	found := map[kindID]kind{}
 	for _, v := range s.resources(ctx, groups) {
 		if v.err != nil && known[v.group] == nil {
-			// An unavailable API server of a group that is only reported, for instance an aggregated one, delays
-			// nothing.
+			// The objects of this group are only reported. Its API server may be an aggregated one that is unavailable,
+			// and must not delay other groups.
 			continue
 		}
 		if v.err != nil {
@@ -102,9 +102,9 @@ func (s *Source) resources(ctx context.Context, groups []metav1.APIGroup) (all [
 	return all
 }
 
-// groups requests the API groups that the API server serves. Of another cluster it requests the group of WorkloadEntry
-// alone. If that request is forbidden, the group counts as not served, and Problems reports the kind. By default every
-// account has the right to discovery (system:discovery).
+// groups requests the API groups that the API server serves. For a cluster other than the config cluster, it requests
+// only the group of WorkloadEntry. If this request is forbidden, the group counts as not served, and Problems reports
+// the kind. By default every account has the right to discovery (system:discovery).
 func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if s.Cluster == "" {
 		var all metav1.APIGroupList
@@ -120,8 +120,7 @@ func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if hidden || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	// The name is set here, because a server could return the name of another group, of which any version would be
-	// read.
+	// The name is set here, because a server could return the name of a group whose versions are all read.
 	one.Name = workloadEntries.group
 	return []metav1.APIGroup{one}, err
 }
@@ -142,8 +141,8 @@ func inOrder(group string, served []string) (all []string) {
 // missing is the number of consecutive discoveries without a kind after which the kind counts as gone.
 const missing = 3
 
-// discovered applies the result of a discovery to the followers, and returns the kinds to start. If err is set, the
-// known kinds continue to be read.
+// discovered applies the result of a discovery to the followers, each of which reads one kind. It returns the kinds
+// that need a new follower. If err is not nil, the known kinds continue to be read.
 func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

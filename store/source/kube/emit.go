@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// touch marks an object for emission. The caller has the lock.
+// touch marks an object for emission. The caller has locked Source.mu.
 func (s *Source) touch(id object.ID) {
 	s.touched[id] = true
 	s.wake()
 }
 
 // due removes and returns the marked objects that can be emitted now, sorted. Deletions of configuration that wait for
-// a confirmation (leaving.go) stay marked. The caller has the lock.
+// a confirmation (leaving.go) stay marked. The caller has locked Source.mu.
 func (s *Source) due(at time.Time) (ids []object.ID) {
 	waiting, fresh := []object.ID(nil), 0
 	for id, isFresh := range s.touched {
@@ -42,7 +42,7 @@ func (s *Source) due(at time.Time) (ids []object.ID) {
 	return ids
 }
 
-// enqueue appends events that are emitted without a comparison with the last state. The caller has the lock.
+// enqueue appends events that are emitted without a comparison with the last state. The caller has locked Source.mu.
 func (s *Source) enqueue(events ...object.Event) {
 	if s.decided = append(s.decided, events...); len(events) > 0 {
 		s.wake()
@@ -57,8 +57,8 @@ func (s *Source) wake() {
 	}
 }
 
-// synced schedules the Synced event if every kind that must be listed was listed in full, and the referenced Secrets
-// are followed. The caller has the lock.
+// synced schedules the Synced event (all objects were emitted) if every kind that must be listed was listed in full,
+// and the referenced Secrets are followed. The caller has locked Source.mu.
 func (s *Source) synced() {
 	if s.complete || !s.discover || !s.allListed() {
 		return
@@ -67,9 +67,9 @@ func (s *Source) synced() {
 	s.wake()
 }
 
-// takeEvents removes and returns the events to emit, as parts that are emitted one after the other. Until Synced all
-// events are one part. Afterwards there is one part for each namespace, so that a busy namespace does not delay others.
-// This is possible because Kubernetes has no atomic changes of several objects.
+// takeEvents removes and returns the events to emit, in parts. Run emits the parts one after the other. Until Synced,
+// all events are in one part. After Synced, each namespace has its own part, so that a busy namespace does not delay
+// others. The events can be divided because Kubernetes has no atomic changes of several objects.
 func (s *Source) takeEvents(at time.Time) (parts [][]object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,14 +96,14 @@ func (s *Source) takeEvents(at time.Time) (parts [][]object.Event) {
 	return [][]object.Event{events}
 }
 
-// syncedWith returns a Synced event for the given kinds, and records the kinds. The caller has the lock.
+// syncedWith returns a Synced event for the given kinds, and records the kinds. The caller has locked Source.mu.
 func (s *Source) syncedWith(kinds []object.ID) object.Event {
 	s.listing = kinds
 	return object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}, Kinds: kinds}
 }
 
 // listedKinds returns the served kinds that were listed in full, sorted. The kinds of referenced objects are excluded,
-// because only single objects of these kinds are listed. The caller has the lock.
+// because only single objects of these kinds are listed. The caller has locked Source.mu.
 func (s *Source) listedKinds() []object.ID {
 	kinds := []object.ID{}
 	for f := range s.followers() {
@@ -116,7 +116,7 @@ func (s *Source) listedKinds() []object.ID {
 }
 
 // changes returns one event for each due object whose state differs from the emitted one; deletions come last. The
-// caller has the lock.
+// caller has locked Source.mu.
 func (s *Source) changes(at time.Time) (events []object.Event) {
 	var deletes []object.Event
 	for _, id := range s.due(at) {
@@ -139,7 +139,8 @@ func (s *Source) changes(at time.Time) (events []object.Event) {
 	return append(events, deletes...)
 }
 
-// noteEmitted records the emitted state of an object (nil: deleted), and returns its event. The caller has the lock.
+// noteEmitted records the emitted state of an object (nil: deleted), and returns its event. The caller has locked
+// Source.mu.
 func (s *Source) noteEmitted(id object.ID, now *object.Object) object.Event {
 	s.of(id).table.noteEmitted(name{id.Namespace, id.Name}, now)
 	if now == nil {
@@ -165,10 +166,11 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// followers iterates over all followers. The caller has the lock.
+// followers iterates over all followers. The caller has locked Source.mu.
 func (s *Source) followers() iter.Seq[*follower] { return maps.Values(s.kinds) }
 
-// of returns the follower that reads an object; nil: the object is not read. The caller has the lock.
+// of returns the follower (the reader of one kind) that reads an object. It returns nil if the object is not read. The
+// caller has locked Source.mu.
 func (s *Source) of(id object.ID) *follower {
 	if f := s.kinds[kindID{group: id.Group, kind: id.Kind}]; f != nil {
 		return f

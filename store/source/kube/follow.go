@@ -24,7 +24,7 @@ import (
 type follower struct {
 	source *Source
 	listed chan struct{} // closed after the first complete list
-	done   func()        // closes listed; called with the lock
+	done   func()        // closes listed; the caller has locked Source.mu
 	again  chan struct{} // capacity 1: list again
 	stop   func()        // cancels run
 
@@ -149,7 +149,7 @@ func (f *follower) now() kind {
 	return f.kind
 }
 
-// use switches the follower to another version of its kind. The caller has the lock.
+// use switches the follower to another version of its kind. The caller has locked Source.mu.
 func (f *follower) use(k kind) {
 	k.expected = f.source.custom(k.group, k.version, k.kind, k.resource, k.namespaced).expected
 	f.kind = k
@@ -170,8 +170,8 @@ func (f *follower) fails(err error) { f.setWrong(brief(err), apierrors.IsForbidd
 // works records that the kind can be read. The log has one line when no kind fails any more.
 func (f *follower) works() { f.setWrong("", false) }
 
-// setWrong records the reason for which the kind cannot be read; empty: it can be read. forbidden reports that the
-// reason is a missing right.
+// setWrong records the reason for which the kind cannot be read; empty: it can be read. Parameter forbidden: whether
+// the reason is a missing right.
 func (f *follower) setWrong(wrong string, forbidden bool) {
 	s := f.source
 	s.mu.Lock()
@@ -190,9 +190,9 @@ func (f *follower) setWrong(wrong string, forbidden bool) {
 	}
 }
 
-// unreadable emits a Broken event if the kind is one referenced object that cannot be read, so that its stored record
-// is retained. The kind then counts as listed, so that a missing right for one object does not delay Synced. The
-// caller has the lock.
+// unreadable concerns a kind that consists of one referenced object. If the object cannot be read, unreadable emits a
+// Broken event, which retains the object's stored record. It also counts the kind as listed, so that a missing right
+// for one object does not delay Synced. The caller has locked Source.mu.
 func (f *follower) unreadable() {
 	if f.wrong == "" || f.complete || !f.kind.referenced {
 		return
@@ -203,7 +203,7 @@ func (f *follower) unreadable() {
 	f.source.synced()
 }
 
-// failing counts the kinds that cannot be read. The caller has the lock.
+// failing counts the kinds that cannot be read. The caller has locked Source.mu.
 func (s *Source) failing() (n int) {
 	for _, f := range s.kinds {
 		if f.wrong != "" && !f.gone && f.refused < refusals {
@@ -213,7 +213,7 @@ func (s *Source) failing() (n int) {
 	return n
 }
 
-// put applies the present state of an object, and reports whether it changed. The caller has the lock.
+// put applies the present state of an object, and reports whether the object changed. The caller has locked Source.mu.
 func (f *follower) put(o any) bool {
 	if mesh, is := o.(*corev1.ConfigMap); is && f.kind.isMesh() {
 		return f.putMesh(mesh)
@@ -240,7 +240,7 @@ func (f *follower) put(o any) bool {
 }
 
 // labelsOf returns a shared map with equal labels, to save memory: the labels of the object's previous state, or of
-// another object. The caller has the lock.
+// another object. The caller has locked Source.mu.
 func (f *follower) labelsOf(n name, labels map[string]string) map[string]string {
 	if before := f.table.all[n].now; before != nil && maps.Equal(before.Labels, labels) {
 		return before.Labels
@@ -248,7 +248,7 @@ func (f *follower) labelsOf(n name, labels map[string]string) map[string]string 
 	return f.labels.of(labels)
 }
 
-// remove marks an object as deleted, and reports whether it existed. The caller has the lock.
+// remove marks an object as deleted, and reports whether it existed. The caller has locked Source.mu.
 func (f *follower) remove(n name) bool {
 	if f.kind.isMesh() {
 		return f.putMesh(nil)
@@ -256,7 +256,8 @@ func (f *follower) remove(n name) bool {
 	return f.set(n, nil)
 }
 
-// set stores the present state of an object (nil: deleted), and reports whether it changed. The caller has the lock.
+// set stores the present state of an object (nil: deleted), and reports whether it changed. The caller has locked
+// Source.mu.
 func (f *follower) set(n name, now *object.Object) bool {
 	changed := f.table.set(n, now)
 	delete(f.source.lost, f.id(n))
@@ -271,8 +272,8 @@ func (f *follower) id(n name) object.ID {
 	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
 }
 
-// replace applies a complete list, and returns the number of objects that changed. Objects that are missing in the
-// list are deleted; the argument why is the reason that their events state. The caller has the lock.
+// replace applies a complete list, and returns the number of objects that changed. Objects that the list lacks are
+// deleted. Parameter why: the reason that their Delete events state. The caller has locked Source.mu.
 func (f *follower) replace(list []any, why object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
@@ -281,7 +282,7 @@ func (f *follower) replace(list []any, why object.Why) (changed int) {
 	f.forgetNamespaces(there)
 	f.readmitAbsent(there)
 	if !f.kind.isMesh() {
-		for _, n := range f.table.absent(there) { // first, since deletions free room
+		for _, n := range f.table.absent(there) { // first, because deletions make room below the limits
 			if f.remove(n) {
 				changed++
 			}
@@ -289,7 +290,7 @@ func (f *follower) replace(list []any, why object.Why) (changed int) {
 				f.source.lost[f.id(n)] = why
 			}
 		}
-	} else if len(list) == 0 && f.putMesh(nil) { // the table contains the merged ConfigMap, not each of the two
+	} else if len(list) == 0 && f.putMesh(nil) { // the table contains only the merged ConfigMap, so absent cannot be used
 		changed++
 	}
 	for _, o := range list {

@@ -20,9 +20,9 @@ type kind struct {
 	resource             string // name in request paths, for example services
 	namespaced           bool
 	expected             runtime.Object // an empty object of the Go type
-	namespace            string         // the only namespace that is read; empty: all
-	name                 string         // the only object of namespace that is read; empty: all
-	labels               string         // label selector of the objects that are read; empty: all
+	namespace            string         // the only namespace that is read; empty: all namespaces
+	name                 string         // the only object in this namespace that is read; empty: all objects
+	labels               string         // label selector of the objects that are read; empty: all objects
 	nameOnly             bool           // only the metadata of the objects is read, to report that they have no effect
 	referenced           bool           // a kind of one object, which is read because other objects refer to it
 }
@@ -30,7 +30,7 @@ type kind struct {
 // kindID identifies a kind without its version.
 type kindID struct {
 	group, kind string
-	only        string // the only object that is read, as namespace/name; empty: all
+	only        string // the only object that is read, as namespace/name; empty: all objects
 }
 
 // id returns the identifier of the kind.
@@ -57,7 +57,7 @@ func (k kind) gv() schema.GroupVersion {
 
 var namespaces = kind{version: "v1", kind: "Namespace", resource: "namespaces", expected: &corev1.Namespace{}}
 
-// meshConfiguration returns the kind of one ConfigMap in the system namespace.
+// meshConfiguration returns a kind that consists of one ConfigMap with a mesh configuration.
 func (s *Source) meshConfiguration(name string) kind {
 	return kind{version: "v1", kind: "ConfigMap", resource: "configmaps", namespaced: true, expected: &corev1.ConfigMap{},
 		namespace: s.SystemNamespace, name: name}
@@ -66,7 +66,8 @@ func (s *Source) meshConfiguration(name string) kind {
 // isMesh reports whether the kind is a ConfigMap of the mesh configuration.
 func (k kind) isMesh() bool { return k.kind == "ConfigMap" && !k.referenced }
 
-// builtIn returns the kinds that every API server has, except Namespace, ConfigMap and Secret, which start separately.
+// builtIn returns the kinds that every API server has, except Namespace, ConfigMap and Secret, which are read
+// separately.
 func (s *Source) builtIn() []kind {
 	const rbac, slices = rbacv1.GroupName, discoveryv1.GroupName
 	all := []kind{
@@ -91,7 +92,8 @@ func (s *Source) builtIn() []kind {
 	return all
 }
 
-// need classifies kinds by their effect on the completeness of a cluster (event Synced).
+// need states whether a cluster can be complete without a list of a kind. When a cluster is complete, its source emits
+// the event Synced.
 type need int
 
 const (
@@ -105,7 +107,7 @@ const (
 // The token in a remote cluster's Secret usually belongs to Istio's reader account (chart istiod-remote,
 // istio-reader-clusterrole). That account may read Services, EndpointSlices, Pods, Nodes and Namespaces, but not
 // ServiceAccounts, roles and role bindings. Without these kinds all endpoints are still known. The account may also
-// read WorkloadEntries. They are optional, so that the other kinds can be read with a narrower role.
+// read WorkloadEntries, but these are optional too, for accounts with fewer rights.
 //
 // Kinds whose objects are only reported are never needed, because the documented rights do not cover these kinds. An
 // example is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
@@ -119,7 +121,7 @@ func (s *Source) need(k kind) need {
 	return needed
 }
 
-// workloadEntries is the only kind of Istio that is read from clusters beside the config cluster.
+// workloadEntries is the only kind of Istio that is read from clusters other than the config cluster.
 var workloadEntries = kindID{group: "networking.istio.io", kind: "WorkloadEntry"}
 
 // known lists, for each group whose objects become records, the versions that can be read, the best first. store/normal
@@ -131,8 +133,7 @@ var known = map[string][]string{
 	"extensions.istio.io": {"v1alpha1"},
 }
 
-// wanted reports whether kinds of a group are discovered. These groups are the groups with records, other groups of
-// Istio, and the Gateway API.
+// wanted reports whether the kinds of a group are read: a group in known, another group of Istio, or the Gateway API.
 func wanted(group string) bool {
 	return known[group] != nil || strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }

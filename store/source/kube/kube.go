@@ -3,8 +3,7 @@
 // are read. Of other clusters only the built-in kinds of Kubernetes are read, and optionally WorkloadEntries.
 //
 // Owns: the lists and watches, the last emitted state of each object. Reads: the API server. Never: writes to the API
-// server; interprets specs, which store/normal does, except to drop fields that no record needs; treats a partial list
-// as complete.
+// server; interprets specs, except to drop fields that no record needs; treats a partial list as complete.
 package kube
 
 import (
@@ -25,18 +24,19 @@ import (
 
 // Config contains the settings of a Source. Zero durations mean the defaults.
 type Config struct {
-	Kubeconfig string       // path; empty: the service account of this process's Pod
+	Kubeconfig string       // path of a kubeconfig; empty: the service account of this process's Pod
 	API        *rest.Config // replaces Kubeconfig; nil: Kubeconfig is used
-	// Cluster is the name of the cluster in origins; empty: the config cluster. Of other clusters, neither the mesh
-	// configuration nor Istio's kinds are read, except WorkloadEntries if the field WorkloadEntries is set.
+	// Cluster is the name of the cluster in the origins of objects; empty: the config cluster. From other clusters, the
+	// mesh configuration and Istio's kinds are not read, except WorkloadEntries if the field WorkloadEntries is set.
 	Cluster         string
 	WorkloadEntries bool   // also read WorkloadEntries of another cluster (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
 	SystemNamespace string // namespace of the mesh configuration; default istio-system
 	// Revision is the revision of Istio whose objects are read (label istio.io/rev), in addition to objects without the
-	// label. Its mesh configuration is ConfigMap istio-<Revision>, or istio for "default". Empty: "default".
+	// label. Its mesh configuration is ConfigMap istio-<Revision>, or istio for "default". An empty Revision means
+	// "default".
 	Revision   string
 	SharedMesh string // name of a second ConfigMap, for fields that the first does not set (SHARED_MESH_CONFIG); empty: no such ConfigMap
-	Namespace  string // the only namespace of namespaced objects, except the mesh configuration (ISTIO_WATCH_NAMESPACE); empty: all
+	Namespace  string // the only namespace of namespaced objects, except the mesh configuration (ISTIO_WATCH_NAMESPACE); empty: all namespaces
 	// Ignore has patterns (path.Match) for kinds of Istio and the Gateway API that are not read, in the form
 	// RESOURCE.GROUP. Kinds that match Include are read nevertheless. (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
 	Ignore, Include []string
@@ -44,20 +44,20 @@ type Config struct {
 	Turns           *Turns // bounds the number of clusters that are listed for the first time concurrently; nil: no bound
 
 	Quiet time.Duration // changes are collected for this time before they are emitted; default 10 ms
-	// Grace is the time for which deletions of configuration are collected. Then the API server is queried whether the
-	// definitions of their kinds (CustomResourceDefinitions) still exist. Default 250 ms; negative: no query.
+	// Grace is the time for which deletions of configuration are collected. After this time the API server is queried
+	// whether the CustomResourceDefinitions of the deleted objects still exist. Default 250 ms; negative: no query.
 	Grace    time.Duration
 	Compare  time.Duration // interval of repeated lists that find missed changes, varied by up to a tenth; default 10 min
 	Silence  time.Duration // a watch without any event or bookmark (one a minute) for this time is reopened; default 3 min
 	Answer   time.Duration // timeout of one page of a list, of a discovery, and of the start of a watch; default 1 min
 	Discover time.Duration // interval of discovery of served kinds; default 10 s, of another cluster 1 min
 	Log      *slog.Logger  // nil: nothing is logged
-	// Settle must block until the ingester has processed the events emitted before, and has called Refer with the
-	// Secrets that their objects refer to. It must return the context's error when the context ends, else nil. nil: the
-	// event Synced does not wait for referenced Secrets.
+	// Settle must block until the ingester has processed all earlier events, and has called Refer with the Secrets that
+	// the objects in these events refer to. It must return the context's error when the context ends, else nil. If the
+	// field Settle is nil, the event Synced does not wait for referenced Secrets.
 	Settle func(context.Context) error
 
-	lose  func(watch.Event) bool // for tests: true drops an event
+	lose  func(watch.Event) bool // for tests: drops the event if it returns true
 	pause time.Duration          // pause where a prompt retry is useless; default 1 min
 }
 
@@ -72,7 +72,7 @@ type Stats struct {
 }
 
 // Source reads one cluster. Make it with New. Its Config must not be changed. Its exported methods are safe for
-// concurrent use, but only one Run at a time, and Check only without Run.
+// concurrent use, with two exceptions: only one Run may run at a time, and Check must not be called during Run.
 type Source struct {
 	Config
 	origin   origin.Origin
@@ -82,7 +82,7 @@ type Source struct {
 
 	referred chan struct{} // capacity 1: references changed
 
-	mu            sync.Mutex // guards the fields below; nothing blocks under it
+	mu            sync.Mutex // guards the fields below; not held while blocking
 	references    []object.Reference
 	kinds         map[kindID]*follower
 	selection     selection
@@ -100,7 +100,7 @@ type Source struct {
 	complete      bool                     // everything was listed in full
 	emittedSynced bool                     // Synced was emitted, or is about to be
 	began         time.Time                // start of Run; zero: not running
-	turn          func()                   // ends the turn for the first lists; nil: no turn is in progress
+	turn          func()                   // ends this cluster's turn for its first lists (Turns); nil: no turn is in progress
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
@@ -130,7 +130,7 @@ func newSource(c Config, clients *clients) *Source {
 	c.Quiet, c.Compare = cmp.Or(c.Quiet, 10*time.Millisecond), cmp.Or(c.Compare, 10*time.Minute)
 	c.Silence, c.Answer, c.pause = cmp.Or(c.Silence, 3*time.Minute), cmp.Or(c.Answer, time.Minute), cmp.Or(c.pause, time.Minute)
 	discover := 10 * time.Second
-	if c.Cluster != "" { // there may be hundreds
+	if c.Cluster != "" { // there may be hundreds of other clusters
 		discover = time.Minute
 	}
 	c.Discover = cmp.Or(c.Discover, discover)
@@ -144,7 +144,7 @@ func newSource(c Config, clients *clients) *Source {
 	return s
 }
 
-// reset clears everything that was read. The caller has the lock, or the only reference.
+// reset clears everything that was read. The caller has locked Source.mu, or has the only reference to s.
 func (s *Source) reset() {
 	if s.selection.changed != nil {
 		close(s.selection.changed)
@@ -156,7 +156,7 @@ func (s *Source) reset() {
 	s.ready, s.began = make(chan struct{}, 1), time.Time{}
 }
 
-// end clears everything that was read, and ends the turn.
+// end clears everything that was read, and ends the turn of this cluster (Turns).
 func (s *Source) end() {
 	s.endTurn()
 	s.mu.Lock()
@@ -182,8 +182,8 @@ func (s *Source) meshName() string {
 }
 
 // Run emits all objects of the cluster, then a Synced event, then all changes. It returns only after ctx ends, with the
-// error of ctx. emit is called from one goroutine, and Run waits for its return. Until Synced, one call of emit passes
-// events of any objects. Afterwards it passes the changes in one namespace, or a further Synced event with a changed
+// error of ctx. Run calls emit from one goroutine, and waits for its return. Until Synced, a call of emit passes events
+// of any objects. After Synced, each call passes the changes in one namespace, or one more Synced event with a changed
 // list of kinds. Objects that the Config does not select are not emitted. Failures of the API server are retried, and
 // reported by Problems. Run may be called again after it has returned; it then emits everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
@@ -254,7 +254,7 @@ func (s *Source) settle(ctx context.Context, start func(...kind)) error {
 	return nil
 }
 
-// starter returns a function that starts one follower for each given kind.
+// starter returns a function that starts a follower (the reader of one kind) for each given kind.
 func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind) {
 	return func(kinds ...kind) {
 		for _, k := range kinds {
@@ -297,7 +297,7 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 		defer s.mu.Unlock()
 		s.selectReady()
 	})
-	if s.Cluster != "" && !s.WorkloadEntries { // all kinds of such a cluster are built in
+	if s.Cluster != "" && !s.WorkloadEntries { // only built-in kinds are read from such a cluster
 		s.mu.Lock()
 		s.discover = true
 		s.synced()

@@ -21,14 +21,14 @@ import (
 // Secrets, and emits no events. Make it with NewSecrets.
 type Secrets struct {
 	clients         *clients
-	namespace, with string // with is the label selector
+	namespace, with string // the field with is the label selector
 	notify          func([]*corev1.Secret)
 	failed          func(wrong string, forbidden bool)
 
 	forbidden atomic.Bool // the last response was 403; the next request then waits for a minute
 
-	all    map[string]*corev1.Secret // by name; used by the goroutine of Run alone, which also runs the Reflector
-	listed bool                      // all is a complete list; used by the goroutine of Run alone
+	all    map[string]*corev1.Secret // by name; used only by the goroutine of Run, which also runs the Reflector
+	listed bool                      // all is a complete list; used only by the goroutine of Run
 }
 
 // NewSecrets returns a Secrets. It sends no request: Run does. label is the label selector. The error means that the
@@ -38,7 +38,7 @@ type Secrets struct {
 // Run calls notify with all Secrets, in no order, after each complete list and after each change. The Secrets are
 // read-only, and the slice belongs to notify. When a list or watch fails, Run calls failed with the reason; forbidden
 // reports a missing right. When a watch begins, Run calls failed with "", because the Secrets can be read. Run waits
-// for both functions, and may call them concurrently.
+// for notify and failed to return, and may call the two functions concurrently.
 func NewSecrets(
 	kubeconfig, namespace, label string, notify func([]*corev1.Secret), failed func(wrong string, forbidden bool),
 ) (*Secrets, error) {
@@ -75,7 +75,7 @@ func (s *Secrets) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// report calls s.failed with the result of a request; nil: the request succeeded.
+// report calls s.failed with the result of a request. A nil err means that the request succeeded.
 func (s *Secrets) report(err error) {
 	s.forbidden.Store(apierrors.IsForbidden(err))
 	if err == nil {

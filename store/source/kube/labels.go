@@ -34,7 +34,7 @@ func (s *labelSets) of(labels map[string]string) map[string]string {
 // place returns the index of labels in the cache. Different labels may have the same index.
 func (s *labelSets) place(labels map[string]string) uint64 {
 	hash := uint64(0)
-	for key, value := range labels { // in any order
+	for key, value := range labels { // the order does not matter for the XOR
 		hash ^= maphash.Comparable(labelSeed, [2]string{key, value})
 	}
 	return hash % uint64(len(s))

@@ -11,15 +11,15 @@ import (
 
 // leaving contains deletions of configuration that wait for a confirmation. When a CustomResourceDefinition is deleted,
 // the API server deletes its objects, and reports each as an ordinary deletion. The ingester needs to distinguish these
-// deletions. So once no further deletion has arrived for Config.Grace, the API server is queried for the definitions of
-// the objects' kinds that are not being deleted.
+// deletions from others. Therefore deletions wait until no further deletion has arrived for Config.Grace. After that, a
+// query tells which of their kinds still have a definition that is not being deleted.
 type leaving struct {
 	first, last time.Time   // times of the first and the last deletion that was collected
 	ripe        []object.ID // deletions to confirm by the next query
 	asking      bool        // a query is in progress
 }
 
-// graces bounds the time of collection, as a multiple of Config.Grace, while further deletions keep arriving.
+// graces is the longest time of collection, as a multiple of Config.Grace, if deletions keep arriving.
 const graces = 4
 
 // gather updates the times of collection. waiting has all deletions that wait for a confirmation, and fresh is the
@@ -40,7 +40,8 @@ func (l *leaving) gather(at time.Time, waiting []object.ID, fresh int, grace tim
 	}
 }
 
-// waits returns the time until the collection ends; false: no deletion waits, or a query is in progress.
+// waits returns the time until the collection ends. The result is false if no deletion waits, or if a query is in
+// progress.
 func (s *Source) waits(at time.Time) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +52,8 @@ func (s *Source) waits(at time.Time) (time.Duration, bool) {
 	return max(min(l.last.Add(s.Grace).Sub(at), l.first.Add(graces*s.Grace).Sub(at)), time.Millisecond), true
 }
 
-// waitsForDefinition reports whether an object is a deletion whose reason is not known yet. The caller has the lock.
+// waitsForDefinition reports whether an object is a deletion whose reason is not known yet. The caller has locked
+// Source.mu.
 func (s *Source) waitsForDefinition(id object.ID) bool {
 	if s.Grace == 0 || !wanted(id.Group) {
 		return false
@@ -61,7 +63,7 @@ func (s *Source) waitsForDefinition(id object.ID) bool {
 	return !known && emitted != nil && now == nil
 }
 
-// ripe removes and returns the deletions that are to be confirmed by a query.
+// ripe removes and returns the deletions that the next query confirms.
 func (s *Source) ripe() (ids []object.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,11 +28,11 @@ type Limits struct {
 	Bytes int
 }
 
-// objectCost is the memory of an object beyond its text, in bytes.
+// objectCost is the memory of an object in addition to its JSON, in bytes.
 const objectCost = 1 << 10
 
-// maxLeft is the maximum number of objects of a kind that are left out one by one. If a list has more objects above
-// Limits.Object, the whole list is refused.
+// maxLeft is the maximum number of objects of a kind that are left out with an event for each. If a list has more
+// objects above Limits.Object, the whole list is refused.
 const maxLeft = 1000
 
 // orDefault returns the limits with the defaults for a cluster (empty: the config cluster).
@@ -59,8 +59,8 @@ func isTooMuch(err error) bool {
 // amount is the size of the received part of a list.
 type amount struct{ objects, bytes int }
 
-// admit adds a page to the list in progress, and returns errTooMuch if the list exceeds a limit. first marks the first
-// page.
+// admit adds a page to the list in progress, and returns errTooMuch if the list exceeds a limit. Parameter first:
+// whether the page is the first of its list.
 func (f *follower) admit(objects, bytes int, first bool) error {
 	s := f.source
 	s.mu.Lock()
@@ -85,7 +85,7 @@ func (f *follower) admit(objects, bytes int, first bool) error {
 	return nil
 }
 
-// bytes returns the memory of all objects, in bytes. The caller has the lock.
+// bytes returns the memory of all objects, in bytes. The caller has locked Source.mu.
 func (s *Source) bytes() (total int) {
 	for f := range s.followers() {
 		total += f.table.bytes
@@ -93,8 +93,8 @@ func (s *Source) bytes() (total int) {
 	return total
 }
 
-// exceeds returns the reason for which an object of this size is left out; empty: it is within the limits. The caller
-// has the lock.
+// exceeds returns the reason for which an object of this size is left out. The result is empty if the object is within
+// the limits. The caller has locked Source.mu.
 func (f *follower) exceeds(n name, size int) string {
 	s := f.source
 	if size > s.Limits.Object {
@@ -111,7 +111,7 @@ func (f *follower) exceeds(n name, size int) string {
 }
 
 // leaveOut retains the emitted state of an object, and emits a Broken event with the reason. Beyond maxLeft objects it
-// only counts the object. The caller has the lock.
+// only counts the object. The caller has locked Source.mu.
 func (f *follower) leaveOut(n name, why string) {
 	switch before, known := f.left[n]; {
 	case known && before == why:
@@ -124,7 +124,7 @@ func (f *follower) leaveOut(n name, why string) {
 }
 
 // tooManyLeft returns errTooMuch if more than maxLeft objects of a list exceed Limits.Object. The caller then refuses
-// the list, because objects without an event would count as deleted. The caller has the lock.
+// the list, because objects without an event would count as deleted. The caller has locked Source.mu.
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
 	for _, o := range list {
@@ -138,8 +138,8 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// readmit ends the exclusion of an object, and emits its state again, to supersede the Broken event. same reports that
-// the object's state did not change. The caller has the lock.
+// readmit ends the exclusion of an object, and emits its state again, to supersede the Broken event. Parameter same:
+// whether the object's state is unchanged. The caller has locked Source.mu.
 func (f *follower) readmit(n name, same bool) {
 	if _, was := f.left[n]; !was {
 		return
@@ -154,7 +154,7 @@ func (f *follower) readmit(n name, same bool) {
 	}
 }
 
-// readmitAbsent ends the exclusion of objects that a complete list lacks. The caller has the lock.
+// readmitAbsent ends the exclusion of objects that a complete list lacks. The caller has locked Source.mu.
 func (f *follower) readmitAbsent(there map[name]bool) {
 	f.leftMore = 0
 	for n := range f.left {
@@ -165,7 +165,7 @@ func (f *follower) readmitAbsent(there map[name]bool) {
 }
 
 // leftOut calls report for each object of the kind that is left out, up to 100, and once with the number of further
-// objects. The caller has the lock.
+// objects. The caller has locked Source.mu.
 func (f *follower) leftOut(report func(id object.ID, code problem.Code, message string)) {
 	const shown = 100
 	names := make([]name, 0, len(f.left))

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// listItem is one object of a list that is not complete yet, in the form in which it is emitted. Decoded objects would
+// listItem is one object of a list in progress, converted to the form in which it is emitted. A decoded object would
 // need several times the memory.
 type listItem struct {
 	name   name
@@ -18,8 +18,8 @@ type listItem struct {
 	wrong  error          // reason for which the object cannot be converted
 }
 
-// itemOf returns the item of an object of a list. This is the item that Transformer made, or for a decoded object an
-// item without object.
+// itemOf returns the listItem of an object in a list. For a decoded object, it makes a listItem without the field
+// object.
 func itemOf(o any) listItem {
 	if l, is := o.(*listItem); is {
 		return *l

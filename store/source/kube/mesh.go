@@ -14,13 +14,13 @@ import (
 // concurrent use.
 type Meshes struct {
 	Own, Shared *corev1.ConfigMap // nil: the ConfigMap does not exist
-	Wrong       string            // set by Merged: the reason for which Shared cannot be used; empty: Shared can be used, or does not exist
+	Wrong       string            // set by Merged: reason for which Shared is invalid; empty: Shared is valid, or does not exist
 	good        string            // the last valid data.mesh of Shared
 }
 
-// Merged returns the merged ConfigMap; nil: neither Own nor Shared exists. Only key mesh is merged (normal.MergeMesh);
-// the rest is a copy of Own. Without Own the result has the given namespace and name. Without Shared the result is Own
-// itself, which the caller must not change.
+// Merged returns the merged ConfigMap. It returns nil if neither Own nor Shared exists. Only the key mesh is merged
+// (normal.MergeMesh). Everything else is a copy of Own. Without Own the result has the given namespace and name.
+// Without Shared the result is Own itself, which the caller must not change.
 //
 // While Shared is invalid, Wrong has the reason, and the last valid value of Shared is used. If Own is invalid, the
 // result is a copy of Own.
@@ -62,7 +62,7 @@ func (s *Source) sharedMesh() string {
 }
 
 // putMesh applies the present state of one of the two ConfigMaps (nil: deleted), and reports whether the merged
-// ConfigMap changed. The caller has the lock.
+// ConfigMap changed. The caller has locked Source.mu.
 func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s := f.source
 	if f.kind.name == s.meshName() {
@@ -74,8 +74,7 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	n := name{s.SystemNamespace, s.meshName()}
 	merged := s.meshes.Merged(n.namespace, n.name)
 	if merged == nil {
-		// Once the selection is ready, the last discoverySelectors stay in effect, like the last mesh configuration
-		// (store/ingest).
+		// Once the selection is ready, the last discoverySelectors stay in effect.
 		if !s.selection.ready {
 			s.selectBy("")
 		}

@@ -7,11 +7,12 @@ import (
 
 // watchProgress records, for each kind, when its watch last delivered an event or a bookmark (one a minute).
 type watchProgress struct {
-	mu sync.Mutex // a leaf
+	mu sync.Mutex // guards at; no other lock is taken while it is held
 	at map[kindID]time.Time
 }
 
-// record records that an event of a kind arrived at the given time, and that all events before it were received.
+// record records that an event of a kind arrived at the given time, so that all earlier events of the kind were
+// received.
 func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,8 +27,8 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 // these kinds last delivered an event or a bookmark. The zero time means that Synced is not emitted yet, that one of
 // these watches has delivered nothing yet, or that Run is not running.
 //
-// Accounts reports whether ServiceAccounts are included. everywhere reports whether all namespaces are read; with the
-// zero time it is false. ReadUntil is safe for concurrent use.
+// The method Accounts reports whether ServiceAccounts are included. The result everywhere reports whether all
+// namespaces are read. With the zero time it is false. ReadUntil is safe for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -83,7 +84,7 @@ func (s *Source) Accounts() bool {
 	return !s.refusedKinds()["ServiceAccount"]
 }
 
-// refusedKinds returns the optional kinds that the API server refuses to list. The caller has the lock.
+// refusedKinds returns the optional kinds that the API server refuses to list. The caller has locked Source.mu.
 func (s *Source) refusedKinds() map[string]bool {
 	refused := map[string]bool{}
 	for f := range s.followers() {

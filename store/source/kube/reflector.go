@@ -18,7 +18,7 @@ type store struct {
 
 var _ cache.ReflectorStore = store{}
 
-// Add implements cache.ReflectorStore, as Update does.
+// Add implements cache.ReflectorStore. It does the same as Update.
 func (st store) Add(o any) error { return st.Update(o) }
 
 // Update implements cache.ReflectorStore: it applies the present state of an object.
@@ -75,7 +75,7 @@ func (st store) Replace(list []any, version string) error {
 	if changed := f.replace(list, why); f.complete {
 		s.repaired.Add(uint64(changed))
 	}
-	if f.broken { // the Secret can be read again
+	if f.broken { // the referenced object can be read again
 		if f.broken = false; len(list) == 0 {
 			s.enqueue(object.Event{Op: object.Delete, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location})
 		}
@@ -89,9 +89,9 @@ func (st store) Replace(list []any, version string) error {
 // may have different states.
 var errStale = errors.New("the list is older than what was seen before")
 
-// staleLists is the number of consecutive outdated lists that are refused, which takes more than a minute. After these
-// the cluster counts as restored from a backup. Objects that are missing in the next list are deleted with the reason
-// object.Rewound instead of object.Deleted.
+// staleLists is the number of consecutive outdated lists that are refused. Because of pauses, this takes more than a
+// minute. The next list is accepted even if it is outdated, because the cluster may have been restored from a backup.
+// Objects that such a list lacks are deleted with the reason object.Rewound instead of object.Deleted.
 const staleLists = 20
 
 // noteVersion updates the largest received resource version. Resource versions of one kind are comparable as numbers
@@ -103,7 +103,7 @@ func (f *follower) noteVersion(version string) {
 }
 
 // stale returns the reason with which objects that are missing in a list of this version are deleted, or errStale if
-// the list must be refused. The caller has the lock.
+// the list must be refused. The caller has locked Source.mu.
 func (f *follower) stale(version string) (object.Why, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	switch f.older++; {
@@ -121,5 +121,5 @@ func (f *follower) stale(version string) (object.Why, error) {
 func (st store) Resync() error { return nil }
 
 // current reports whether the follower still reads the kind and version that this Reflector was created for. The caller
-// has the lock.
+// has locked Source.mu.
 func (st store) current() bool { return st.f.kind == st.kind }

@@ -12,8 +12,8 @@ import (
 // revision.
 const revisionLabel = "istio.io/rev"
 
-// otherRevision reports whether the label excludes a configuration object from this process's revision. As in Istio,
-// the label has an effect on kinds of Istio and of the Gateway API only.
+// otherRevision reports whether the label istio.io/rev excludes a configuration object from this process's revision. As
+// in Istio, the label has an effect on kinds of Istio and of the Gateway API only.
 func (s *Source) otherRevision(k kind, labels map[string]string) bool {
 	of, stated := labels[revisionLabel]
 	return stated && wanted(k.group) && of != s.Revision
@@ -34,7 +34,7 @@ func (s *Source) ignored(resource, group string) bool {
 func checkPatterns(all []string) error {
 	for _, p := range all {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
-			return fmt.Errorf("%q is no pattern for RESOURCE.GROUP, as *.istio.io is one", p)
+			return fmt.Errorf("%q is not a pattern for RESOURCE.GROUP, such as *.istio.io", p)
 		}
 	}
 	return nil

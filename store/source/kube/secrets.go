@@ -16,9 +16,9 @@ import (
 const maxSecrets = 1000
 
 // Refer replaces the list of Secrets and ConfigMaps that objects refer to. Run reads the referenced Secrets and
-// ConfigMaps of this cluster (at most 1,000), once everything else was listed. It emits the deletion of objects that
-// the new list lacks. References to other clusters, and to namespaces other than Config.Namespace, are ignored. The
-// slice is not retained. It is safe for concurrent use, also while Run is not running.
+// ConfigMaps of this cluster (at most 1,000), once everything else was listed. Run emits the deletion of each object
+// that the new list lacks. References to other clusters, and to namespaces other than Config.Namespace, are ignored.
+// The slice is not retained. Refer is safe for concurrent use, also while Run is not running.
 func (s *Source) Refer(references []object.Reference) {
 	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
@@ -41,7 +41,7 @@ func (s *Source) listed() bool {
 }
 
 // allListed reports whether every kind that must be listed, or may be refused (see need), is complete. The caller has
-// the lock.
+// locked Source.mu.
 func (s *Source) allListed() bool {
 	for f := range s.followers() {
 		if !f.complete && s.need(f.kind) != reported {
@@ -51,7 +51,8 @@ func (s *Source) allListed() bool {
 	return true
 }
 
-// followSecrets starts and stops followers so that each chosen object has one.
+// followSecrets starts and stops followers (readers of one kind) so that each referenced object within the limit has
+// one.
 func (s *Source) followSecrets(start func(...kind)) {
 	s.mu.Lock()
 	chosen, beyond := chooseSecrets(s.references, s.Namespace, maxSecrets)
@@ -77,7 +78,7 @@ func (s *Source) followSecrets(start func(...kind)) {
 }
 
 // unfollow stops the follower of an object to which no object refers any more, and emits the deletion of the followed
-// object. The caller has the lock.
+// object. The caller has locked Source.mu.
 func (s *Source) unfollow(f *follower) {
 	f.stop()
 	id := f.kind.of()
@@ -99,9 +100,10 @@ func referred(id object.ID) kind {
 	return k
 }
 
-// chooseSecrets divides the references into chosen ones and ones beyond the limit, the parameter most. If the parameter
-// only is not empty, references to objects of other namespaces are dropped. If there are too many references, the
-// namespaces of the referring objects alternate, so that a namespace with many references leaves room for others.
+// chooseSecrets divides the references into chosen ones and ones beyond the limit. Parameter most: the limit. Parameter
+// only: the only namespace whose objects may be referenced; empty: all namespaces. References to other namespaces are
+// dropped. If there are too many references, the namespaces of the referring objects alternate, so that a namespace
+// with many references leaves room for others.
 func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {
@@ -126,6 +128,6 @@ func tooMany(beyond []object.Reference, report func(id object.ID, message string
 		report(r.By, fmt.Sprintf("%v, which it refers to, is not read: at most %d Secrets and ConfigMaps are watched", r.To, maxSecrets))
 	}
 	if more := len(beyond) - shown; more > 0 {
-		report(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more that are referred to are not read: at most %d are watched", more, maxSecrets))
+		report(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more referenced Secrets and ConfigMaps are not read: at most %d are watched", more, maxSecrets))
 	}
 }

@@ -25,7 +25,8 @@ type selection struct {
 	changed   chan struct{}                // closed when one of the fields above changes
 }
 
-// newSelection returns a selection that selects one namespace, or all if the argument is empty.
+// newSelection returns a selection of the namespace in the parameter only, or of all namespaces if the parameter is
+// empty.
 func newSelection(only string) selection {
 	return selection{only: only, labels: map[string]map[string]string{}, ending: map[string]bool{}, changed: make(chan struct{})}
 }
@@ -51,17 +52,17 @@ func (s *selection) selected() map[string]bool {
 	return all
 }
 
-// notifyChanged reports a change of the namespaces or of the selection, by closing the channel. The caller has the
-// lock.
+// notifyChanged reports a change of the namespaces or of the selection, by closing the channel. The caller has locked
+// Source.mu.
 func (s *selection) notifyChanged() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // Namespaces returns the existing namespaces whose objects are read, sorted, except namespaces that are being deleted.
-// names is nil without such namespaces, and belongs to the caller. known is false until Run has listed the namespaces
-// and the mesh configuration, and while Run is not running. The channel is closed when the result may have changed.
-// Namespaces is safe for concurrent use.
+// The result names is nil without such namespaces, and belongs to the caller. The result known is false until Run has
+// listed the namespaces and the mesh configuration, and while Run is not running. The channel is closed when the result
+// may have changed. Namespaces is safe for concurrent use.
 func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct
 }
 
 // use parses the discoverySelectors of a mesh configuration (YAML), and replaces the selectors. If they are invalid,
-// the previous selectors remain, and wrong has the reason.
+// the previous selectors remain, and the field wrong has the reason.
 func (s *selection) use(mesh string) {
 	var stated struct {
 		DiscoverySelectors []*metav1.LabelSelector `json:"discoverySelectors"`
@@ -104,7 +105,7 @@ func (s *selection) use(mesh string) {
 }
 
 // selects applies the labels of a Namespace to the selection; other objects are ignored. If the parameter there is
-// false, the Namespace was deleted. The caller has the lock.
+// false, the Namespace was deleted. The caller has locked Source.mu.
 func (f *follower) selects(o metav1.Object, there bool) {
 	s := f.source
 	n, is := o.(*corev1.Namespace)
@@ -112,7 +113,7 @@ func (f *follower) selects(o metav1.Object, there bool) {
 		return
 	}
 	if !there {
-		delete(s.selection.labels, n.Name) // the deletions of its objects arrive on their own
+		delete(s.selection.labels, n.Name) // the API server reports the deletions of its objects separately
 		delete(s.selection.ending, n.Name)
 		s.selection.notifyChanged()
 		return
@@ -129,8 +130,8 @@ func (f *follower) selects(o metav1.Object, there bool) {
 	}
 }
 
-// selectReady puts the selection into effect, once all namespaces and the mesh configuration were listed. Objects read
-// before and not selected are removed before they are emitted. The caller has the lock.
+// selectReady puts the selection into effect, once all namespaces and the mesh configuration were listed. Objects that
+// were read but are not selected are removed, so that they are never emitted. The caller has locked Source.mu.
 func (s *Source) selectReady() {
 	if s.selection.ready {
 		return
@@ -150,7 +151,7 @@ func (s *Source) selectReady() {
 	s.wake()
 }
 
-// selectBy applies the discoverySelectors of a mesh configuration. The caller has the lock.
+// selectBy applies the discoverySelectors of a mesh configuration. The caller has locked Source.mu.
 func (s *Source) selectBy(mesh string) {
 	before, selective := s.selection.selected(), len(s.selection.selectors) > 0
 	if s.selection.use(mesh); !s.selection.ready {
@@ -169,9 +170,9 @@ func (s *Source) selectBy(mesh string) {
 	}
 }
 
-// reselected removes the objects of namespaces that are no longer selected. changed maps each namespace whose selection
-// changed to whether it is selected now. If more is set, namespaces were added, and every kind is listed again. The
-// caller has the lock.
+// reselected removes the objects of namespaces that are no longer selected. Parameter changed: for each namespace whose
+// selection changed, whether it is selected now. Parameter more: whether namespaces were added; if so, every namespaced
+// kind is listed again. The caller has locked Source.mu.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {
 		if !f.kind.namespaced || f.kind.isMesh() {
@@ -188,7 +189,7 @@ func (s *Source) reselected(changed map[string]bool, more bool) {
 	}
 }
 
-// forgetNamespaces removes Namespaces that a complete list lacks from the selection. The caller has the lock.
+// forgetNamespaces removes Namespaces that a complete list lacks from the selection. The caller has locked Source.mu.
 func (f *follower) forgetNamespaces(there map[name]bool) {
 	if f.kind.kind != namespaces.kind {
 		return

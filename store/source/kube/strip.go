@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// location is the Location of all objects and problems of this source.
+// location is the value of the field Location in all objects, events and problems of this source.
 const location = "Kubernetes"
 
 // strip removes fields that no record needs from a received object, in place, for example most of the status. Without
@@ -27,7 +27,7 @@ func (k kind) strip(o runtime.Object) {
 	case *corev1.Pod:
 		stripPod(o)
 	case *corev1.Node:
-		var outside []corev1.NodeAddress // addresses of gateways at node ports
+		var outside []corev1.NodeAddress // addresses of gateways that clients reach at node ports
 		for _, a := range o.Status.Addresses {
 			if a.Type == corev1.NodeExternalIP {
 				outside = append(outside, a)
@@ -80,7 +80,7 @@ func (k kind) strip(o runtime.Object) {
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
 	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
-	if len(p.Status.PodIPs) > 1 { // else it is the first one again
+	if len(p.Status.PodIPs) > 1 { // a single entry only repeats PodIP
 		status.PodIPs = p.Status.PodIPs
 	}
 	for _, c := range p.Status.Conditions {
@@ -125,7 +125,7 @@ func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]str
 	if created := m.GetCreationTimestamp(); !created.IsZero() {
 		out.Created = created.UTC().Truncate(time.Second)
 	}
-	// These fields change with every write, and must not count as a difference.
+	// The resource version and the generation change with every write, and must not count as a difference.
 	m.SetResourceVersion("")
 	m.SetGeneration(0)
 	o.GetObjectKind().SetGroupVersionKind(k.gv().WithKind(k.kind))

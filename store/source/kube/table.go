@@ -91,7 +91,7 @@ func (t *table) absent(there map[name]bool) (gone []name) {
 }
 
 // get returns the last emitted state of an object (nil: not emitted) and its present state (nil: it does not exist).
-// The caller has the lock.
+// The caller has locked Source.mu.
 func (s *Source) get(id object.ID) (emitted, now *object.Object) {
 	if f := s.of(id); f != nil && id.Origin == s.origin {
 		e := f.table.all[name{id.Namespace, id.Name}]

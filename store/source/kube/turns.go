@@ -7,15 +7,16 @@ import (
 )
 
 // Turns limits the number of clusters that are listed for the first time concurrently, and thereby the memory for
-// incomplete lists. Sources share it by Config.Turns. It is safe for concurrent use.
+// incomplete lists. A turn is the time for the first lists of one cluster. Sources share a Turns by Config.Turns. It is
+// safe for concurrent use.
 type Turns struct{ places chan struct{} }
 
 // NewTurns returns a Turns that admits atOnce clusters at once. atOnce must be above 0: with 0 no cluster is admitted,
 // and a negative number panics.
 func NewTurns(atOnce int) *Turns { return &Turns{make(chan struct{}, atOnce)} }
 
-// longestTurn is the time limit of a turn. Afterwards the next cluster is admitted, although this cluster's lists are
-// not complete and continue.
+// longestTurn is the time limit of a turn. After this time the next cluster is admitted. The first lists of the present
+// cluster continue nevertheless.
 const longestTurn = 15 * time.Second
 
 // acquire blocks until a turn is free. done ends the turn, and may be called more than once. If ctx ends before a

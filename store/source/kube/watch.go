@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// listWatch returns the lists and watches of a kind. It strips received objects at once, and enforces the limits.
+// listWatch returns the lists and watches of a kind. It drops unneeded fields of received objects at once (strip), and
+// enforces the limits (admit).
 func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	return listwatch.Bound(s.plain(k), listwatch.Options{Answer: s.Answer, Silence: s.Silence,
 		Failed: f.fails,
@@ -53,7 +54,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	})
 }
 
-// plain returns the lists and watches of a kind, without strip and limits.
+// plain returns the lists and watches of a kind, without dropping fields and without limits.
 func (s *Source) plain(k kind) *cache.ListWatch {
 	choose := func(o *metav1.ListOptions) {
 		if o.LabelSelector = k.labels; k.name != "" {
@@ -73,7 +74,7 @@ func (s *Source) plain(k kind) *cache.ListWatch {
 }
 
 // errPartial is the error for a list whose last page reports missing objects.
-var errPartial = errors.New("the list ends, and says that objects are missing in it")
+var errPartial = errors.New("the last page of the list says that more objects remain")
 
 // isWhole returns errPartial if a page is the last of its list and reports that more objects remain. A page without
 // list metadata is an error too.

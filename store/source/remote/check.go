@@ -23,13 +23,14 @@ type check struct {
 	stop   func()
 	// Guarded by Clusters.mu:
 	passed bool
-	wrong  string // reason of the last failed attempt; empty: no attempt has failed
+	wrong  string // reason of the last failed attempt; empty: no attempt has failed yet
 }
 
 // backoff is the schedule of pauses between failed attempts of a check.
 var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 30 * time.Second}
 
-// startCheck starts a goroutine that repeats the check of w's credentials until they pass or ctx or the check ends.
+// startCheck starts a goroutine that repeats the check of w's credentials. The goroutine ends when the credentials
+// pass, when ctx ends, or when the check is stopped.
 func (k *Clusters) startCheck(ctx context.Context, w candidate, s source) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &check{candidate: w, source: s, stop: cancel}
@@ -97,7 +98,7 @@ func (k *Clusters) passedCheck(w candidate) (s source, known bool) {
 	return t.source, true
 }
 
-// failedChecks returns one problem for each check whose last attempt failed. The caller has the lock.
+// failedChecks returns one problem for each check whose last attempt failed. The caller has locked Clusters.mu.
 func (k *Clusters) failedChecks() (all []object.Problem) {
 	for name, t := range k.checks {
 		if t.wrong != "" {

@@ -1,11 +1,11 @@
-// Package remote reads the clusters of a mesh beside the config cluster. Secrets in the system namespace of the config
-// cluster name these clusters, and contain a kubeconfig for each. When a Secret changes, its clusters are added,
-// removed, or read with other credentials.
+// Package remote reads the clusters of a mesh other than the config cluster (the cluster with Istio's objects). Secrets
+// in the system namespace of the config cluster name these clusters, and contain a kubeconfig for each. When a Secret
+// changes, its clusters are added, removed, or read with other credentials.
 //
-// Owns: the set of clusters, their credentials (in memory, and sealed below clusters/ in etcd), their sources. Reads:
-// the Secrets, the API servers of the clusters, and clusters/ in etcd. Never: logs a kubeconfig or a value in it;
-// stores a kubeconfig unsealed; follows a redirect; reads a file or runs a program that a Secret names, unless
-// Config.Allowed permits this; delays one cluster because another does not answer.
+// Owns: the set of clusters, their credentials (in memory, and encrypted below clusters/ in etcd), and the source
+// (reader) of each cluster. Reads: the Secrets, the API servers of the clusters, and clusters/ in etcd. Never: logs a
+// kubeconfig or a value in it; stores a kubeconfig without encryption; follows a redirect; reads a file or runs a
+// program that a Secret names, unless Config.Allowed permits this; delays one cluster because another does not answer.
 package remote
 
 import (
@@ -33,7 +33,7 @@ const Label = "istio/multiCluster=true"
 // keyCluster is the key of the cluster's name in log lines.
 const keyCluster = "cluster"
 
-// Most is the maximum number of clusters that are read beside the config cluster.
+// Most is the maximum number of clusters that are read in addition to the config cluster.
 const Most = 200
 
 // MostBytes is the maximum size of one kubeconfig, in bytes. A kubeconfig is stored as one value of etcd.
@@ -48,20 +48,20 @@ type Config struct {
 	Kubeconfig string   // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
 	Namespace  string   // namespace of the Secrets
 	Own        string   // name of the config cluster
-	Allowed    []string // kubeconfig features allowed beside inline data (apiserver.Options)
+	Allowed    []string // kubeconfig features that are allowed in addition to inline data (apiserver.Options)
 	// Source has the settings common to all sources. API, Cluster, Turns and Log are replaced for each source, and
 	// Settle if it is set below.
 	Source kube.Config
 	Log    *slog.Logger // nil: nothing is logged
 	Store  Store        // for Clusters.Lead and Servers.Run
-	Sealer Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
-	// Expect is called by Run with the origins of all named clusters, sorted by name, whenever the Secrets change; it
-	// must not be nil. known is then true. When Run ends, it calls Expect(nil, false). Before each call, Run has
-	// emitted a Forget event for each cluster whose reading ended.
+	Sealer Sealer       // encrypts stored credentials; nil: no credentials are stored, so only the leader reaches the clusters
+	// Expect must not be nil. Whenever the Secrets change, Run calls Expect with the origins of all named clusters,
+	// sorted by name. The argument known is then true. When Run ends, it calls Expect(nil, false). Before each call,
+	// Run has emitted a Forget event for each cluster whose reading ended.
 	Expect func(all []origin.Origin, known bool)
 	// Settle must block until the ingester has processed all earlier events and has called Refer with the Secrets that
-	// their objects refer to. It must return the context's error when the context ends, else nil. nil: Source.Settle is
-	// used for the other clusters.
+	// the objects in these events refer to. It must return the context's error when the context ends, else nil. If the
+	// field Settle is nil, Source.Settle is used.
 	Settle func(context.Context) error
 }
 
@@ -77,15 +77,15 @@ type Clusters struct {
 	start   func(kube.Config) (source, error)
 	trying  sync.WaitGroup // counts the goroutines of checks
 
-	mu        sync.Mutex // guards the fields below; nothing blocks under it
+	mu        sync.Mutex // guards the fields below; not held while blocking
 	wanted    []candidate
 	problems  []object.Problem    // invalid entries of Secrets
-	refused   []object.Problem    // kubeconfigs that are refused
+	refused   []object.Problem    // problems of refused kubeconfigs
 	listed    bool                // the Secrets were listed once in full
 	wrong     string              // reason for which the Secrets cannot be read; empty: they can be read
 	forbidden bool                // the Secrets cannot be read because of missing RBAC permissions
 	running   map[string]*cluster // by cluster name
-	checks    map[string]*check   // by cluster name; each also in running
+	checks    map[string]*check   // by cluster name; each of these clusters is also in running
 	refers    []object.Reference
 	complete  chan struct{} // closed once the config cluster's objects were emitted, so that their references to Secrets are known
 }
@@ -144,8 +144,8 @@ func (k *Clusters) Refer(references []object.Reference) {
 	}
 }
 
-// Complete records that the config cluster has emitted all objects except Secrets. From then on the other clusters read
-// referenced Secrets. The state lasts until Incomplete.
+// Complete records that all objects of the config cluster, except Secrets, were emitted. From then on the other
+// clusters read referenced Secrets, until Incomplete is called.
 func (k *Clusters) Complete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,8 +177,8 @@ func (k *Clusters) settle(ctx context.Context) error {
 	}
 }
 
-// applySecrets replaces the wanted clusters by the clusters that the Secrets name. The argument is the complete list
-// of Secrets.
+// applySecrets replaces the wanted clusters by the clusters that the Secrets name. Parameter all: the complete list of
+// Secrets.
 func (k *Clusters) applySecrets(all []*corev1.Secret) {
 	wanted, problems := candidatesOf(all, k.Own)
 	k.mu.Lock()
@@ -209,12 +209,14 @@ func (k *Clusters) noteFailure(wrong string, forbidden bool) {
 
 // Run reads the clusters until ctx ends, and returns the error of ctx. emit is called concurrently, by one goroutine
 // for each cluster, with events as in kube.Source.Run. After the reading of a cluster has ended, also because its
-// credentials changed, Run emits an object.Forget event of its origin. Run may be called again after it has returned.
+// credentials changed, Run emits an object.Forget event with the origin of the cluster. Run may be called again after
+// it has returned.
 func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
 	return k.run(ctx, emit, k.secrets.Run)
 }
 
-// run is Run with a replaceable follower of the Secrets: watch must call applySecrets and noteFailure.
+// run does the same as Run, with a replaceable reader of the Secrets. The function watch must call applySecrets and
+// noteFailure.
 func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch func(context.Context) error) error {
 	var secrets sync.WaitGroup
 	secrets.Go(func() { _ = watch(ctx) }) // its error is the context's
@@ -232,7 +234,7 @@ func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch fun
 
 // end stops all sources, emits a Forget event for each, and resets the state for the next Run.
 func (k *Clusters) end(emit func([]object.Event)) {
-	k.trying.Wait() // their context has ended
+	k.trying.Wait() // the context of the checks has ended
 	k.mu.Lock()
 	running := k.running
 	k.running, k.checks = map[string]*cluster{}, map[string]*check{}
@@ -267,7 +269,7 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	var expected []origin.Origin
 	for _, w := range wanted {
 		named[w.cluster] = true
-		expected = append(expected, origin.New(w.cluster, origin.Kube)) // also if its kubeconfig is refused: the stored records are retained
+		expected = append(expected, origin.New(w.cluster, origin.Kube)) // even if its kubeconfig is refused, so that its stored records are retained
 	}
 	for name, c := range running {
 		if !named[name] {
@@ -293,8 +295,8 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 }
 
 // open creates the sources to start, by cluster name. These are the sources of new clusters, and of clusters whose
-// changed kubeconfig has passed its check. For other changed kubeconfigs it starts a check. refused lists the
-// kubeconfigs that cannot be used. open waits for no API server.
+// changed kubeconfig has passed its check. For other changed kubeconfigs it starts a check. The result refused has one
+// problem for each kubeconfig that cannot be used. open does not wait for an API server.
 func (k *Clusters) open(
 	ctx context.Context, wanted []candidate, running map[string]*cluster,
 ) (next map[string]source, refused []object.Problem) {
@@ -327,7 +329,7 @@ func (k *Clusters) open(
 }
 
 // sourceOf returns a source that is not running yet. The error means that the kubeconfig is invalid, or uses features
-// beside inline data that Config.Allowed does not permit.
+// that Config.Allowed does not permit.
 func (k *Clusters) sourceOf(w candidate) (source, error) {
 	api, err := apiserver.Inline(w.kubeconfig, k.Allowed)
 	if err != nil {

@@ -297,7 +297,7 @@ func TestClusterInPartIsOneProblem(t *testing.T) {
 		return text
 	}
 	first := said()
-	if want := "cluster west is away, or cannot be read in full, since 2026-01-02T03:04:05Z: what is stored of it stands"; first != want {
+	if want := "cluster west is unreachable, or cannot be read in full, since 2026-01-02T03:04:05Z; its stored objects stay in effect"; first != want {
 		t.Errorf("%q, want %q", first, want)
 	}
 	k.Gauges(begun)

@@ -21,8 +21,8 @@ func (k *Clusters) clusters() map[string]*cluster {
 }
 
 // Problems returns the current problems of the Secrets and of the clusters, sorted by object and message. The problem
-// of a cluster that cannot be read in full contains the start of this state. Without a Sealer, each named cluster has a
-// warning. The caller owns the slice.
+// of a cluster that cannot be read in full contains the time at which this state began. Without a Sealer, each named
+// cluster has a warning that its tokens are not verified. The caller owns the slice.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.failedChecks()), k.wrong, k.forbidden
@@ -50,10 +50,10 @@ func (k *Clusters) Problems() []object.Problem {
 		more := c.source.Problems()
 		broken := slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable })
 		if whole := k.lastWhole(c, broken); broken {
-			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands",
+			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s; its stored objects stay in effect",
 				name, c.since.UTC().Format(time.RFC3339))
 			if !whole.IsZero() {
-				message = fmt.Sprintf("cluster %s is away, or cannot be read in full, since %s: what is stored of it stands",
+				message = fmt.Sprintf("cluster %s is unreachable, or cannot be read in full, since %s; its stored objects stay in effect",
 					name, whole.UTC().Format(time.RFC3339))
 			}
 			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes",
@@ -65,10 +65,10 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns the time until which a cluster was read completely, before its present failure. broken reports such
-// a failure. The time stays fixed until the failure ends, even if parts of the cluster are read. A problem with a
-// changed text would count as a new problem. The zero time means that the cluster is read completely now, or that it
-// was never read.
+// lastWhole returns the time until which a cluster was read completely, before its present failure. Parameter broken:
+// whether the cluster has a failure now. The time stays fixed until the failure ends, because a problem with a changed
+// text would count as a new problem. The zero time means that the cluster is read completely now, or that it was never
+// read.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()

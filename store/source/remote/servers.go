@@ -17,16 +17,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Servers provides clients of the other clusters' API servers, built from the credentials that the leader stores
-// (Clusters.Lead). It is for processes that verify callers' tokens against other clusters, leader or not. The leader
-// reports problems of the Secrets (Clusters.Problems). Make it with NewServers.
+// Servers provides clients of the API servers of the other clusters (all except the config cluster). It builds them
+// from the credentials that the leader stores in etcd (Clusters.Lead). Each process that verifies callers' tokens
+// against other clusters uses Servers. Clusters.Problems, not Servers, reports problems of the Secrets. Make it with
+// NewServers.
 type Servers struct {
 	Config
 	notify func(map[string]*apiserver.Client)
 	logged *obs.Sampled // for messages whose rate the author of a Secret controls
 
-	servers map[string]server // by cluster name; used by the goroutine of Run alone
-	known   bool              // notify was called; used by the goroutine of Run alone
+	servers map[string]server // by cluster name; used only by the goroutine of Run
+	known   bool              // notify was called; used only by the goroutine of Run
 
 	mu    sync.Mutex        // guards named
 	named map[string]string // Secret of each cluster (namespace/name), by cluster name, also if its kubeconfig is refused
@@ -34,7 +35,7 @@ type Servers struct {
 
 // server is the API server of one cluster.
 type server struct {
-	revision int64             // of the blob in etcd; 0: a retry has to open the blob
+	revision int64             // revision of the blob (stored value) in etcd; 0: the blob could not be opened, and is tried again
 	secret   string            // name of the Secret; empty: no blob of the cluster was opened yet
 	digest   [sha256.Size]byte // SHA-256 of the kubeconfig that client was built from
 	client   *apiserver.Client // nil: no usable kubeconfig was stored yet
@@ -55,9 +56,8 @@ func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, 
 	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run watches the stored credentials until ctx ends, and returns the error of ctx. Any other error is that of
-// Store.Follow, which refuses the folder of the credentials; Run returns it at once. While etcd is not reachable, the
-// known clients stay in use. Run must be called only once.
+// Run watches the stored credentials until ctx ends, and returns the error of ctx. If Store.Follow fails, Run returns
+// its error at once. While etcd is not reachable, the known clients stay in use. Run must be called only once.
 func (s *Servers) Run(ctx context.Context) error {
 	states, err := s.Store.Follow(ctx, folder)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Servers) Named() map[string]string {
 }
 
 // follow replaces the servers by those of the stored blobs. It calls notify the first time, and later if the clients
-// changed. It returns false if a blob could not be opened: the caller retries.
+// changed. It returns false if a blob could not be opened, so that the caller has to retry.
 func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	if !slices.ContainsFunc(blobs, func(b kv.Blob) bool { return b.Path == listed }) {
 		return true // no leader has stored the complete set yet, or etcd was emptied
@@ -130,8 +130,8 @@ func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	return whole
 }
 
-// serverOf returns the server of a cluster as its blob describes it. If the blob or its kubeconfig is unusable, the
-// result has the previous client.
+// serverOf returns the server of a cluster as its blob describes it. If the blob, or the kubeconfig in it, is unusable,
+// the result has the previous client.
 func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) server {
 	one := s.servers[cluster]
 	if one.revision == b.Revision {

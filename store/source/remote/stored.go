@@ -27,10 +27,11 @@ const (
 
 // Store is the part of kv.Store that this package uses. *kv.Store implements it.
 type Store interface {
-	// Blobs lists a folder at one revision, and returns that revision (kv.Store.Blobs). since 0 lists all blobs.
+	// Blobs lists a folder at one revision, and returns that revision (kv.Store.Blobs). If since is 0, it lists all
+	// blobs.
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
-	// ChangeFenced writes a change if the epoch still leads, and returns its revision (kv.Store.ChangeFenced).
-	// kv.ErrDeposed: the epoch no longer leads.
+	// ChangeFenced writes a change if the epoch (a term of leadership) has not ended. It returns the revision of the
+	// change (kv.Store.ChangeFenced). The error kv.ErrDeposed means that the epoch has ended.
 	ChangeFenced(ctx context.Context, epoch kv.Epoch, c kv.BlobChange) (int64, error)
 	// Follow sends the present state of a folder and its later states, until ctx ends (kv.Store.Follow). A slow reader
 	// receives only the newest state. The error means that the folder is not allowed.
@@ -61,7 +62,7 @@ type credentials struct {
 type folderCopy struct {
 	Config
 	epoch  kv.Epoch
-	stored map[string]stored // by cluster name; nil: to be loaded from etcd
+	stored map[string]stored // by cluster name; nil: the values must be loaded from etcd
 	listed bool              // the marker is stored
 }
 
@@ -71,8 +72,8 @@ type stored struct {
 	sealed []byte
 }
 
-// Lead stores the kubeconfigs of the Secrets in etcd, sealed, and keeps them up to date. The leader calls it beside
-// Run, with its epoch in the election. It blocks until ctx ends, or a write shows that another process leads
+// Lead stores the kubeconfigs of the Secrets in etcd, sealed, and keeps them up to date. The leader calls Lead beside
+// Run, with the epoch of its term. Lead blocks until ctx ends, or a write fails because another process leads
 // (kv.ErrDeposed). Without a Sealer it returns at once, and Problems reports each cluster. Other errors are logged, and
 // the write is retried after 5 s or when the Secrets change.
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
@@ -168,7 +169,7 @@ func (s *folderCopy) put(ctx context.Context, w candidate, stale func([]byte) bo
 	return nil
 }
 
-// change writes to etcd, provided that this process still leads; otherwise it fails with kv.ErrDeposed.
+// change writes to etcd. It fails with kv.ErrDeposed if this process no longer leads.
 func (s *folderCopy) change(ctx context.Context, c kv.BlobChange) error {
 	_, err := s.Store.ChangeFenced(ctx, s.epoch, c)
 	return err

@@ -1,12 +1,12 @@
 // Package authz authorises callers of /debug and /api/v1, over HTTP and on a stream. Callers from this machine, and
-// those of the system namespace of the config cluster, see everything. Other authenticated callers see the data of
-// their tenant, which is a group of namespaces. (With istiod, they see the data of their namespace.) Over HTTP a caller
-// authenticates with a token, on a stream with a token or a certificate. Unauthenticated callers see nothing, unless
-// Authorizer.Open is set.
+// callers of the system namespace (the control plane's own) of the config cluster, see everything. Other authenticated
+// callers see the data of their tenant, which is a group of namespaces. (With istiod, they see the data of their
+// namespace.) Over HTTP a caller authenticates with a token, on a stream with a token or a certificate. Unauthenticated
+// callers see nothing, unless Authorizer.Open is set.
 //
 // Owns: the list of pages for tenants, and the pages with profiles of this process.
 // Reads: tokens, identities, tenants.
-// Never: makes any other page; trusts a client's claims about itself.
+// Never: makes pages other than profiles; trusts a client's claims about itself.
 package authz
 
 import (
