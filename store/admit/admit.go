@@ -50,8 +50,8 @@ type Config struct {
 	// stores each in at most 1.5 MiB, and its JSON form may be larger.
 	MaxBody int64
 	// MaxHost bounds the bytes of the reviews in progress of one host; 0 stands for 32 MiB. A host is an IPv4 address,
-	// or the /64 of an IPv6 address. MaxAll bounds the bytes of the reviews of all hosts; 0 stands for 64 MiB. Further
-	// reviews wait.
+	// or the /64 of an IPv6 address. MaxAll bounds the bytes of the reviews of all hosts; 0 stands for 64 MiB. One
+	// review at a time may exceed both bounds, by at most MaxBody. Further reviews wait.
 	MaxHost, MaxAll int64
 	// Ahead reports whether reviews from an address, such as an API server's, precede waiting reviews of other
 	// addresses. It must be safe for concurrent use. If it is nil, no review precedes others.
