@@ -75,6 +75,7 @@ type assembly struct {
 	tls      func() (*tls.Config, error) // TLS of the secure address; returns nil if the address is off
 	streams  trust.Server                // streams of proxies
 	denied   *identities.Denied          // identities that the configuration denies
+	kills    *memory.Kills               // kills for memory of earlier processes
 }
 
 // scoped returns the logger of a scope of log lines.
@@ -133,7 +134,9 @@ func (a *assembly) followStore() {
 	if a.config.dataDir == "" {
 		full.Keeps = a.store.Keeps
 	}
-	a.pages.Store = func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }
+	a.pages.Store = func() []inspect.Problem {
+		return slices.Concat(spaceProblems(full), awayProblems(a.silent()), killProblems(a.kills))
+	}
 	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, a.store, a.log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, a.store, a.log) }},
 		{Name: "held removals", Run: func(ctx context.Context) error { return a.pages.Removals.Follow(ctx, a.store, a.log) }}}})
@@ -186,6 +189,7 @@ func (a *assembly) roles() error {
 		if records, err = newMirror(c, a.store, a.room, a.scoped(obs.ScopeEtcd), a.telemetry); err != nil {
 			return err
 		}
+		a.kills = memory.OpenKills(c.stateDir, a.log) // newMirror has made the folder
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
 		a.silent = func() error { return records.Status().Away }
 		a.away = func() bool { return a.silent() != nil }
@@ -270,7 +274,7 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*le
 	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS),
 		store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes, tenantOf: a.tenants.Of,
-		sums: a.sums.Encoded})
+		sums: a.sums.Encoded, kills: a.kills})
 	if err != nil {
 		return nil, err
 	}

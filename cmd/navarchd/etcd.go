@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/embedded"
@@ -138,6 +139,15 @@ func awayProblems(why error) []inspect.Problem {
 	return []inspect.Problem{{Object: "etcd", Location: "etcd",
 		Code: problem.Unreadable, Severity: problem.Error,
 		Message: "does not answer; the last state that was read stays in effect: " + why.Error()}}
+}
+
+// killProblems returns the entry of /debug/problems about kills of this process because of its memory. It returns nil
+// without recent kills, and for nil, which stands for a process without role xds.
+func killProblems(k *memory.Kills) []inspect.Problem {
+	if k == nil || k.Problem() == "" {
+		return nil
+	}
+	return []inspect.Problem{{Object: "memory", Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning, Message: k.Problem()}}
 }
 
 // spaceProblems returns the entry of /debug/problems about the size of etcd. It returns nil while etcd has enough

@@ -154,8 +154,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 func (c *config) bindStore(f *pflag.FlagSet) {
 	f.StringVar(&c.dataDir, "data-dir", "", "Directory of the embedded etcd (one process, one directory).")
 	f.StringVar(&c.stateDir, "state-dir", "",
-		"Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, and the newest keyring that"+
-			" it saw (default: the data directory; without either nothing is remembered).")
+		"Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, the newest keyring that it"+
+			" saw, and whether it was killed for memory (default: the data directory; without either nothing is remembered).")
 	f.DurationVar(&c.snapshotAge, "snapshot-max-age", 24*time.Hour,
 		"Age after which the snapshot in --state-dir is not started from any more.")
 	c.etcd.Bind(f)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,7 +25,17 @@ func (i *isolated) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&i.given, "tenant-hosts", nil,
 		"Hosts and wildcards that one tenant alone may export, HOST=TENANT; a tenant is a namespace, or "+isolation.TenantLabel+"=VALUE.")
 	f.StringSliceVar(&i.ranges, "cluster-ranges", nil,
-		"Ranges (CIDR) of the clusters' Services and Pods: their addresses may be stated by no tenant, but those of its own Services.")
+		"Ranges (CIDR) of the clusters' Services, Pods and nodes: their addresses may be stated by no tenant, but those of its own"+
+			" Services, and key sets are not fetched from them without --jwks-cluster.")
+}
+
+// orInRanges returns a function that reports whether an address belongs to --cluster-ranges, or satisfies known. The
+// address must not be an IPv4-mapped IPv6 address.
+func (i *isolated) orInRanges(known func(netip.Addr) bool) func(netip.Addr) bool {
+	ranges := i.settings.Ranges
+	return func(a netip.Addr) bool {
+		return known(a) || slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
 }
 
 // read parses ranges and given into settings. Errors name flags.

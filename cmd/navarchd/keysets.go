@@ -21,7 +21,7 @@ func (c *config) bindKeySets(f *pflag.FlagSet) {
 		"File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
 	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
 	f.BoolVar(&c.jwksCluster, "jwks-cluster", false,
-		"Fetch key sets from Services and Pods of the clusters, too: writers of RequestAuthentications can then make the control plane"+
+		"Fetch key sets from Services and Pods of the clusters, and from --cluster-ranges, too: writers of RequestAuthentications can then make the control plane"+
 			" send requests to these addresses.")
 }
 
@@ -30,7 +30,7 @@ func (c *config) bindKeySets(f *pflag.FlagSet) {
 func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (duty, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
 	if !c.jwksCluster {
-		of.Cluster = to.OfCluster
+		of.Cluster = c.isolation.orInRanges(to.OfCluster)
 	}
 	if c.jwksRoots != "" {
 		raw, err := os.ReadFile(c.jwksRoots)

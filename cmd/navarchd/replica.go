@@ -54,6 +54,7 @@ type replicaConfig struct {
 	telemetry *telemetry
 	crashes   *crash.Log
 	tenantOf  func(namespace string) string
+	kills     *memory.Kills
 	sums      func() []byte // returns encoded sums about the replica's proxies, which the fleet publishes in etcd
 }
 
@@ -92,7 +93,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 		Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
 		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
-		Planned: r.planned(tracePlans(c.telemetry.tracer, c.telemetry.changes)), Publishing: r.publishing, Room: memory.Room(),
+		Planned: r.planned(tracePlans(c.telemetry.tracer, c.telemetry.changes)), Publishing: r.publishing, Room: c.kills.Room(),
 	})
 	if err != nil {
 		return nil, err
@@ -102,6 +103,9 @@ func newReplica(c replicaConfig) (*replica, error) {
 	if r.fleet, err = fleet.New(place); err != nil {
 		return nil, err
 	}
+	r.more.add(part{tasks: []loop.Task{{Name: "kills for memory", Run: func(ctx context.Context) error {
+		return c.kills.Run(ctx, func(kib int) { _ = r.planner.Resize(ctx, kib) }) // fails only at the end of the process
+	}}}})
 	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})
 	r.found = problems.New(problems.Config{Name: c.config.processName(), Find: r.planner.Problems, Revision: r.planner.Revision, Log: c.log})
 	r.acks = r.acknowledges(c.config.processName())

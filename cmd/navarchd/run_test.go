@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/changes"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -40,7 +41,8 @@ func leastReplica(t *testing.T, c *config, store *kv.Store) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReplica(replicaConfig{config: c, log: quiet, store: store, mirror: records, callers: known, telemetry: telemetry})
+	r, err := newReplica(replicaConfig{config: c, log: quiet, store: store, mirror: records, callers: known, telemetry: telemetry,
+		kills: memory.OpenKills("", quiet)})
 	if err != nil {
 		t.Fatal(err)
 	}

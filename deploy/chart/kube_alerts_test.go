@@ -4,6 +4,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,13 +26,21 @@ func TestKubeChartAlertsFire(t *testing.T) {
 	snapshot := func(name, metric, at string) string {
 		return "kube_cronjob_status_last_" + metric + `_time{namespace="istio-system",cronjob="` + name + `"} ` + at + "\n"
 	}
+	const nextScrape = "next scrape\n"
+	pieces := func(short, long int) string { // of planning
+		name := "navarch_plan_piece_seconds"
+		return fmt.Sprintf("# TYPE %s histogram\n%s_bucket{le=\"0.5\"} %d\n%s_bucket{le=\"+Inf\"} %d\n%s_count %d\n%s_sum 1\n",
+			name, name, short, name, short+long, name, short+long, name)
+	}
 	for alert, c := range map[string]struct{ fires, not []string }{
 		"NavarchNotScraped": {fires: []string{"up 1\n"}, not: []string{"navarch_leader" + of + "0\n"}},
 		"NavarchProblems": {
 			fires: []string{`navarch_problems{severity="error"} 1` + "\n" + `navarch_problems{severity="warning"} 0` + "\n"},
 			not:   []string{`navarch_problems{severity="error"} 0` + "\n" + `navarch_problems{severity="warning"} 100` + "\n"},
 		},
-		"NavarchEtcdMemberLost": {fires: []string{"navarch_store_silent_endpoints" + of + "1\n"}, not: []string{"navarch_store_silent_endpoints" + of + "0\n"}},
+		"NavarchEtcdMemberLost":  {fires: []string{"navarch_store_silent_endpoints" + of + "1\n"}, not: []string{"navarch_store_silent_endpoints" + of + "0\n"}},
+		"NavarchKilledForMemory": {fires: []string{"navarch_memory_kills" + of + "2\n"}, not: []string{"navarch_memory_kills" + of + "0\n"}},
+		"NavarchPlanBlocks":      {fires: []string{pieces(0, 0) + nextScrape + pieces(1000, 20)}, not: []string{pieces(0, 0) + nextScrape + pieces(1000, 0)}},
 		"NavarchSnapshotFails": {
 			fires: []string{
 				snapshot("navarch-etcd-snapshot-h00", "schedule", "10") + snapshot("navarch-etcd-snapshot-h00", "successful", "9"),
@@ -52,7 +61,7 @@ func TestKubeChartAlertsFire(t *testing.T) {
 		asked := map[string]string{alert: alerts(t)[at].Expr}
 		evaluate := func(page string) int {
 			var got map[string][]struct{ Labels map[string]string }
-			promql(t, map[string]any{"expressions": asked, "pages": map[string][]string{"a": {page}}}, &got, "-evaluate")
+			promql(t, map[string]any{"expressions": asked, "pages": map[string][]string{"a": strings.Split(page, nextScrape)}}, &got, "-evaluate")
 			return len(got[alert])
 		}
 		for _, page := range c.fires {

@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	gvk "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/testcluster/cluster"
+	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
 // Network policies, which are not enforced in this test, admit all clients to the processes' ports except /debug
@@ -114,6 +122,71 @@ func reaches(policies []*networkingv1.NetworkPolicy, from, to map[string]string,
 func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && s.Matches(labels.Set(of))
+}
+
+// An API server with the chart's policy refuses Services that would be network gateways outside of the control plane's
+// namespace, and existing Services that become one. It admits all other Services.
+// Promise: tenants.md#isolation-of-tenants
+func TestKubeChartNetworkGatewaysRefused(t *testing.T) {
+	t.Parallel()
+	c := controlplane.Start(t, controlplane.Options{})
+	service := func(namespace, name, labels string, dryRun ...string) error {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(fmt.Appendf(nil, "{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, labels: %s}, "+
+			"spec: {ports: [{port: 80}]}}", name, namespace, labels), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		client, err := dynamic.NewForConfig(c.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := client.Resource(gvk.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace(namespace)
+		now, err := in.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			_, err = in.Create(t.Context(), u, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}
+		u.SetResourceVersion(now.GetResourceVersion())
+		_, err = in.Update(t.Context(), u, metav1.UpdateOptions{DryRun: dryRun})
+		return err
+	}
+	const network = "{topology.istio.io/network: n1}"
+	for _, namespace := range []string{"istio-system", "shop"} {
+		c.Kubectl(t, "", "create", "namespace", namespace)
+	}
+	if err := service("shop", "before", network); err != nil { // the policy is applied later
+		t.Fatal(err)
+	}
+	var policies []string
+	for _, u := range objects(t, template(t, "--set", "flags.tenant-isolation=true")) {
+		if strings.HasPrefix(u.GetName(), "navarch-network-gateways-") {
+			policies = append(policies, manifest(t, u.Object))
+		}
+	}
+	c.Kubectl(t, strings.Join(policies, "\n---\n"), "apply", "-f", "-")
+	const refused = `the gateway of network "n1" would be outside of namespace istio-system (--tenant-isolation)`
+	cluster.Await(t, "the policy", func() string { // an API server takes a moment to apply it
+		if err := service("shop", "thief", network, metav1.DryRunAll); err == nil || !strings.Contains(err.Error(), refused) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+	for _, try := range []struct{ namespace, name, labels, refused string }{
+		{"shop", "thief", network, refused},
+		{"shop", "web", "{app: web}", ""},
+		{"shop", "web", "{app: web, topology.istio.io/network: n1}", refused},
+		{"shop", "bare", "{}", ""},
+		{"shop", "empty", `{topology.istio.io/network: ""}`, ""},
+		{"shop", "before", "{topology.istio.io/network: n1, app: web}", ""}, // it was one already
+		{"shop", "before", "{topology.istio.io/network: n2}", `network "n2"`},
+		{"shop", "before", "{}", ""},
+		{"istio-system", "eastwest", network, ""},
+	} {
+		err := service(try.namespace, try.name, try.labels)
+		if (err == nil) != (try.refused == "") || err != nil && !strings.Contains(err.Error(), try.refused) {
+			t.Errorf("%+v: %v", try, err)
+		}
+	}
 }
 
 // With isolation of tenants, Services that would be network gateways are refused outside of the control plane's

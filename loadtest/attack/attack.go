@@ -98,8 +98,9 @@ func All() []Attack {
 		{Name: ReviewAttacks[0], Share: 10, once: heavyReviews},
 		{Name: ReviewAttacks[1], Share: 10, once: largeReviews},
 		{Name: ReviewAttacks[2], Share: 15, once: wrongReviews},
-		{Name: ReviewAttacks[3], Share: 15, once: slowReviews},
+		{Name: ReviewAttacks[3], Share: 8, once: slowReviews},
 		{Name: ReviewAttacks[4], Share: 10, once: subnetReviews},
+		{Name: ReviewAttacks[5], Share: 7, once: halfReviews},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // on are of HeavyFilter, LargePod, WrongRule and ManySubnets.
 
 // ReviewAttacks are their names.
-var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow", "reviews-subnets"}
+var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow", "reviews-subnets", "reviews-half"}
 
 // heavyValues is the number of values in a review of 8 MB, TenantValues in one that an API server accepts (3 MB).
 const heavyValues, TenantValues = 2_700_000, 900_000
@@ -115,16 +115,23 @@ func (w *attacker) reviews(ctx context.Context, path string, body []byte) string
 	}
 }
 
-// slowReviews announces a review of 8 MB, sends one byte of it, and waits for the server to close the connection.
-func slowReviews(ctx context.Context, w *attacker) string {
+// slowReviews sends the first byte of a review.
+func slowReviews(ctx context.Context, w *attacker) string { return w.unfinishedReview(ctx, 1) }
+
+// halfReviews sends a little more of a review than a server may count before it arrives (32 KiB).
+func halfReviews(ctx context.Context, w *attacker) string { return w.unfinishedReview(ctx, 33<<10) }
+
+// unfinishedReview announces a review of 8 MB, sends this many bytes of it, and waits for the server to close the
+// connection.
+func (w *attacker) unfinishedReview(ctx context.Context, sent int) string {
 	raw, err := w.dialTo(ctx, w.Webhooks)
 	if err != nil {
 		return w.unconnected(ctx)
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
-	if _, err := fmt.Fprintf(conn,
-		"POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 8<<20); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n{%s", 8<<20, strings.Repeat(" ", sent-1)); err != nil {
 		return w.unconnected(ctx)
 	}
 	return wait(ctx, conn)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -51,6 +52,18 @@ func (i *intake) advance(edits []mirror.Edit, committed time.Time) mirror.Change
 	}
 	i.last = c.New
 	return c
+}
+
+// Resize changes Config.Room of the running loop to kib. Records that are left out are planned if there is room for them
+// now. Planned records stay planned. The error is the context's, an error after a panic, or an error because the loop
+// has ended.
+func (l *Loop) Resize(ctx context.Context, kib int) error {
+	return l.call(ctx, func() {
+		i := l.intake
+		if edits := i.room.resize(kib, i.last, i.source); len(edits) > 0 {
+			l.follow(l.accept(i.advance(edits, time.Time{})))
+		}
+	})
 }
 
 // release plans the edits of the next large host that is due. It returns the time until the next one is due.

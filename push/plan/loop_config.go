@@ -46,6 +46,6 @@ type Config struct {
 	CheckEvery time.Duration
 	Crashes    *crash.Log // records panics; if nil, a log of the loop's own that writes to Logger
 	// Room is the maximum estimated memory of all planned configuration in KiB (store/weight). If it is 0, there is no
-	// limit.
+	// limit. Loop.Resize changes it.
 	Room int
 }

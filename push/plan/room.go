@@ -52,14 +52,31 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	before := r.sum
 	growing := r.apply(edits, last)
 	if r.sum < before && len(r.out) > 0 {
-		var again []mirror.Edit
-		for _, key := range slices.SortedFunc(maps.Keys(r.out), model.Key.Compare) {
-			again = append(again, mirror.Edit{New: r.out[key]})
-		}
-		clear(r.out)
+		again := r.retry()
 		growing = append(growing, r.apply(again, last)...)
 		edits = slices.Concat(edits, again)
 	}
+	return r.leaveOut(edits, growing, now)
+}
+
+// resize sets the limit, and returns the edits of the records that were left out and for which there is room now.
+func (r *room) resize(limit int, last, now *mirror.Snapshot) []mirror.Edit {
+	r.limit = limit
+	again := r.retry()
+	return r.leaveOut(again, r.apply(again, last), now)
+}
+
+// retry returns edits with the records that are left out, and forgets that they are.
+func (r *room) retry() (again []mirror.Edit) {
+	for _, key := range slices.SortedFunc(maps.Keys(r.out), model.Key.Compare) {
+		again = append(again, mirror.Edit{New: r.out[key]})
+	}
+	clear(r.out)
+	return again
+}
+
+// leaveOut leaves out heavy records among the growing ones until the rest fits the limit. It returns the other edits.
+func (r *room) leaveOut(edits, growing []mirror.Edit, now *mirror.Snapshot) []mirror.Edit {
 	root := now.Mesh().Spec.GetRootNamespace()
 	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool {
 		return r.weights[e.Key()] < r.limit/heavyPart || exempt(e.New, root)
@@ -184,7 +201,7 @@ func (r *room) problems() (all []Problem) {
 	for key, record := range r.out {
 		w := weight.Of(record, r.index)
 		message := fmt.Sprintf("left out by this replica: it needs %d MiB, the configuration uses %d MiB, and the bound is %d MiB "+
-			"(a third of GOMEMLIMIT); an older version that fits stays in effect",
+			"(a third of GOMEMLIMIT, less after a kill for memory); an older version that fits stays in effect",
 			(w.Exported+w.Own)/1024, r.sum/1024, r.limit/1024)
 		all = append(all, Problem{Key: key, Code: problem.NotAllowed, Severity: problem.Error, Message: message})
 	}

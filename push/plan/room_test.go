@@ -97,6 +97,38 @@ func TestRoom(t *testing.T) {
 	})
 }
 
+// A loop that started with a smaller room plans what it has left out when the room grows, and keeps what it has planned
+// when the room shrinks.
+// Promise: tenants.md#after-a-kill-for-memory
+func TestRoomGrows(t *testing.T) {
+	inBubble(t, Config{Room: 1000}, func(t *testing.T, l *Loop, src *testSource) {
+		if err := l.Resize(t.Context(), 1001); err != nil { // before the first snapshot
+			t.Fatal(err)
+		}
+		src.put(append(shop(t), entries(t, "evil/big", 16, 16), entries(t, "pay/bank", 4, 4))...)
+		p, err := l.Join(t.Context(), node("shop", "a"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			kib  int
+			want string
+		}{{1002, "[evil/big]"}, {20000, "[]"}, {1000, "[]"}} {
+			if err := l.Resize(t.Context(), c.kib); err != nil {
+				t.Fatal(err)
+			}
+			pass(11 * time.Second)
+			planned := p.Set().Types[xds.Cluster].Get("outbound|8000||h0.big.evil.example.com") != nil
+			if got := fmt.Sprint(leftOutOf(l)); got != c.want || planned != (c.want == "[]") {
+				t.Errorf("%d KiB: left out %s, planned %v", c.kib, got, planned)
+			}
+			if bad := l.planner.Check(p.Handle); len(bad) > 0 {
+				t.Error(bad)
+			}
+		}
+	})
+}
+
 // Policies are planned even if there is no room: without a policy the traffic that it denies would be allowed.
 func TestRoomForPolicies(t *testing.T) {
 	s := snapshot(append(shop(t), rec(t, model.KindAuthorizationPolicy, "shop/closed", "closed: true"))...)

@@ -50,8 +50,8 @@ type Config struct {
 	// stores each in at most 1.5 MiB, and its JSON form may be larger.
 	MaxBody int64
 	// MaxHost bounds the bytes of the reviews in progress of one host; 0 stands for 32 MiB. A host is an IPv4 address,
-	// or the /64 of an IPv6 address. MaxAll bounds the bytes of the reviews of all hosts; 0 stands for 64 MiB. Further
-	// reviews wait.
+	// or the /64 of an IPv6 address. MaxAll bounds the bytes of the reviews of all hosts; 0 stands for 64 MiB. One
+	// review at a time may exceed both bounds, by at most MaxBody. Further reviews wait.
 	MaxHost, MaxAll int64
 	// Ahead reports whether reviews from an address, such as an API server's, precede waiting reviews of other
 	// addresses. It must be safe for concurrent use. If it is nil, no review precedes others.
@@ -72,25 +72,26 @@ type Server struct {
 	Config
 	mux      *http.ServeMux
 	room     *room
-	large    *turns.Line // one turn, for the large reviews (weight.large) of all webhooks
 	webhooks []*webhook
 	clients  *obs.Sampled
 }
 
-// webhook is a handler with its name. The field small limits the number of reviews that are decoded and answered at
-// once, except large reviews. A review that waits for its turn occupies only the memory of its body.
+// webhook is a handler with its name. The fields small and large limit the number of reviews that are decoded and
+// answered at once, so webhooks do not delay each other. A review that waits for its turn occupies only the memory of
+// its body.
 type webhook struct {
 	name    string
 	handler Handler
 	failed  func(status int)
 	small   *turns.Line
+	large   *turns.Line // one turn, for large reviews (weight.large)
 }
 
-// lines creates the limit for reviews that are not large. A host has at most half of the turns. A namespace has at most
+// lines creates the limits. Of the turns for reviews that are not large, a host has at most half, and a namespace at most
 // half of the turns of a host.
 func (h *webhook) lines() {
 	perHost := max(2, runtime.GOMAXPROCS(0))
-	h.small = turns.NewOfParts(2*perHost, perHost, perHost/2)
+	h.small, h.large = turns.NewOfParts(2*perHost, perHost, perHost/2), turns.New(1, 1)
 }
 
 // New returns a Server without handlers.
@@ -106,7 +107,7 @@ func New(c Config) *Server {
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll), large: turns.New(1, 1),
+	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll),
 		clients: obs.NewSampled(c.Log)}
 }
 
@@ -199,7 +200,7 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	line, turn := h.small, turns.Turn{Host: held.host, Part: weight.namespace, Ahead: held.ahead}
 	if weight.large() {
-		line = s.large
+		line = h.large
 	}
 	if !line.EnterAs(turn, ctx.Done()) {
 		return nil, noRoom

@@ -15,8 +15,8 @@ import (
 )
 
 // firstBytes is the number of bytes that the room (the limit for reviews in progress) counts for a review before its
-// body arrives. Most reviews are not longer. Once firstBytes have arrived, the rest of the announced length is counted
-// too.
+// body arrives. Most reviews are not longer. Once firstBytes have arrived, the same number is counted for the next piece
+// of the body, and so on.
 const firstBytes = 32 << 10
 
 // endless is the maximum number of commas in a body. A body with more commas is refused while it is read, even if the
@@ -36,10 +36,6 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if announced < 0 { // the length is not announced
 		announced = s.MaxBody
 	}
-	first := min(announced, firstBytes)
-	if s.room.take(ctx, held, first) != nil {
-		return nil, noRoom
-	}
 	var pieces [][]byte
 	defer func() {
 		for _, p := range pieces {
@@ -51,7 +47,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	for left, total := s.BodyTime, int64(0); ; {
 		at := len(pieces) - 1
 		if at < 0 || len(pieces[at]) == firstBytes {
-			if at == 0 && s.room.take(ctx, held, announced-first) != nil {
+			if next := min(firstBytes, announced-total); next > 0 && s.room.take(ctx, held, next) != nil {
 				return nil, noRoom
 			}
 			pieces = append(pieces, free.Get().(*[firstBytes]byte)[:0])

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,10 +26,16 @@ func (r *room) taken(all int64) int64 {
 	return all - r.free
 }
 
-// A review with a large announced and a slowly sent body occupies little room, and ends when the time for its body is
-// over. A review that arrives completely is answered.
+// A review with a large announced and a slowly sent body occupies no more room than the pieces that it has sent, and ends
+// when the time for its body is over. A review that arrives completely is answered.
 // Promise: security-admission.md#bytes
 func TestSlowBodies(t *testing.T) {
+	t.Run("a byte", func(t *testing.T) { slowBody(t, 1, firstBytes) })
+	t.Run("a piece and a byte", func(t *testing.T) { slowBody(t, firstBytes+1, 2*firstBytes) })
+}
+
+// slowBody sends the first bytes of a review of 8 MB, which may occupy so much room.
+func slowBody(t *testing.T, sent int, room int64) {
 	s := newServer(Config{BodyTime: time.Second}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
 	})
@@ -39,7 +46,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /test HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+	fmt.Fprint(conn, "POST /test HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{"+strings.Repeat(" ", sent-1))
 	most := int64(0)
 	answered := make(chan *http.Response, 1)
 	go func() {
@@ -52,7 +59,7 @@ func TestSlowBodies(t *testing.T) {
 	for {
 		select {
 		case response := <-answered:
-			if response.StatusCode != http.StatusRequestTimeout || !response.Close || most > firstBytes {
+			if response.StatusCode != http.StatusRequestTimeout || !response.Close || most != room {
 				t.Errorf("%s, close %v; %d bytes were taken", response.Status, response.Close, most)
 			}
 			if _, err := io.Copy(io.Discard, conn); err != nil { // the server closes it, though there is more to come
@@ -134,6 +141,37 @@ func TestShares(t *testing.T) {
 	})
 }
 
+// Reviews that have each a part of their room do not wait for one another for ever: one after the other gets the rest.
+// Promise: security-admission.md#bytes
+func TestHalfReadReviewsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reviews, pieces, all = 40, 16, 64
+		r := newRoom(32, all)
+		var ended atomic.Int32
+		for i := range reviews {
+			go func() {
+				c := &claim{host: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 3)}), 32)}
+				defer r.leave(c)
+				for range pieces {
+					if err := r.take(t.Context(), c, 1); err != nil {
+						t.Error(err)
+					}
+					if c.more >= pieces {
+						t.Errorf("%d pieces beyond the limits", c.more)
+					}
+					time.Sleep(time.Second) // all others take their pieces
+				}
+				ended.Add(1)
+			}()
+		}
+		time.Sleep(reviews * pieces * time.Second)
+		synctest.Wait()
+		if n := ended.Load(); n != reviews || r.free != all || r.last != nil || len(r.hosts) != 0 {
+			t.Errorf("%d of %d reviews have ended; %d free, %d hosts", n, reviews, r.free, len(r.hosts))
+		}
+	})
+}
+
 // For any number of hosts that use as much room as they can, each review of another host gets its room first.
 // Promise: security-admission.md#bytes
 func TestRoomForNewcomers(t *testing.T) {
@@ -141,7 +179,7 @@ func TestRoomForNewcomers(t *testing.T) {
 	r := newRoom(all, all)
 	for b := range byte(200) {
 		c := &claim{host: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, b}), 32)}
-		for n := int64(1); r.fits(c, n); n = 20 {
+		for n := int64(1); r.within(c, n); n = 20 {
 			r.grant(c, n)
 		}
 	}

@@ -7,11 +7,14 @@ import (
 	"sync"
 )
 
-// room limits the memory of admission reviews in progress, in bytes. Each review has a claim, which requests bytes once
-// or several times. If the host of a claim has no bytes, its first request only needs enough unused bytes. With further
+// room limits the memory of admission reviews in progress, in bytes. Each review has a claim, which requests bytes
+// several times. If the host of a claim has no bytes, its first request only needs enough unused bytes. With further
 // requests, the host may have at most perHost bytes, and at most half of the bytes that other hosts leave. Half of the
 // room is reserved for the first requests of claims. A claim that is ahead may use the reserved half, and may exceed
 // half of the bytes that other hosts leave.
+//
+// Claims that have a part of their bytes could wait for one another. So one claim at a time, the last, gets further
+// bytes beyond these limits until it leaves. Its caller bounds them, since no review is longer than Config.MaxBody.
 type room struct {
 	perHost, half int64
 
@@ -19,6 +22,7 @@ type room struct {
 	free    int64                  // unused bytes
 	hosts   map[netip.Prefix]int64 // bytes of each host with reviews in progress
 	waiting list.List              // of *request; requests of claims that are ahead come first
+	last    *claim                 // the claim that gets bytes beyond the limits; nil: no claim needs them
 }
 
 // claim is the part of the room that one review occupies.
@@ -26,6 +30,7 @@ type claim struct {
 	host  netip.Prefix
 	ahead bool // precedes waiting claims that are not ahead, and has fewer limits (room)
 	bytes int64
+	more  int64 // bytes beyond the limits of the room
 }
 
 type request struct {
@@ -73,7 +78,10 @@ func (r *room) leave(c *claim) {
 	if r.hosts[c.host] -= c.bytes; r.hosts[c.host] == 0 {
 		delete(r.hosts, c.host)
 	}
-	c.bytes = 0
+	c.bytes, c.more = 0, 0
+	if r.last == c {
+		r.last = nil
+	}
 	for at := r.waiting.Front(); at != nil; {
 		w, next := at.Value.(*request), at.Next()
 		if r.fits(w.claim, w.bytes) {
@@ -99,6 +107,11 @@ func (r *room) line(w *request) *list.Element {
 
 // fits reports whether a claim may have n more bytes. The caller has the lock.
 func (r *room) fits(c *claim, n int64) bool {
+	return r.within(c, n) || c.bytes > 0 && (r.last == nil || r.last == c)
+}
+
+// within reports whether a claim may have n more bytes within the limits. The caller has the lock.
+func (r *room) within(c *claim, n int64) bool {
 	own := r.hosts[c.host]
 	switch {
 	case n > r.free, c.bytes > 0 && !c.ahead && n > r.free-r.half:
@@ -111,8 +124,13 @@ func (r *room) fits(c *claim, n int64) bool {
 	return c.ahead || own+n <= (own+r.free)/2
 }
 
-// grant adds n bytes to a claim. The caller has the lock.
+// grant adds n bytes to a claim. Bytes beyond the limits make it the last claim. The caller has the lock.
 func (r *room) grant(c *claim, n int64) {
+	if !r.within(c, n) {
+		r.last = c
+		c.more += n
+		return
+	}
 	r.free -= n
 	r.hosts[c.host] += n
 	c.bytes += n

@@ -19,7 +19,7 @@ const (
 	maxBeside = 10_000  // JSON values outside of object and oldObject, such as a user's groups
 )
 
-// A review above one of these sizes is large. The Server processes large reviews one at a time.
+// A review above one of these sizes is large. Each webhook processes large reviews one at a time.
 const (
 	largeValues = 5000
 	largeBytes  = 256 << 10

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"navarch.io/navarch/store/turns"
 )
 
 // reviewWith is a review with members of its request.
@@ -90,24 +92,53 @@ func TestHeavyReviewsTakeLittle(t *testing.T) {
 	}
 }
 
-// Large reviews wait for one another, whichever webhook they are for, and others do not wait for them.
+// Large reviews of a webhook wait for one another. Neither its other reviews nor those of another webhook wait for them,
+// however many there are, with the lines of a new server.
 // Promise: security-admission.md#turns-and-connections
 func TestLargeReviewsWaitForOneAnother(t *testing.T) {
-	b := newBusy(t, Config{})
+	b := newBusy(t, Config{Timeout: 2 * time.Minute}) // no large review ends within a minute
 	b.s.Register("other", "/other", b.s.webhooks[0].handler, nil)
-	line := b.s.large
+	one, other := b.s.webhooks[0], b.s.webhooks[1]
 	large := fmt.Sprintf(`"name": "large", "object": {"a": %s}`, listOf("{}", largeValues))
-	for _, path := range []string{"/test", "/other", "/test"} {
-		b.all.Go(func() { post(b.s, path, reviewWith(large)) })
+	waits := func(line *turns.Line, n int) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); line.Waiting() < n && len(b.entered) == 0; runtime.Gosched() { // the rest waits, or is worked on too
+			if time.Now().After(until) {
+				t.Fatalf("%d reviews wait, want %d", line.Waiting(), n)
+			}
+		}
+		if len(b.entered) > 0 {
+			t.Fatal("more reviews are worked on at once than there are turns")
+		}
 	}
-	<-b.entered
-	for line.Waiting() < 2 && len(b.entered) == 0 { // the others wait, or are worked on too
-		runtime.Gosched()
+	begins := func(path, review string) {
+		t.Helper()
+		b.all.Go(func() { post(b.s, path, review) })
+		select {
+		case <-b.entered:
+		case <-time.After(time.Minute / 2):
+			t.Fatalf("a review of %s waits for others", path)
+		}
 	}
-	if len(b.entered) > 0 {
-		t.Error("two large reviews are worked on at once")
+	begins("/test", reviewWith(large))
+	for range 2 {
+		b.all.Go(func() { post(b.s, "/test", reviewWith(large)) })
 	}
-	b.begin("10.0.0.1:1")
+	waits(one.large, 2)
+	begins("/other", reviewWith(large))
+	b.all.Go(func() { post(b.s, "/other", reviewWith(large)) })
+	waits(other.large, 1)
+	turnsOf := max(2, runtime.GOMAXPROCS(0)) / 2 // of one namespace
+	for range turnsOf {
+		begins("/test", good)
+	}
+	for range 3 {
+		b.all.Go(func() { post(b.s, "/test", good) })
+	}
+	waits(one.small, 3)
+	for range turnsOf {
+		begins("/other", good)
+	}
 	b.end()
 }
 

@@ -1,6 +1,7 @@
 package jwks
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -130,13 +131,56 @@ func TestFetch(t *testing.T) {
 		if path == "/slow" || path == "/never" {
 			from.Timeout = 100 * time.Millisecond
 		}
-		got, err := f.Fetch(t.Context(), from)
+		got, err := f.fetch(limited(t, from), from)
 		if (err == nil) != (want == good) || want == good && got != keys || errors.Is(err, errBlocked) != (want == blocked) {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}
 	if n := sent.Load(); n > 16<<20 { // bytes in transit when the reader stopped
 		t.Errorf("%d bytes of an endless answer were taken", n)
+	}
+}
+
+// limited returns a context that ends at the time limit of a source.
+func limited(t *testing.T, s normal.KeySource) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limitOf(s.Timeout))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Every failure comes at the end of the rule's time, so that it does not tell closed ports, open ports, silent ports and
+// blocked addresses apart. Keys are returned at once.
+// Promise: security-tenants.md#key-sets
+func TestFailuresTakeOneTime(t *testing.T) {
+	keys := newKey(t, false)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			fmt.Fprint(w, keys)
+		}
+	}))
+	defer s.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	const closed = "127.0.0.1:1"
+	f := NewFetcher(FetcherConfig{Loopback: true})
+	const limit = 400 * time.Millisecond
+	for what, uri := range map[string]string{"open": s.URL, "closed": "http://" + closed, "silent": "http://" + silent.Addr().String(),
+		"blocked": "http://169.254.169.254/keys", "no URL": "file:///etc/passwd"} {
+		began := time.Now()
+		if _, err := f.Fetch(t.Context(), normal.KeySource{URI: uri, Timeout: limit}); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		if took := time.Since(began); took < limit {
+			t.Errorf("%s: the failure is known after %v, want %v", what, took, limit)
+		}
+	}
+	began := time.Now()
+	if got, err := f.Fetch(t.Context(), normal.KeySource{URI: s.URL + "/keys", Timeout: mostTimeout}); err != nil || got != keys ||
+		time.Since(began) > mostTimeout/2 {
+		t.Errorf("%s, %v after %v", got, err, time.Since(began))
 	}
 }
 
@@ -153,7 +197,7 @@ func TestNameOfLoopback(t *testing.T) {
 	ofCluster := func(a netip.Addr) bool { return a.IsLoopback() }
 	for _, host := range []string{"localhost", "127.0.0.1", "127.1", "0"} {
 		for _, c := range []FetcherConfig{{}, {Loopback: true, Cluster: ofCluster}} {
-			_, err := NewFetcher(c).Fetch(t.Context(), normal.KeySource{URI: "http://" + host + ":" + port + "/keys"})
+			_, err := NewFetcher(c).fetch(t.Context(), normal.KeySource{URI: "http://" + host + ":" + port + "/keys"})
 			if err == nil || strings.HasPrefix(host, "127.0") && !errors.Is(err, errBlocked) {
 				t.Errorf("%s: %v", host, err)
 			}
@@ -186,7 +230,7 @@ func TestTLS(t *testing.T) {
 		good  bool
 	}{{nil, "/", false}, {roots, "/", true}, {roots, "/plain", false}} {
 		f := NewFetcher(FetcherConfig{Loopback: true, Roots: c.roots})
-		if got, err := f.Fetch(t.Context(), normal.KeySource{URI: s.URL + c.path}); (err == nil && got == keys) != c.good {
+		if got, err := f.fetch(t.Context(), normal.KeySource{URI: s.URL + c.path}); (err == nil && got == keys) != c.good {
 			t.Errorf("%s, roots %v: %s, %v", c.path, c.roots != nil, got, err)
 		}
 	}

@@ -58,8 +58,8 @@ type Pages struct {
 	// Acceptor answers POST requests that accept a removal; nil: the process does not have role ingest, and refuses
 	// such requests.
 	Acceptor *removals.Acceptor
-	// Store returns the problems of the store itself. Only callers who may see the empty namespace get them. nil: there
-	// is no store.
+	// Store returns the problems of the store itself and of the process's memory. Only callers who may see the empty
+	// namespace get them. nil: there is no store.
 	Store func() []inspect.Problem
 
 	turns    *web.Turns

@@ -6,7 +6,9 @@
 // sized for the storm. The environment variable NAVARCH_EXPERIMENT_OFF=collector disables the loop. The command "make
 // experiment LOOP=collector" compares the resident memory and the processor time per proxy with and without the loop.
 //
-// Owns: GOGC of the process.
+// It also notices kills of the process for memory, and bounds the planned configuration after them (Kills).
+//
+// Owns: GOGC of the process, and the file memory in --state-dir.
 // Reads: the Go runtime's own measures, processor time, counts of work.
 // Never: sets the memory limit.
 package memory
@@ -155,16 +157,6 @@ type process struct {
 func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h heap, limit uint64) (percent int, free bool) {
 	busy := p.busy(now, cpu, each)
 	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
-}
-
-// Room returns the memory, in KiB, that the planned configuration may take. Beyond this limit, single heavy records are
-// left out of the configuration. The result is a third of Go's memory limit of this process (GOMEMLIMIT), or 0 without
-// a memory limit. 0 means that the configuration is not limited.
-func Room() int {
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		return int(limit / 3 / 1024)
-	}
-	return 0
 }
 
 // Tenant returns the default limits on the memory that one tenant may take, in MiB. exported bounds the tenant's
