@@ -120,7 +120,8 @@ func TestWatchedEqualsListed(t *testing.T) {
 	wantSame(t, "watched and listed", watched.reach(revision).New, fresh)
 	wantSame(t, "paused and listed", paused.reach(revision).New, fresh)
 	for c := range drain(watched.changes) {
-		if !slices.EqualFunc(c.Edits, mirror.Diff(c.Old, c.New).Edits, func(a, b mirror.Edit) bool { return a == b }) {
+		same := func(a, b mirror.Edit) bool { return a.Old == b.Old && a.New == b.New }
+		if !slices.EqualFunc(c.Edits, mirror.Diff(c.Old, c.New).Edits, same) {
 			t.Fatalf("the change to revision %d is not what differs", c.New.Revision())
 		}
 	}
