@@ -66,8 +66,8 @@ func head(l *listenerv3.Listener) *listenerv3.Listener {
 }
 
 // headChange returns the differences of two listeners outside of their filter chains. It also reports whether Envoy
-// would replace the listener, and drain all its connections. Envoy updates a listener in place if only its filter chains
-// or the order of lists differ (TestEnvoyReplacesListeners).
+// would replace the listener, and drain all its connections. Envoy updates a listener in place if only its filter
+// chains or the order of lists differ (TestEnvoyReplacesListeners).
 func headChange(old, new *listenerv3.Listener) (c change, replaced bool) {
 	a, b := head(old), head(new)
 	if proto.Equal(a, b) {
