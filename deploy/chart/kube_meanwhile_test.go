@@ -18,8 +18,8 @@ import (
 
 // whilePodsAreMade calls do while ten Pods a second are created, and checks that each is injected. The API server of
 // the test calls ready endpoints alone (--enable-aggregator-routing). Others call the Service's address, and kube-proxy
-// leads to terminating Pods that still serve while no Pod is ready. So a Pod may be refused for want of a ready endpoint
-// while such a Pod serves.
+// leads to terminating Pods that still serve while no Pod is ready. So a Pod may be refused for want of a ready
+// endpoint while such a Pod serves.
 func (i *installation) whilePodsAreMade(do func()) {
 	i.t.Helper()
 	i.meanwhile("Pod", 100*time.Millisecond, func() error {
