@@ -147,7 +147,8 @@ func killProblems(k *memory.Kills) []inspect.Problem {
 	if k == nil || k.Problem() == "" {
 		return nil
 	}
-	return []inspect.Problem{{Object: "memory", Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning, Message: k.Problem()}}
+	return []inspect.Problem{{Object: "memory", Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+		Message: k.Problem()}}
 }
 
 // spaceProblems returns the entry of /debug/problems about the size of etcd. It returns nil while etcd has enough

@@ -70,15 +70,16 @@ func TestWarningsOfProblems(t *testing.T) {
 	}
 }
 
-// An object that its tenant's budget of memory refuses has an Event, which names the tenant, the flag and the weight. The
-// Event ends with the refusal.
+// An object that its tenant's budget of memory refuses has an Event, which names the tenant, the flag and the weight.
+// The Event ends with the refusal.
 // Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestRefusalByWeightIsAnEvent(t *testing.T) {
 	var spec strings.Builder
 	for i := range 256 {
 		fmt.Fprintf(&spec, "  - {name: p%d, number: %d, protocol: HTTP}\n", i, 8000+i)
 	}
-	read, _ := files.Parse("heavy.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: heavy, namespace: shop}\n"+
+	read, _ := files.Parse("heavy.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\n"+
+		"metadata: {name: heavy, namespace: shop}\n"+
 		"spec:\n  hosts: [a.example.com, b.example.com]\n  resolution: DNS\n  ports:\n"+spec.String()))
 	if len(read) != 1 || read[0].Op != object.Put {
 		t.Fatalf("%+v", read)
@@ -97,7 +98,8 @@ func TestRefusalByWeightIsAnEvent(t *testing.T) {
 	if len(all) != 1 || all[0].ID.Name != "heavy" || all[0].UID != "u" || all[0].Reason != events.Refused {
 		t.Fatalf("%+v of %+v", all, s.Problems())
 	}
-	for _, part := range []string{`tenant "shop" would have`, "--tenant-max-exported", "the object is not in effect", "by itself it counts for"} {
+	for _, part := range []string{`tenant "shop" would have`, "--tenant-max-exported", "the object is not in effect",
+		"by itself it counts for"} {
 		if !strings.Contains(all[0].Message, part) {
 			t.Errorf("%s does not say %s", all[0].Message, part)
 		}

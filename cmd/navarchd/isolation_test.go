@@ -43,7 +43,8 @@ func TestOrInRanges(t *testing.T) {
 	}
 	blocked := i.orInRanges(func(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.7") })
 	fetcher := jwks.NewFetcher(jwks.FetcherConfig{Cluster: blocked})
-	for address, want := range map[string]bool{"10.96.7.7": true, "10.111.0.1": true, "fd00:10::7": true, "192.0.2.7": true, "10.112.0.1": false, "192.0.2.8": false} {
+	for address, want := range map[string]bool{"10.96.7.7": true, "10.111.0.1": true, "fd00:10::7": true,
+		"192.0.2.7": true, "10.112.0.1": false, "192.0.2.8": false} {
 		if got := blocked(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s is the cluster's: %v", address, got)
 		}

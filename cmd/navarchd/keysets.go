@@ -21,8 +21,8 @@ func (c *config) bindKeySets(f *pflag.FlagSet) {
 		"File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
 	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
 	f.BoolVar(&c.jwksCluster, "jwks-cluster", false,
-		"Fetch key sets from Services and Pods of the clusters, and from --cluster-ranges, too: writers of RequestAuthentications can then make the control plane"+
-			" send requests to these addresses.")
+		"Fetch key sets from Services and Pods of the clusters, and from --cluster-ranges, too: writers of"+
+			" RequestAuthentications can then make the control plane send requests to these addresses.")
 }
 
 // newKeySets makes the leader's duty that fetches the key sets (JWKS) that RequestAuthentications name. It sets the

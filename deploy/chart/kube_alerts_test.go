@@ -38,9 +38,13 @@ func TestKubeChartAlertsFire(t *testing.T) {
 			fires: []string{`navarch_problems{severity="error"} 1` + "\n" + `navarch_problems{severity="warning"} 0` + "\n"},
 			not:   []string{`navarch_problems{severity="error"} 0` + "\n" + `navarch_problems{severity="warning"} 100` + "\n"},
 		},
-		"NavarchEtcdMemberLost":  {fires: []string{"navarch_store_silent_endpoints" + of + "1\n"}, not: []string{"navarch_store_silent_endpoints" + of + "0\n"}},
-		"NavarchKilledForMemory": {fires: []string{"navarch_memory_kills" + of + "2\n"}, not: []string{"navarch_memory_kills" + of + "0\n"}},
-		"NavarchPlanBlocks":      {fires: []string{pieces(0, 0) + nextScrape + pieces(1000, 20)}, not: []string{pieces(0, 0) + nextScrape + pieces(1000, 0)}},
+		"NavarchEtcdMemberLost": {fires: []string{"navarch_store_silent_endpoints" + of + "1\n"}, not: []string{"navarch_store_silent_endpoints" + of + "0\n"}},
+		"NavarchKilledForMemory": {
+			fires: []string{"navarch_memory_kills" + of + "2\n"}, not: []string{"navarch_memory_kills" + of + "0\n"},
+		},
+		"NavarchPlanBlocks": {
+			fires: []string{pieces(0, 0) + nextScrape + pieces(1000, 20)}, not: []string{pieces(0, 0) + nextScrape + pieces(1000, 0)},
+		},
 		"NavarchSnapshotFails": {
 			fires: []string{
 				snapshot("navarch-etcd-snapshot-h00", "schedule", "10") + snapshot("navarch-etcd-snapshot-h00", "successful", "9"),
@@ -61,7 +65,8 @@ func TestKubeChartAlertsFire(t *testing.T) {
 		asked := map[string]string{alert: alerts(t)[at].Expr}
 		evaluate := func(page string) int {
 			var got map[string][]struct{ Labels map[string]string }
-			promql(t, map[string]any{"expressions": asked, "pages": map[string][]string{"a": strings.Split(page, nextScrape)}}, &got, "-evaluate")
+			pages := map[string][]string{"a": strings.Split(page, nextScrape)}
+			promql(t, map[string]any{"expressions": asked, "pages": pages}, &got, "-evaluate")
 			return len(got[alert])
 		}
 		for _, page := range c.fires {

@@ -97,8 +97,8 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// A loop that started with a smaller room plans what it has left out when the room grows, and keeps what it has planned
-// when the room shrinks.
+// A loop that started with a smaller room plans what it has left out when the room grows, and keeps what it has
+// planned when the room shrinks.
 // Promise: tenants.md#after-a-kill-for-memory
 func TestRoomGrows(t *testing.T) {
 	inBubble(t, Config{Room: 1000}, func(t *testing.T, l *Loop, src *testSource) {

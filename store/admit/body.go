@@ -15,8 +15,8 @@ import (
 )
 
 // firstBytes is the number of bytes that the room (the limit for reviews in progress) counts for a review before its
-// body arrives. Most reviews are not longer. Once firstBytes have arrived, the same number is counted for the next piece
-// of the body, and so on.
+// body arrives. Most reviews are not longer. Once firstBytes have arrived, the same number is counted for the next
+// piece of the body, and so on.
 const firstBytes = 32 << 10
 
 // endless is the maximum number of commas in a body. A body with more commas is refused while it is read, even if the

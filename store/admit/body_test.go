@@ -26,8 +26,8 @@ func (r *room) taken(all int64) int64 {
 	return all - r.free
 }
 
-// A review with a large announced and a slowly sent body occupies no more room than the pieces that it has sent, and ends
-// when the time for its body is over. A review that arrives completely is answered.
+// A review with a large announced and a slowly sent body occupies no more room than the pieces that it has sent, and
+// ends when the time for its body is over. A review that arrives completely is answered.
 // Promise: security-admission.md#bytes
 func TestSlowBodies(t *testing.T) {
 	t.Run("a byte", func(t *testing.T) { slowBody(t, 1, firstBytes) })
@@ -46,7 +46,8 @@ func slowBody(t *testing.T, sent int, room int64) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /test HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{"+strings.Repeat(" ", sent-1))
+	fmt.Fprint(conn, "POST /test HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+		"Content-Length: 8000000\r\n\r\n{"+strings.Repeat(" ", sent-1))
 	most := int64(0)
 	answered := make(chan *http.Response, 1)
 	go func() {

@@ -92,8 +92,8 @@ func TestHeavyReviewsTakeLittle(t *testing.T) {
 	}
 }
 
-// Large reviews of a webhook wait for one another. Neither its other reviews nor those of another webhook wait for them,
-// however many there are, with the lines of a new server.
+// Large reviews of a webhook wait for one another. Neither its other reviews nor those of another webhook wait for
+// them, however many there are, with the lines of a new server.
 // Promise: security-admission.md#turns-and-connections
 func TestLargeReviewsWaitForOneAnother(t *testing.T) {
 	b := newBusy(t, Config{Timeout: 2 * time.Minute}) // no large review ends within a minute
@@ -102,7 +102,7 @@ func TestLargeReviewsWaitForOneAnother(t *testing.T) {
 	large := fmt.Sprintf(`"name": "large", "object": {"a": %s}`, listOf("{}", largeValues))
 	waits := func(line *turns.Line, n int) {
 		t.Helper()
-		for until := time.Now().Add(time.Minute); line.Waiting() < n && len(b.entered) == 0; runtime.Gosched() { // the rest waits, or is worked on too
+		for until := time.Now().Add(time.Minute); line.Waiting() < n && len(b.entered) == 0; runtime.Gosched() {
 			if time.Now().After(until) {
 				t.Fatalf("%d reviews wait, want %d", line.Waiting(), n)
 			}

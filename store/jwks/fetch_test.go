@@ -148,8 +148,8 @@ func limited(t *testing.T, s normal.KeySource) context.Context {
 	return ctx
 }
 
-// Every failure comes at the end of the rule's time, so that it does not tell closed ports, open ports, silent ports and
-// blocked addresses apart. Keys are returned at once.
+// Every failure comes at the end of the rule's time, so that it does not tell closed ports, open ports, silent ports
+// and blocked addresses apart. Keys are returned at once.
 // Promise: security-tenants.md#key-sets
 func TestFailuresTakeOneTime(t *testing.T) {
 	keys := newKey(t, false)

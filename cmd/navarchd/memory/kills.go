@@ -23,14 +23,14 @@ import (
 // nearPart of Go's memory limit. Each further kill halves the memory for configuration, down to 1/2^mostHalvings.
 //
 // The whole memory is tried again after orderly time: orderly after one kill, and twice as long for each further kill.
-// If the trial lasts orderly without memory becoming short, the kills are forgotten. Thus configuration that kills the
+// If memory does not become short for another orderly time, the kills are forgotten. Thus configuration that kills the
 // process whenever it is planned is tried less and less often.
 const (
 	nearPart     = .85
 	nearFor      = time.Minute
 	mostHalvings = 4
 	orderly      = 10 * time.Minute
-	mostDoubling = 6 // bounds the time until a trial to about 11 hours
+	mostDoubling = 6 // bounds the time until the whole memory is tried to about 11 hours
 )
 
 // mark is the content of the mark file. It tells the next start how this process ended.
@@ -76,7 +76,8 @@ func (h *history) step(now time.Time, used, limit uint64) {
 	h.whole = true
 }
 
-// pause returns the orderly time after which the whole memory is tried or, during a trial, the kills are forgotten.
+// pause returns the orderly time after which the whole memory is tried or, if it is tried already, the kills
+// are forgotten.
 func (h *history) pause() time.Duration {
 	if h.whole {
 		return orderly
@@ -122,7 +123,8 @@ func OpenKills(dir string, log *slog.Logger) *Kills {
 		err = json.Unmarshal(raw, &last)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the mark of kills for memory is not read; this replica plans as if it had not been killed", obs.KeyName, k.path, obs.KeyError, err)
+		log.Warn("the mark of kills for memory is not read; this replica plans as if it had not been killed",
+			obs.KeyName, k.path, obs.KeyError, err)
 	}
 	k.history, k.written = recall(last, k.limit, time.Now()), last
 	if k.apply(); k.history.kills > 0 {
@@ -162,8 +164,8 @@ func (k *Kills) apply() bool {
 	return k.halved.Swap(n) != n
 }
 
-// store writes the mark file if its content changes, and removes it if there is nothing to tell. The file is not synced:
-// the mark must outlive the process, and not the machine.
+// store writes the mark file if its content changes, and removes it without kills and short memory. The file is not
+// synced, because the mark must outlive the process, and not the machine.
 func (k *Kills) store(now time.Time) {
 	m := k.history.mark(now, k.limit)
 	if k.path == "" || m == k.written {
@@ -171,7 +173,8 @@ func (k *Kills) store(now time.Time) {
 	}
 	k.written = m
 	if err := k.write(m); err != nil {
-		k.log.Warn("the mark of a kill for memory is not written; a start after such a kill plans as usual", obs.KeyName, k.path, obs.KeyError, err)
+		k.log.Warn("the mark of a kill for memory is not written; a start after such a kill plans as usual",
+			obs.KeyName, k.path, obs.KeyError, err)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Each kill for memory halves the memory for configuration down to a floor. After an orderly time the whole memory is
-// tried, later after each further kill, and the kills are forgotten after a good trial.
+// Each kill for memory halves the memory for configuration down to a sixteenth. After an orderly time the
+// whole memory is tried, later after each further kill, and the kills are forgotten if that succeeds.
 func TestHistoryOfKills(t *testing.T) {
 	const limit = 1000
 	now := time.Unix(1000, 0)
@@ -52,13 +52,13 @@ func TestHistoryOfKills(t *testing.T) {
 	restart()
 	want("killed for another reason", mostHalvings, 8)
 	orderlyFor(orderly<<mostDoubling - time.Minute)
-	want("before the trial", mostHalvings, 8)
+	want("before the whole is tried", mostHalvings, 8)
 	orderlyFor(time.Minute)
-	want("in the trial", 0, 8)
+	want("while the whole is tried", 0, 8)
 	used = nearPart * limit
 	orderlyFor(time.Minute)
 	restart()
-	want("killed in the trial", mostHalvings, 9)
+	want("killed while the whole is tried", mostHalvings, 9)
 	h = recall(mark{Near: true, Limit: limit}, limit, now)
 	want("one kill", 1, 1)
 	used = nearPart * limit
@@ -66,7 +66,7 @@ func TestHistoryOfKills(t *testing.T) {
 	want("memory is still short", 1, 1)
 	used = 0
 	orderlyFor(orderly)
-	want("in the trial", 0, 1)
+	want("while the whole is tried", 0, 1)
 	orderlyFor(orderly)
 	want("after it", 0, 0)
 	if h = recall(mark{Kills: 3, Near: true, Limit: limit}, 2*limit, now); h.halvings() != 0 {
