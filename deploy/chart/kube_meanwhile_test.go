@@ -18,8 +18,8 @@ import (
 
 // whilePodsAreMade calls do while ten Pods a second are created, and checks that each is injected. The API server of
 // the test calls only ready endpoints (--enable-aggregator-routing). Other API servers call the address of the Service,
-// and kube-proxy leads to terminating Pods that still serve while no Pod is ready. A refusal because no endpoint is ready
-// is therefore no failure while a terminating Pod serves.
+// and kube-proxy leads to terminating Pods that still serve while no Pod is ready. So a refusal for want of ready
+// endpoints is no failure while a terminating Pod serves.
 func (i *installation) whilePodsAreMade(do func()) {
 	i.t.Helper()
 	i.meanwhile("Pod", 100*time.Millisecond, func() error {

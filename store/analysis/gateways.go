@@ -37,8 +37,8 @@ func hiddenRoutes(x *examination) {
 		}
 		hidden := func(in string) bool { return x.watch(in, labels).count == 0 }
 		if !hidden(namespace) && !slices.ContainsFunc(seen, func(in string) bool { return !hidden(in) }) {
-			x.found("", problem.NoEffect, "spec.exportTo", "no workload that Gateway %s selects is in a namespace of exportTo (%s): the rules "+
-				"do not apply to this Gateway; add the namespace of the gateway's Pods", name, strings.Join(to, ", "))
+			x.found("", problem.NoEffect, "spec.exportTo", "no workload that Gateway %s selects is in a namespace of exportTo (%s): the "+
+				"rules do not apply to this Gateway; add the namespace of the gateway's Pods", name, strings.Join(to, ", "))
 		}
 	}
 }

@@ -46,7 +46,8 @@ func unreadyDestinations(x *examination) {
 			fails = "connections to it are closed"
 		}
 		if x.unready(to.GetHost()) {
-			x.found(problem.RouteWithoutEndpoints, problem.NotFound, path+".host", "service %q has no ready endpoint: %s", to.GetHost(), fails)
+			x.found(problem.RouteWithoutEndpoints, problem.NotFound, path+".host", "service %q has no ready endpoint: %s",
+				to.GetHost(), fails)
 			continue
 		}
 		of := subset{to.GetHost(), to.GetSubset()}

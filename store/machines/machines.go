@@ -71,7 +71,7 @@ type Machine struct {
 	// health is reported.
 	Group       string                      `json:"group,omitempty"`
 	Labels      map[string]string           `json:"labels,omitempty"`      // labels of the entry's metadata
-	Annotations map[string]string           `json:"annotations,omitempty"` // annotations of the entry's metadata, without the constants above
+	Annotations map[string]string           `json:"annotations,omitempty"` // metadata.annotations of the entry, without the constants above
 	Checked     bool                        `json:"checked,omitempty"`     // the agent reports health
 	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil without a Group
 	// Taken names the Pod or Service that has got the machine's address since the machine registered. Meanwhile the

@@ -71,7 +71,7 @@ type Status struct {
 	Revision int64           // revision of the published snapshot; 0: none is published
 	Seen     kv.Position     // the newest position of the store
 	Head     kv.Head         // the newest head that was read
-	Place    kv.Place        // position, in the sequence of heads, of the newest head that this process or the writer of the snapshot on disk has read
+	Place    kv.Place        // of the newest head that this process, or the writer of the snapshot on disk, has read
 	Problems []Problem       // stored values that do not decode, by path
 	Unknown  []model.Unknown // records of kinds that this build does not know, by path; Ready ignores them
 	Held     []Held          // kinds whose stored records contradict the head, sorted; their last good records stay in use

@@ -175,7 +175,8 @@ func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.S
 		switch {
 		case within && !network.IsSingleIP():
 			r.add(r.problem(problem.NotAllowed, problem.Error, field,
-				"%s is left out: it is a network in the range of automatic addresses, and only single addresses of that range may be stated", text))
+				"%s is left out: it is a network in the range of automatic addresses, and only single addresses of that range may be "+
+					"stated", text))
 			continue
 		case within:
 			at := AutomaticAtID(network.Addr())

@@ -93,7 +93,8 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(e.TargetRef.Namespace, of.Namespace), Name: e.TargetRef.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
-			r.warnf(problem.NotFound, at+".targetRef", "%v does not exist: the endpoint has no labels and no identity, so subsets do not select it", id)
+			r.warnf(problem.NotFound, at+".targetRef", "%v does not exist: the endpoint has no labels and no identity, so subsets do not "+
+				"select it", id)
 		}
 	}
 	base.Health = health(e.Conditions, pod)

@@ -92,7 +92,8 @@ func checkServerPort(r *report, at string, s *networkingv1.Server, names map[str
 	case p.Name == "":
 		r.refusef(problem.Required, at+".port.name", "must not be empty: the name of the route configuration of HTTPS contains it")
 	case names[p.Name]:
-		r.refusef(problem.Duplicate, at+".port.name", "another port of the Gateway has the name %q: if both use HTTPS, only the first one is served",
+		r.refusef(problem.Duplicate, at+".port.name", "another port of the Gateway has the name %q: if both use HTTPS, only the "+
+			"first one is served",
 			p.Name)
 	}
 	names[p.Name] = true

@@ -151,7 +151,8 @@ func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if of := t.GetGroup() + "/" + t.GetKind(); !slices.Contains(attachable, of) {
 		r.refusef(problem.Invalid, at+".kind", "policies cannot target %q: want one of %s", of, strings.Join(attachable, ", "))
 	} else if !model.TargetsGateway(t.GetGroup(), t.GetKind()) {
-		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not supported: this target selects nothing", t.GetKind())
+		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not supported: this target selects nothing",
+			t.GetKind())
 	}
 }
 

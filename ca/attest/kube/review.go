@@ -122,7 +122,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	case err != nil && known:
 		return before.answer, nil
 	case err != nil:
-		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // err is not wrapped, because a timeout of the request is not the caller's timeout
+		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // err is not wrapped: its timeout is not the caller's
 	}
 	r.good.Add(sum, reviewedAt{answer, now})
 	return answer, nil

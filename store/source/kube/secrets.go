@@ -128,6 +128,7 @@ func tooMany(beyond []object.Reference, report func(id object.ID, message string
 		report(r.By, fmt.Sprintf("%v, which it refers to, is not read: at most %d Secrets and ConfigMaps are watched", r.To, maxSecrets))
 	}
 	if more := len(beyond) - shown; more > 0 {
-		report(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more referenced Secrets and ConfigMaps are not read: at most %d are watched", more, maxSecrets))
+		report(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more referenced Secrets and ConfigMaps are not read: at most %d are watched",
+			more, maxSecrets))
 	}
 }

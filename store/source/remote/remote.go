@@ -269,7 +269,7 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	var expected []origin.Origin
 	for _, w := range wanted {
 		named[w.cluster] = true
-		expected = append(expected, origin.New(w.cluster, origin.Kube)) // even if its kubeconfig is refused, so that its stored records are retained
+		expected = append(expected, origin.New(w.cluster, origin.Kube)) // even if its kubeconfig is refused: stored records stay
 	}
 	for name, c := range running {
 		if !named[name] {
