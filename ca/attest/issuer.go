@@ -88,8 +88,8 @@ func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (s
 }
 
 // MintBound does the same as Mint, and binds the token to a Pod by name, without a uid. If the Pod's name is empty, the
-// token is not bound. All tokens with one Pod name have the same Caller.Credential. Errors are those of Mint; the Pod's
-// name is not checked.
+// token is not bound. All tokens with the same Pod name have the same Caller.Credential, also those of other namespaces
+// and accounts. Errors are those of Mint; the Pod's name is not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

@@ -31,7 +31,7 @@ const maxTokenID = 128
 // Kubernetes' default they do.
 type TokenIssuer struct {
 	Name    string // the claim iss; empty: the name is fetched with the keys (KeysConfig.Ask)
-	Cluster string // cluster of the callers with the issuer's tokens; empty: unknown, callers of any cluster may have them
+	Cluster string // cluster of the callers with the issuer's tokens; empty: the tokens are accepted for every cluster
 	Keys    *Keys  // never nil
 }
 
@@ -77,8 +77,8 @@ type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
 	found   []TokenIssuer            // issuers whose names are fetched with their keys
-	// clusters contains the clusters of the configured issuers, and the config cluster. TokensConfig.Remote is not
-	// called for them.
+	// clusters contains the clusters of TokensConfig.Issuers, TokensConfig.Cluster and the empty name.
+	// TokensConfig.Remote is not called for them.
 	clusters map[string]bool
 	// known caches verified tokens until they expire or their key is removed. Istio's agents send the same token for
 	// hours.

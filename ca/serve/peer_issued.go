@@ -28,8 +28,8 @@ const requestTimeout = 5 * time.Second
 // sign, signs the certificate.
 type PeerIssued struct {
 	// Peers are the TLS addresses (host:port) of replicas with the role ca. A host name stands for all its IP
-	// addresses. The process's own address may be among them. Of more than 64 different IP addresses, only the first 64
-	// in sorted order are used.
+	// addresses. The process's own address may be among them. Of more than 64 different pairs of IP address and port,
+	// only the first 64 in sorted order are used.
 	Peers []string
 	// Roots verify the peer's own certificate before the token is sent, and the certificate in the peer's response. If
 	// Roots is nil, the system's roots do.
@@ -45,14 +45,15 @@ type PeerCertificate struct {
 	Peer        string
 }
 
-// Request makes a P-256 key and requests a certificate for it, until one peer returns a valid certificate. The gRPC
-// method is CertificateMethod. Request tries the peers one after another in random order, for at most 5 s each. The
-// peer's Config.Names decide which names the certificate has. Request verifies that the certificate is for the key,
-// chains to Roots and has ServerName.
+// Request makes one P-256 key, and requests a certificate for this key from one peer after another, until a peer
+// returns a valid certificate. The gRPC method is CertificateMethod. The order of the peers is random, and each request
+// takes at most 5 s. The peer's Config.Names decide which names the certificate has. Request verifies that the
+// certificate is for the key, chains to Roots and has ServerName.
 //
 // Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. In the second case,
 // the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also joins an
-// error if there are more than 64 IP addresses. If Peers is empty, the error says that no peer is known.
+// error if there are more than 64 pairs of IP address and port. If Peers is empty, the error says that no peer is
+// known.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -121,7 +122,8 @@ func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certifica
 	}
 	if _, err := out.Leaf.Verify(x509.VerifyOptions{Roots: b.Roots, Intermediates: between, DNSName: b.ServerName}); err != nil {
 		return nil, fmt.Errorf("the certificate of %v, serial %s, is not usable as this process's serving certificate "+
-			"(is the token one of the control plane?): %w", out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
+			"(peers sign such certificates only for the control plane's service accounts: check the token): %w",
+			out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
 	}
 	return out, nil
 }

@@ -204,7 +204,7 @@ func TestPeerIssued(t *testing.T) {
 		{nil, b.Token, "no peer is known"},
 		{[]string{sealed.Address}, sealed.Token("istio-system", "istiod"), "the KEK is away"},
 		{[]string{foreign.Address}, foreign.Token("istio-system", "istiod"), "certificate"},
-		{[]string{ca.Address}, ca.Token("shop", "web"), "is the token one of the control plane?"},
+		{[]string{ca.Address}, ca.Token("shop", "web"), "check the token"},
 		{[]string{ca.Address}, "forged", "Unauthenticated"},
 		{[]string{"nonsense"}, b.Token, "want host:port"},
 	} {

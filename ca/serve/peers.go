@@ -30,7 +30,7 @@ const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 // Limits of a request to peers.
 const (
 	minNonce, maxNonce = 16, 64 // bytes
-	maxPeers           = 64     // IP addresses that are called
+	maxPeers           = 64     // pairs of IP address and port that are called
 	peerTimeout        = 3 * time.Second
 	maxAnswer          = 64 << 10 // bytes
 )
@@ -83,12 +83,12 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 
 // AskPeers calls PeersMethod at all addresses (host:port) at once, and returns the encrypted responses in any order. It
 // does not verify the responses. A host name stands for all its IP addresses (as with a headless Service). The
-// process's own address may be among them. Of more than 64 different IP addresses, only the first 64 in sorted order
-// are queried. Without addresses both results are nil.
+// process's own address may be among them. Of more than 64 different pairs of IP address and port, only the first 64 in
+// sorted order are queried. Without addresses both results are nil.
 //
 // AskPeers returns after about 3 s at the latest. The error joins the errors of addresses that are not valid or do not
-// resolve, and of peers that did not answer or refused. It also joins an error if there are more than 64 IP addresses.
-// The other peers' responses are returned together with the error.
+// resolve, and of peers that did not answer or refused. It also joins an error if there are more than 64 pairs of IP
+// address and port. The other peers' responses are returned together with the error.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, 
 	return answers, errors.Join(errs...)
 }
 
-// resolve returns the IP addresses (host:port) of addresses, sorted and without duplicates, at most maxPeers.
+// resolve returns pairs IP:port for the addresses (host:port), sorted and without duplicates, at most maxPeers.
 func resolve(ctx context.Context, addresses []string) (targets []string, errs []error) {
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
@@ -131,7 +131,7 @@ func resolve(ctx context.Context, addresses []string) (targets []string, errs []
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
 	if n := len(targets); n > maxPeers {
-		errs = append(errs, fmt.Errorf("%d peers, only %d are queried", n, maxPeers))
+		errs = append(errs, fmt.Errorf("%d pairs of IP address and port, only %d are queried", n, maxPeers))
 		targets = targets[:maxPeers]
 	}
 	return targets, errs

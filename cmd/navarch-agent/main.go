@@ -118,7 +118,8 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 		"Where merged metrics, probes of the application, /healthz/ready and /quitquitquit are answered (port by "+
 			"PROXY_CONFIG's statusPort); empty: nowhere.")
 	f.StringVar(&o.metricsAddr, "envoy-metrics-addr", defaultMetrics,
-		"Where Envoy shows its metrics, IP:port ([::] by default where the first own address is IPv6); empty: nowhere.")
+		"Address at which Envoy serves its metrics, IP:port (default on [::] if the Pod's first address is IPv6); "+
+			"empty: not served.")
 	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
 	f.StringVar(&o.dnsAddr, "dns-addr", "localhost:15053",
 		"Where DNS of the Pod is answered, host:port (DNS_PROXY_ADDR), if ISTIO_META_DNS_CAPTURE is true; localhost means 127.0.0.1 and ::1.")
@@ -142,7 +143,7 @@ func (o *options) bindRun(f *pflag.FlagSet) {
 		"Request the patches of EnvoyFilters with applyTo BOOTSTRAP from the control plane before Envoy's first start "+
 			"(BOOTSTRAP_XDS_AGENT).")
 	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second,
-		"Longest wait of Envoy's first start for these patches; then Envoy starts without them.")
+		"Time limit for the patches of --bootstrap-patches: after it, Envoy starts without them.")
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 }
 

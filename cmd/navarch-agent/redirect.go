@@ -80,9 +80,9 @@ removes the rules. While Envoy is away, the application's traffic is refused and
 	f.StringVarP(&o.text.Outbound, "istio-service-cidr", "i", "", "Destinations (CIDR) to redirect; * is all, empty none.")
 	f.StringVarP(&o.text.OutboundExclude, "istio-service-exclude-cidr", "x", "", "Destinations (CIDR) not to redirect.")
 	f.StringVarP(&o.text.OutboundPorts, "istio-outbound-ports", "q", "",
-		"Outbound ports to redirect whatever the destination, unless that is excluded.")
+		"Outbound ports to redirect for all destinations that are not excluded.")
 	f.StringVarP(&o.text.OutboundExcludePorts, "istio-local-outbound-ports-exclude", "o", "", "Outbound ports not to redirect.")
-	f.StringVarP(&o.text.ExcludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces of which nothing is redirected.")
+	f.StringVarP(&o.text.ExcludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces whose traffic is not redirected.")
 	f.StringVarP(&o.text.VirtualInterfaces, "kube-virt-interfaces", "k", "",
 		"Interfaces of virtual machines: what comes in there is outbound traffic.")
 	f.StringVar(&o.text.OwnerGroups, "istio-outbound-owner-groups", "",

@@ -63,7 +63,7 @@ func meshCommand() *cobra.Command {
 		},
 	}
 	write.Flags().Float64Var(&scale, "scale", 1, "Factor for the size of the mesh.")
-	write.Flags().Uint64Var(&seed, "seed", 0, "Seed (default: the settings').")
+	write.Flags().Uint64Var(&seed, "seed", 0, "Seed of the mesh (default: the seed in SETTINGS).")
 	write.Flags().StringVar(&form, "form", string(mesh.Kubernetes), "Form of the services: kubernetes or istio.")
 	cmd.AddCommand(write)
 	return cmd

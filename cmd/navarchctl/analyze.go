@@ -129,7 +129,7 @@ func (a *analysis) bind(cmd *cobra.Command) {
 	f.StringVar(&a.bytes, "proxy-bytes", "",
 		"Plan the sidecars of each namespace, and report those that get more configuration than this, as in 10Mi.")
 	f.BoolVarP(&a.list, "list", "L", false, "Print the codes with their names and severities, and end.")
-	f.StringVar(&a.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	f.StringVar(&a.cluster, "cluster-id", "Kubernetes", "Name of the cluster to which the configuration belongs.")
 	f.StringVar(&a.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 	f.VarP(always{}, "recursive", "R", "Folders are always read with the folders below.")
 	f.Lookup("recursive").NoOptDefVal = "true"

@@ -91,7 +91,7 @@ func (w *waiter) run(cmd *cobra.Command, c change, force, until bool) error {
 	case w.format == nameFormat:
 		return printNames(cmd.OutOrStdout(), names(append(applied, deleted...)))
 	case len(applied) > 0 && applied[0].kind.configures():
-		goesOn(cmd, w.format, "until all proxies have it", "wait", names(applied)[0])
+		goesOn(cmd, w.format, "wait until all proxies have it", "wait", names(applied)[0])
 	}
 	return nil
 }

@@ -49,9 +49,10 @@ func authzCheckCommand() *cobra.Command {
 allowed, and the policy with its rule that decides. The client is the workload of the proxy --from, the service account --identity, or,
 without both, a client without a certificate.
 
-The transport is that of the clusters of --from with an endpoint at the port: mTLS, plain text or other TLS. For --identity, and for a
-proxy without such a cluster, it is mTLS at ports that accept the mesh's mTLS, and plain text at others. In plain text a client has no
-identity; its row then says "in plain text".
+With --from, the clusters of that proxy that have this port of the workload as an endpoint state the transport: mTLS, plain text or
+other TLS. For --identity, and for a proxy without such a cluster, the transport is mTLS at ports that accept the mesh's mTLS. At other
+ports it is plain text, or TLS without the mesh's certificate for a URL with https. In plain text a client has no identity, and its row
+says "in plain text".
 
 A NAME alone, as for istioctl x authz check, is --to NAME, and the path is /. --jwt gives the client a token, which is not verified.
 
@@ -83,10 +84,13 @@ func whoCanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "who-can --to NAME[.NAMESPACE]|KIND/NAME|NODE.json [METHOD] PATH|URL",
 		Short: "List the identities that may call a path of a workload",
-		Long: `Follows one request for each identity through the proxy of the workload that is called. The identities are those that the policies
-of the proxy state in full, those of the servers that the proxy itself calls, and with --config-dir all service accounts of the folder.
-Beside them stand two clients that no policy can state: another service account of the mesh, in another namespace, and a client without
-a certificate. The identities use mTLS at ports that accept the mesh's mTLS, and plain text at others, where they have no identity.`,
+		Long: `Follows one request for each identity through the proxy of the workload that is called. The policies of the proxy state
+some of the identities, without a wildcard. Others are the identities of the servers that the proxy itself calls, and with --config-dir
+all service accounts of the folder. The command adds two clients: the service account another of the namespace another-namespace, which
+stands for accounts that no policy names, and a client without a certificate. With --identity it examines that identity alone.
+
+The identities use mTLS at ports that accept the mesh's mTLS. At other ports they use plain text, or TLS without the mesh's certificate
+for a URL with https, and have no identity.`,
 		Example: `  navarchctl who-can --to catalog-6b7d9f8c5-bbbbb.shop GET /items
 
   # Without a server.
@@ -111,7 +115,8 @@ func (q *authzQuery) bind(cmd *cobra.Command) {
 type decision struct {
 	Client string `json:"client"` // SPIFFE ID, or noCertificate
 	Port   uint32 `json:"port"`   // of the called workload
-	// PlainText means that the client has an identity, but does not use mTLS, so policies do not see the identity.
+	// PlainText means that the client has an identity, but calls in plain text, so policies do not see the identity. It
+	// is false for a client with TLS of its own, whose identity policies do not see either.
 	PlainText  bool   `json:"plainText,omitempty"`
 	Allowed    bool   `json:"allowed"`
 	Confidence string `json:"confidence"` // walk.Confidence in words
@@ -178,7 +183,7 @@ func assumed(s *subject, r walk.Request, identity string) decision {
 	if result.MeshTLS {
 		return decisionOf(result, r.Port, identity)
 	}
-	plain.PlainText = r.Scheme == "http"
+	plain.PlainText = !slices.Contains([]string{"https", "h2", "tls"}, r.Scheme) // see walk.Request.Scheme
 	return plain
 }
 
@@ -190,8 +195,8 @@ func as(r walk.Request, identity string) walk.Request {
 }
 
 // sent follows one request from the proxy of a client to a port of the workload. Several clusters of the client's proxy
-// may lead to the port. The result has each different decision once. If no cluster leads to the port, the function
-// assumed chooses the transport, and the confidence is at most walk.Likely.
+// may lead to the port. The result has each different decision once. If no cluster leads to the port, sent returns the
+// decision of the function assumed, with a confidence of at most walk.Likely.
 func sent(from, to *subject, r walk.Request) (all []decision) {
 	for _, call := range from.held.Direct(from.Peer, to.Peer, r.Port, as(r, "")) {
 		v := decision{Client: from.Identity, Port: r.Port, Confidence: walk.Certain.String(), By: call.Broken}

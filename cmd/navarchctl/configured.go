@@ -33,7 +33,7 @@ func (c *configured) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	c.in.Bind(f)
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML instead of the API server's objects.")
-	f.StringVar(&c.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	f.StringVar(&c.cluster, "cluster-id", "Kubernetes", "Name of the cluster to which the configuration belongs.")
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 }
 

@@ -102,7 +102,7 @@ func TestDescribeAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"warning: 1 replicas are not in this answer", "port 8000 t VirtualService a/b spec.http[0], Service a/b",
+	for _, want := range []string{"warning: proxies may be missing in this answer, because 1 replicas are not in it: r-2", "port 8000 t VirtualService a/b spec.http[0], Service a/b",
 		"warning invalid odd VirtualService a/b spec.hosts",
 		"config: 2 of 3 proxies have acknowledged it VirtualService a/b next: navarchctl why --from web-0.shop http://b.a:8000/"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {

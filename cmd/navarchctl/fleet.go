@@ -34,7 +34,7 @@ var wheres = []string{"state", "version", "zone", "replica", "cluster"}
 
 func (f *fleetFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.where, "where", nil, "Only proxies with KEY=VALUE, of the keys "+strings.Join(wheres, ", ")+
-		"; states are \""+strings.Join(fleetapi.States, "\", \"")+"\". Several all have to hold.")
+		"; states are \""+strings.Join(fleetapi.States, "\", \"")+"\". With several --where, all must match.")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "Only proxies whose labels match, as app=web,tier!=cache.")
 	f.sort = fleetapi.Orders[0]
 	cmd.Flags().Var(&choice{&f.sort, "order", fleetapi.Orders}, "sort",
@@ -86,9 +86,10 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 var errAskEach = errors.New("replicas cannot ask each other")
 
 // fleetStatus prints the fleet's status once, or with --watch until the context ends. The result bad is the number of
-// proxies with a refused or withheld resource, plus the number of replicas that did not answer. With --watch, bad is 0
-// unless there is an error. errNoAPI and errAskEach report that the caller has to read /debug/syncz of every replica
-// instead.
+// selected proxies with a refused or withheld resource, plus the number of replicas that are missing in the answer,
+// plus the number of listed addresses that accept no connection. A replica may count twice. If the context ends with
+// --watch, bad is 0. After errNoAPI or errAskEach, the caller may read /debug/syncz of every replica instead, but only
+// if no flag in f is set. With such a flag, fleetStatus does not return errAskEach.
 func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (bad int, err error) {
 	q, err := f.query(t.namespace)
 	if err != nil {
@@ -137,8 +138,9 @@ func paused(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// warnOfMissing prints a warning that names the replicas that are missing in an answer, and the cluster's replicas that
-// are not ready. It prints nothing if no replica is missing. The error is that of a write to w.
+// warnOfMissing prints a warning that names the replicas that are missing in an answer, and the entries of t.missing:
+// Pods that are not ready, and processes that did not answer. It prints nothing if no replica is missing. The error is
+// that of a write to w.
 func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	var all []string
 	for _, m := range partial {
@@ -148,7 +150,7 @@ func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	if len(all) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "warning: %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
+	_, err := fmt.Fprintf(w, "warning: proxies may be missing in this answer, because %d replicas are not in it: %s\n",
 		len(all), show.Printable(strings.Join(all, ", ")))
 	return err
 }
@@ -221,8 +223,9 @@ func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
 // mostSums is the highest number of values of one property that are printed.
 const mostSums = 10
 
-// sumRows returns the rows of one property, the values with most proxies out of sync first. A property with fewer than
-// two values gets no rows.
+// sumRows returns the rows of one property, at most mostSums values and a row that counts the others. The values are
+// sorted by the number of refusing proxies, then of proxies that are behind, that have gone, and that are in sync, each
+// in descending order. A property with fewer than two values gets no rows.
 func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
 	if len(counts) < 2 {
 		return nil
@@ -281,13 +284,14 @@ func (t *target) departed(ctx context.Context, name string) string {
 	return show.Printable(fmt.Sprintf("; its stream to replica %s ended at %s", p.Replica, p.Since.UTC().Format(time.RFC3339)))
 }
 
-// fleetNext suggests the next command. The first of these that exists decides: a proxy that refuses something, proxies
-// that are behind, and proxies that have gone. If none exists, the command lists problems of the configuration. If
-// --namespace is set and no proxy matches, it prints a note before the suggestion.
+// fleetNext suggests the next command. The first of these that exists decides: a proxy with a refused or withheld
+// resource, proxies that are behind, and proxies that have gone. With --where state=..., the last two do not count. If
+// none exists, fleetNext suggests the command problems. If --namespace is set and no proxy matches, fleetNext prints a
+// note before the suggestion.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
 	if c.Connected()+c.Gone == 0 && cmd.Flags().Changed("namespace") {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: no proxy matches; without --namespace and --where all are listed")
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no proxy matches; without --namespace, --where and --selector all are listed")
 	}
 	bad := slices.IndexFunc(a.Items, func(p fleetapi.Proxy) bool { return p.Refused+p.Withheld > 0 })
 	switch states := slices.ContainsFunc(f.where, func(pair string) bool { return strings.HasPrefix(pair, "state=") }); {

@@ -86,7 +86,7 @@ func (p *planning) bind(cmd *cobra.Command) {
 	f.StringVar(&p.from.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML that is the configuration now; without a server.")
 	f.StringArrayVar(&p.proxies, "proxy", nil, "With --config-dir, a file of an Envoy core.v3 Node; may be repeated.")
 	f.StringVar(&p.nodes, "nodes", "", "With --config-dir, a file of Envoy core.v3 Nodes as YAML documents.")
-	f.StringVar(&p.from.cluster, "cluster-id", "Kubernetes", "With --config-dir, the name of the cluster that the configuration is of.")
+	f.StringVar(&p.from.cluster, "cluster-id", "Kubernetes", "With --config-dir: name of the cluster to which the configuration belongs.")
 	f.StringVar(&p.from.domain, "domain", "cluster.local", "With --config-dir, the DNS domain of the cluster.")
 	f.StringVar(&p.envoy, "envoy", "", "Path of an Envoy that validates the configuration of the affected proxies, as risk NP602.")
 	f.StringVar(&p.scope, "scope", "", "Proxies that the plan is about: mesh (the default), \"namespace NAME\" or \"proxy NAME.NAMESPACE\".")

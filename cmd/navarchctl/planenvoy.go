@@ -28,8 +28,8 @@ const (
 
 // validated runs Envoy to validate the bootstraps of a report, and removes the bootstraps from the report. A bootstrap
 // has the configuration of one group of proxies, before and after the change. If Envoy refuses the configuration after
-// the change, validated adds a risk. It adds no risk if Envoy refuses the configuration before the change for the same
-// reason.
+// the change, validated adds a risk. It adds no risk if Envoy also refuses the configuration before the change, with an
+// equal reason.
 //
 // Some groups are not validated. One warning counts the groups for which the report has no bootstrap. For each
 // bootstrap that could not be made, a warning names the group. validated fails if Envoy cannot be run, or if a
@@ -67,7 +67,7 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 		}
 	}
 	if skipped > 0 {
-		fmt.Fprintf(warnings, "warning: --envoy: %d of %d groups of proxies are not validated, those with the fewest proxies\n",
+		fmt.Fprintf(warnings, "warning: --envoy: %d of %d groups of proxies are not validated: the plan lacks their configurations\n",
 			skipped, len(r.Affected))
 	}
 	return nil

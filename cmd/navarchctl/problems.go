@@ -24,9 +24,10 @@ func problemsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "problems",
-		Short: "List the problems of objects, of files and of their combination",
-		Long: `One line for each problem that a process of the control plane knows, errors first. An error means that the object, or the part of it that FIELD
-names, does not apply; a warning, that it applies all the same. A problem that several processes report is listed once.`,
+		Short: "List the problems of the configuration and of the control plane",
+		Long: `Prints one line for each problem that a process of the control plane knows, errors first: problems of objects and files, of
+several objects together, of clusters, and of the control plane itself. An error of an object means that the object does not apply, or
+not the part that FIELD names. A warning means that the object applies. A problem that several processes report is listed once.`,
 		Example: `  navarchctl problems
   navarchctl problems -n shop --severity error
   navarchctl problems -o json
@@ -93,7 +94,7 @@ func problemRows(all []inspect.Problem) rows {
 		case name == "" && kind != "" && p.Code == problem.Held: // the removal of several objects of a kind is held back
 			r.next = nextIs("the held removals, and how to accept one", "removals", "list")
 		case name != "" && (kindName{kind: kind}).named():
-			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))
+			r.next = nextIs("after you mend the object: wait until all proxies have it", "wait", objectName(p.Object))
 		}
 	}
 	return r

@@ -16,9 +16,8 @@ import (
 func (e *etcd) promote() *cobra.Command {
 	return &cobra.Command{Use: "promote REVISION",
 		Short: "Let the leader of another revision write to Kubernetes", Args: cobra.ExactArgs(1),
-		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses are the mesh's, so one revision of" +
-			" the control plane writes\n" +
-			"them. A revision whose control plane has never led, so that it has no records, is refused.",
+		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses belong to the whole mesh, so\n" +
+			"only one revision of the control plane writes them. The command refuses a revision whose control plane has never been leader.",
 		Example: "  navarchctl store promote canary --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.revision = args[0]

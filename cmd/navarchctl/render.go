@@ -21,9 +21,9 @@ func renderCommand() *cobra.Command {
 		Short: "Print what a proxy would get, without a server",
 		Long: `Reads a folder of Istio and Kubernetes YAML as navarchd would, and prints the resources that a proxy would get as
 {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...], "extensions": [...]}, in Envoy's proto
-JSON. Secrets are those that the resources name and that the service account of the node may have by the folder's roles,
-without their private keys. Problems of the configuration go to standard error. NODE.json is an Envoy core.v3 Node, as
-in the node of a bootstrap.`,
+JSON. The output has the Secrets that the resources name and that the node's service account may have according to the
+folder's roles. It has no private keys. Problems of the configuration go to standard error. NODE.json is an Envoy
+core.v3 Node, as in the node of a bootstrap.`,
 		Example: `  navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --type route -o yaml
 
   # In a pipeline: exit code 1 where the configuration has problems.
@@ -83,6 +83,6 @@ func render(cmd *cobra.Command, from *offline, noun string, format *output, stri
 func (o *offline) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML.")
 	cmd.Flags().StringVar(&o.proxy, "proxy", "", "The proxy: file of an Envoy core.v3 Node, or NAME[.NAMESPACE] with --server.")
-	cmd.Flags().StringVar(&o.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	cmd.Flags().StringVar(&o.cluster, "cluster-id", "Kubernetes", "Name of the cluster to which the configuration belongs.")
 	cmd.Flags().StringVar(&o.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 }

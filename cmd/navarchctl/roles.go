@@ -27,9 +27,9 @@ func (e *etcd) roles() *cobra.Command {
 		Args: cobra.NoArgs,
 		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process" +
 			" with several\n" +
-			"roles of Navarch has a user with several of these. With --revision they are that revision's alone, and their names end with its" +
-			" name: a user with\n" +
-			"them cannot touch what other revisions have for themselves. Nothing is asked or changed.",
+			"roles of Navarch has a user with several of these. With --revision, the roles are for that revision only, and\n" +
+			"their names end with -REVISION. A user with these roles cannot change the keys of other revisions.\n" +
+			"The command changes nothing.",
 		Example: "  navarchctl store roles --mesh default\n  navarchctl store roles --mesh default | sh\n" +
 			"  navarchctl store roles --revision canary | sh",
 		RunE: func(cmd *cobra.Command, _ []string) error {

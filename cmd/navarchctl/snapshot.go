@@ -123,7 +123,7 @@ func (o *opened) remarks() (lines []string) {
 			"warning: it was made by version %s; explain and plan are computed by this build, %s, which may plan otherwise", i.Version, obs.Version))
 	}
 	for _, m := range i.Missing {
-		lines = append(lines, "warning: replica "+m.Name+" is not in the report, nor the proxies that it alone serves: "+m.Reason)
+		lines = append(lines, "warning: the report lacks replica "+m.Name+" and the proxies that only this replica serves: "+m.Reason)
 	}
 	return lines
 }

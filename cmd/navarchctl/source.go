@@ -45,7 +45,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types
 	case local && len(args) > 0:
 		return nil, errors.New("--envoy and --file select one proxy already: omit NAME")
 	case !local && len(args) == 0:
-		return nil, errors.New("which proxy? NAME.NAMESPACE of a server, --envoy ADDR, or --file FILE")
+		return nil, errors.New("no proxy is selected: give NAME.NAMESPACE, --envoy ADDR or --file FILE")
 	}
 	defer s.close()
 	switch {

@@ -121,7 +121,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 		err = t.warnOfRemovals(cmd)
 	}
 	if len(t.missing) > 0 { // their proxies may be missing in the table
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: proxies may be missing in this answer, because %d of %d replicas are not in it: %s\n",
 			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
 	}
 	if err == nil {

@@ -27,7 +27,7 @@ func (q *walks) bind(cmd *cobra.Command) {
 	q.source.bind(cmd)
 	f := cmd.PersistentFlags()
 	f.StringVar(&q.offline.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML; a proxy is a file of an Envoy core.v3 Node.")
-	f.StringVar(&q.offline.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	f.StringVar(&q.offline.cluster, "cluster-id", "Kubernetes", "Name of the cluster to which the configuration belongs.")
 	f.StringVar(&q.offline.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 	for _, flag := range []string{"server", "kubeconfig", "context", "envoy", "file"} {
 		cmd.MarkFlagsMutuallyExclusive("config-dir", flag)

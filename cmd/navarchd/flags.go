@@ -139,7 +139,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 			" navarchctl removals accept. On every process with role ingest, alike.")
 	c.bindTenants(f)
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
-	f.StringVar(&c.cluster, "cluster-id", envOr("CLUSTER_ID", "Kubernetes"), "Name of the cluster that the configuration is of.")
+	f.StringVar(&c.cluster, "cluster-id", envOr("CLUSTER_ID", "Kubernetes"), "Name of the cluster to which the configuration belongs.")
 	c.bindStore(f)
 	c.bindFleet(f)
 	c.bindAddresses(f)

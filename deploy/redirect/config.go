@@ -62,7 +62,7 @@ type Config struct {
 
 	Outbound        Prefixes       // destinations to redirect
 	OutboundExclude []netip.Prefix // exceptions
-	OutboundPorts   []uint16       // ports to redirect whatever the destination, unless that is excluded
+	OutboundPorts   []uint16       // ports to redirect for all destinations that are not excluded
 	// OutboundExcludePorts are never redirected, neither TCP nor UDP.
 	OutboundExcludePorts []uint16
 

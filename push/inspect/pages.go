@@ -166,7 +166,7 @@ var pages = []page{
 	{"/debug/explain", "The objects from which one resource was made, or the state of a Secret: " +
 		"?proxyID=name.namespace&resource=NAME.", explain, true},
 	{"/debug/connections", "Connected proxies.", connections, false},
-	{"/debug/problems", "Problems of objects, files and their combination.", problems, true},
+	{"/debug/problems", "Problems of objects and files, also of several objects together, and of the control plane.", problems, true},
 	{"/debug/patches", "The number of resources that each patch of an EnvoyFilter changes.", patches, true},
 	{"/debug/removals", "Removals that the leader holds. POST with ?accept=ID lets one go, at the leader.", removals, false},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},

@@ -1,7 +1,7 @@
 package plan
 
-// hostIndex maps each host to the scopes (outbound sides that proxies share) that contain the host. A change of
-// endpoints visits only these scopes. A nil index stores nothing.
+// hostIndex maps each host to the scopes that contain the host. A scope is outbound configuration that several proxies
+// share. A change of endpoints visits only these scopes. A nil index stores nothing.
 type hostIndex map[string]map[*scope]struct{}
 
 // adopt adds a scope and all its hosts. From then on the scope updates the index.

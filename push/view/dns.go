@@ -49,9 +49,9 @@ func automaticOf(n Node) Family {
 const agentDNS = "15053"
 
 // resolverOf returns Scope.Resolver: the address of the agent's DNS server, from DNS_PROXY_ADDR in the node's metadata.
-// The agent resolves names to addresses of the family answers. The result is "" for the default address, for NoFamily,
-// and for a value that is not localhost or an IP address, with a port. It is also "" in a mesh without
-// ALLOW_ANY_DYNAMIC_DNS, because the proxies do not use the address there.
+// The parameter answers is the family of the addresses to which the agent resolves names. The result is "" for the
+// default address, for NoFamily, and for a value that has no port, or whose host is neither localhost nor an IP
+// address. It is also "" in a mesh without ALLOW_ANY_DYNAMIC_DNS, because the proxies do not use the address there.
 func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 	const dynamic = meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 	stated := n.Metadata["DNS_PROXY_ADDR"]

@@ -3,9 +3,10 @@
 // the cluster and the endpoints.
 //
 // A walk is a pure function of Envoy's messages and of a Request. It does not read the objects from which the messages
-// were made, nor state that only Envoy has, such as open connections. A Held that is Observed states which endpoints
-// are ejected. The signatures of tokens are not verified. Result.Confidence states whether facts that a walk does not
-// know could change the result. TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
+// were made, nor state that only Envoy has, such as open connections. A Held that implements the interface Observed
+// states which endpoints are ejected. The signatures of tokens are not verified. Result.Confidence states whether facts
+// that a walk does not know could change the result. TestWalksMatchEnvoy of push/plan compares random walks with a real
+// Envoy.
 //
 // Owns: nothing.  Reads: the resources that a Held (the configuration of one proxy) returns.  Never: changes these
 // resources; reads the snapshot or a clock.
@@ -49,7 +50,8 @@ type Request struct {
 	// TLS), h2 (HTTP/2 with TLS), or tls. Any other word means TCP. If Identity is set, http and h2c are carried within
 	// the mesh's mTLS.
 	Scheme string
-	// Name is the host of the URL. A client that speaks TLS outside of the mesh's mTLS sends it as SNI.
+	// Name is the host of the URL. It is also the SNI if the Scheme is tls, or if the client speaks TLS outside of the
+	// mesh's mTLS.
 	Name string
 	// Address and Port are the destination of the connection. Address is an IP address, or unix:// and a path. A
 	// listener at a Unix socket matches any Port.
@@ -61,13 +63,16 @@ type Request struct {
 	// Identity is the SPIFFE ID in the certificate of a client that uses the mesh's mTLS. It is empty if the client
 	// does not use the mesh's mTLS.
 	Identity string
-	// ServerName is the SNI of a client that uses the mesh's mTLS. It is empty if the client sends no SNI.
+	// ServerName is the SNI of a client that uses the mesh's mTLS. It is empty if the client sends no SNI. With the
+	// Scheme tls it has no effect.
 	ServerName string
 	// Certificate is the name in the certificate of a client outside of the mesh's mTLS. The name is the first URI,
-	// else the first DNS name, else the subject. A walk assumes that a server accepts the certificate. Certificate is
-	// empty if the client has no certificate.
+	// else the first DNS name, else the subject. A walk assumes that a filter chain accepts the certificate, unless it
+	// is a chain with the mesh's certificate. Such a chain refuses a client without an Identity. Certificate is empty
+	// if the client has no certificate.
 	Certificate string
-	// Time is the time at which the validity of tokens and certificates is checked. With the zero Time, all are valid.
+	// Time is the time at which the validity of tokens and certificates is checked. With the zero Time, no validity
+	// period is checked.
 	Time time.Time
 	// Headers have lower-case names. They include the pseudo headers :method, :authority, :scheme and :path. The
 	// map must not be nil.
@@ -107,7 +112,8 @@ const (
 	// Answered means that the proxy itself answers, with Result.Status, and for gRPC with Result.GRPC.
 	Answered
 	// Forwarded means that the request, or the bytes of the connection, go to one of Result.To. If Reach of the
-	// destination is Missing or Empty, or if To is empty, the request fails with 503 or the connection is closed.
+	// destination is Missing or Empty, or if To is empty, the request fails with 503 (for gRPC with gRPC status 14), or
+	// the connection is closed.
 	Forwarded
 )
 
@@ -121,8 +127,8 @@ const (
 	// Likely means that facts which a walk does not read may change the result. Examples are ejected endpoints, the
 	// choice by weights, and the signature of a token.
 	Likely
-	// Possible means that something outside of the configuration decides, such as an authorization service or an
-	// extension.
+	// Possible means that a walk cannot evaluate the decision. Examples are an authorization service, an extension, and
+	// a match of an unknown kind.
 	Possible
 )
 
@@ -135,11 +141,12 @@ type Step struct {
 	// meaning, and the last earlier step with a Resource applies.
 	Type     xds.Type
 	Resource string
-	// Text is one line, without a newline. It may contain unprintable characters of the configuration or the request.
+	// Text describes the decision. It may contain unprintable characters of the configuration or the request, also
+	// newlines.
 	Text string
-	// Passed lists the routes of the virtual host before the selected one, at most MaxPassed, in order. MorePassed is
-	// the number of further ones. Without a selected route, they are all routes of the virtual host. Other steps have
-	// none.
+	// Passed lists the routes of the virtual host before the selected route, in order, at most MaxPassed. If no route
+	// is selected, it lists all routes of the virtual host, at most MaxPassed. MorePassed is the number of these routes
+	// that Passed lacks. Passed is nil for all decisions except the selection of a route.
 	Passed     []Passed
 	MorePassed int
 }
@@ -151,12 +158,12 @@ type Destination struct {
 	// mirror.
 	Weight uint32
 	// Reach states where requests to the cluster arrive. If Reach is Addressed, Endpoints lists the addresses of all
-	// endpoints that may receive the request, sorted. An address is host:port or the path of a Unix socket. For other
-	// values of Reach, Endpoints is nil.
+	// endpoints that may receive the request, sorted. An address is host:port (an IPv6 host has no brackets) or the
+	// path of a Unix socket. For other values of Reach, Endpoints is nil.
 	Reach     Reach
 	Endpoints []string
 	// Ejected lists the Endpoints to which Envoy sends nothing at present, for example because of outlier detection.
-	// Observed is false if Envoy was not asked.
+	// Observed is false if Envoy was not asked, or if Endpoints is empty.
 	Ejected  []string
 	Observed bool
 	// TLS is the transport security towards the endpoints. byEndpoint has the transport security of each endpoint.
@@ -173,9 +180,11 @@ type Reach uint8
 const (
 	// Addressed means that the requests arrive at endpoints.
 	Addressed Reach = iota
-	// Missing means that the proxy does not hold the cluster, so it answers 503 or closes the connection.
+	// Missing means that the proxy does not hold the cluster. For a destination in Result.To, it answers 503 (for gRPC,
+	// gRPC status 14) or closes the connection.
 	Missing
-	// Empty means that no endpoint may receive a request, so the proxy answers 503 or closes the connection.
+	// Empty means that no endpoint may receive a request. For a destination in Result.To, the proxy answers as for
+	// Missing.
 	Empty
 	// Original means that the requests arrive at the address to which the client connected.
 	Original
@@ -198,7 +207,8 @@ type Result struct {
 	// To contains the destinations that may receive the request. Mirrors contains the destinations that may receive a
 	// copy. Both are in the order of the configuration.
 	To, Mirrors []Destination
-	// Sent contains the headers of the forwarded HTTP request, in the form of Request.Headers. It is nil if no HTTP
+	// Sent contains the headers of the forwarded HTTP request, in the form of Request.Headers. It lacks the header
+	// changes of a weighted cluster, and headers that Envoy adds itself, except x-forwarded-proto. It is nil if no HTTP
 	// request is forwarded.
 	Sent map[string]string
 	// Policy is the AuthorizationPolicy rule that matched, as ns[NAMESPACE]-policy[NAME]-rule[INDEX]. It belongs to the
@@ -288,8 +298,9 @@ func (w *walker) serverName() string {
 }
 
 // enter selects the listener as Envoy does. A redirected connection arrives at the listener virtualOutbound or
-// virtualInbound. That listener passes the connection to the listener at the original destination or at its port.
-// Without a listener there, it accepts the connection itself.
+// virtualInbound. That listener passes the connection to the listener at the original destination's address and port,
+// or to a listener at that port on all addresses. virtualInbound passes it only to a listener that binds to its port.
+// Without such a listener, virtualOutbound or virtualInbound itself accepts the connection.
 func (w *walker) enter(direction Direction) {
 	var own *listenerv3.Listener
 	for l := range w.Listeners() {

@@ -6,8 +6,8 @@ import (
 	"istio.io/api/annotation"
 )
 
-// annotated maps each of Istio's annotations to the kinds of objects for which it is defined. Annotations for objects
-// of any kind are omitted.
+// annotated maps each of Istio's annotations to the kinds of objects for which it is defined. Annotations that Istio
+// defines for all kinds (annotation.Any) are omitted.
 var annotated = func() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range annotation.AllResourceAnnotations() {

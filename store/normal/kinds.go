@@ -65,7 +65,7 @@ func meant(id object.ID) string {
 	slices.Sort(all)
 	switch {
 	case len(groups) > 0:
-		return ": the kind is of " + strings.Join(groups, ", ")
+		return ": this kind belongs to " + strings.Join(groups, ", ")
 	case len(all) > 0:
 		return ": the group has " + strings.Join(all, ", ")
 	}

@@ -102,8 +102,8 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 	case g.GetAddress() == "" && g.GetRegistryServiceName() == "":
 		r.requiredf(at, "want address or registryServiceName")
 	case g.GetRegistryServiceName() != "" && !cluster:
-		r.warnf(problem.NoEffect, at+".registryServiceName", "no endpoints of the network are fromRegistry: the Service is looked for in "+
-			"no cluster")
+		r.warnf(problem.NoEffect, at+".registryServiceName", "no entry in endpoints has fromRegistry, so the Service is not searched in "+
+			"any cluster")
 	case g.GetAddress() != "" && !isIP(g.GetAddress()):
 		n.checkGatewayName(r, at+".address", g.GetAddress())
 	}

@@ -34,7 +34,7 @@ func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup
 	}
 	account := cmp.Or(group.Template.ServiceAccount, "default")
 	if group.Template.Address != "" {
-		r.warnf(problem.NoEffect, "spec.template.address", "each machine has its own")
+		r.warnf(problem.NoEffect, "spec.template.address", "is ignored: each machine has its own address")
 	}
 	group.Template.Address, group.Template.ServiceAccount, group.Probe = "", account, nil
 	return r.record(model.KindWorkloadGroup, obj, obj.ID.Name, group)

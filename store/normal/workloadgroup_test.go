@@ -20,7 +20,7 @@ func TestWorkloadGroup(t *testing.T) {
 		"an account": {"metadata: {labels: {app: web}, annotations: {a: b}}, template: {serviceAccount: vm, labels: {app: web}, ports: {http: 8080}, network: n1, weight: 3}",
 			"metadata: {labels: {app: web}, annotations: {a: b}}\ntemplate: {serviceAccount: vm, labels: {app: web}, ports: {http: 8080}, network: n1, weight: 3}", nil},
 		"none":       {"template: {}", "template: {serviceAccount: default}", nil},
-		"an address": {"template: {address: 10.0.0.1, locality: r/z}", "template: {serviceAccount: default, locality: r/z}", []string{"warning spec.template.address: each machine has its own"}},
+		"an address": {"template: {address: 10.0.0.1, locality: r/z}", "template: {serviceAccount: default, locality: r/z}", []string{"warning spec.template.address: is ignored: each machine has its own address"}},
 		"probes": {"template: {serviceAccount: vm}, probe: {periodSeconds: 5, httpGet: {port: 8080, scheme: HTTPS, path: /ready, httpHeaders: [{name: x-a, value: b}]}}",
 			"template: {serviceAccount: vm}", nil},
 		"probes by TCP":    {"template: {serviceAccount: vm}, probe: {tcpSocket: {port: 80}}", "template: {serviceAccount: vm}", nil},
@@ -37,8 +37,8 @@ func TestWorkloadGroup(t *testing.T) {
 		})
 	}
 	for spec, want := range map[string]string{
-		"":                                 "spec.template: must be there",
-		"metadata: {labels: {a: b}}":       "spec.template: must be there",
+		"":                                 "spec.template: must not be empty",
+		"metadata: {labels: {a: b}}":       "spec.template: must not be empty",
 		"template: {ports: {http: 70000}}": "spec.template.ports[http]: port 70000",
 		"template: {labels: {'a b': x}}":   "spec.template.labels: label key",
 		"template: {}, metadata: {labels: {a: 'b c'}}":                            "spec.metadata.labels: label a=",

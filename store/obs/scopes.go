@@ -32,10 +32,10 @@ type Scope struct {
 	first       slog.Level
 }
 
-// NewLevels parses the initial levels in the form of Level. A scope without a level of its own has the level of the
-// scope "default", or info if the text does not state that level. A level for the scope "all" takes precedence over
-// every other level. The result named unknown contains the scopes that do not exist, sorted. Their levels have no
-// effect. The error quotes the invalid entry; an empty text is invalid.
+// NewLevels parses the initial levels, in the form that the function Level parses. A scope without a level of its own
+// has the level of the scope "default", or info if the text does not state that level. A level for the scope "all"
+// takes precedence over every other level. The result named unknown contains the scopes that do not exist, sorted.
+// Their levels have no effect. The error quotes the invalid entry; an empty text is invalid.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -73,8 +73,9 @@ func (l *Levels) Find(name string) *Scope {
 	return nil
 }
 
-// Handler returns the handler of the scope "default". It passes lines to the handler next, and drops lines below the
-// level of the scope. Scoped derives the handlers of all other scopes from it.
+// Handler returns the handler of the scope "default". It drops lines below the level of the scope, and passes all other
+// lines to the parameter next. The method Enabled of next is never called. Scoped derives the handlers of all other
+// scopes from it.
 func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }

@@ -110,8 +110,8 @@ func (r *reading) tracing(t *meshv1.Tracing) {
 			}
 		}
 		if name == "" || value == "" {
-			r.fault(fmt.Sprintf("tracing.customTags[%s]", name), "a tag has a name, and a literal, the name of an environment variable or that "+
-				"of a header; left out")
+			r.fault(fmt.Sprintf("tracing.customTags[%s]", name),
+				"want a name, and a literal, an environment variable or a header; left out")
 			delete(t.CustomTags, name)
 		}
 	}

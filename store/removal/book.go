@@ -47,7 +47,7 @@ func (h Hold) Scope() Scope {
 func (h Hold) Message() string {
 	ends := "navarchctl removals accept " + h.ID
 	if !h.Ends.IsZero() {
-		ends += ". Without either, the objects are removed at " + h.Ends.UTC().Format(time.RFC3339)
+		ends += ". If you do neither, the objects are removed at " + h.Ends.UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("%d objects (%s) %s: they stay in effect unchanged. Put the objects back, or accept the removal: %s",
 		h.Count, h.KindCounts(), h.Why, ends)

@@ -13,9 +13,9 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.served {
 		sum = sum.Plus(of(x.dependent(l.key.Namespace, h, l.ports, read), l.exported))
 	}
-	if x.together { // without together, the weights of services and rules contain this amount
+	if x.together {
 		sum = sum.Plus(of(times(len(l.sliced), l.points)/perEndpoint+x.repeated(l, l.sliced, l.points, read), l.exported))
-	} else {
+	} else { // the weights of services and rules contain the points of EndpointSlices beyond freeSliced
 		sum = sum.Plus(of(x.slicedOf(l, read)/perEndpoint, l.exported))
 	}
 	if l.selects != (label{}) {
@@ -42,7 +42,8 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	return sum.Plus(of(x.patches(l, read), false))
 }
 
-// Fixed returns the part of the weight of loads that does not depend on other records.
+// Fixed returns a lower bound of the weight of loads: the parts that Measure computes from the records alone. Some
+// parts that do not depend on other records are not included, such as the patches that an EnvoyFilter applies once.
 func Fixed(loads []Load) (sum Weight) {
 	for _, l := range loads {
 		sum = sum.Plus(of(l.fixed, l.exported))
@@ -70,8 +71,8 @@ func times(kib, n int) int {
 // rule's own namespace, and the field all counts all clusters.
 type covering struct{ near, all int }
 
-// of returns the number of clusters for which proxies of other namespaces also receive the rule. For a VirtualService
-// these are all clusters, and for a DestinationRule only the clusters of its own namespace.
+// of returns the number of clusters to which the rule applies at proxies of all namespaces. For a VirtualService these
+// are all clusters, and for a DestinationRule only the clusters of its own namespace.
 func (c covering) of(l Load) int {
 	if l.key.Kind == model.KindDestinationRule {
 		return c.near
@@ -93,8 +94,8 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	return covering{x.clusters[t], all}
 }
 
-// dependent returns the KiB that the rules of a namespace need for a host with this number of ports. The amount that
-// the rules' own weights already contain is subtracted.
+// dependent returns the KiB that the rules of a namespace need for a host with this number of ports. In an index of
+// NewTogether, the rules of all namespaces count. The amount that the rules' own weights already contain is subtracted.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
 	x.rulesOf(namespace, host, read, func(r *rules) {
 		each := r.each
@@ -106,8 +107,9 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 	return sum
 }
 
-// rulesOf calls the function each for each target (host or wildcard) that covers a host. The argument of the call is
-// the sum over the rules of the namespace for this target.
+// rulesOf iterates over the targets (host or wildcard) that cover a host and have rules in the namespace. In an index
+// of NewTogether, the rules of all namespaces count. rulesOf calls the function each once per target, with the sums
+// over the target's rules.
 func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
 	last := Read{label: label{key: "none"}}
 	for t := range targetsOver(x.space(namespace), host) {
@@ -132,8 +134,9 @@ func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// eachOf returns the KiB of a delegate in one rule of a namespace, at least the KiB of one route. A missing delegate,
-// or one that is not exported to the namespace, counts as one route.
+// eachOf returns the KiB of a delegate in one rule of a namespace, at least the KiB of one route. A missing delegate
+// counts as one route, and so does a delegate that is not exported to the namespace. In an index of NewTogether, the
+// exports of delegates have no effect.
 func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	l, is := x.delegates[delegate]
 	if !is || !x.together && !reaches(l.exportTo, delegate.Namespace, namespace) {
@@ -142,9 +145,9 @@ func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	return max(route, l.each)
 }
 
-// beyond returns the KiB that a delegate adds to the rules of its own namespace. The amount that the rules' own weights
-// already contain is subtracted. A rule in another namespace does not count, because its weight includes the delegates
-// that existed when the rule was added.
+// beyond returns the KiB that a delegate adds to the rules of its own namespace. In an index of NewTogether, the rules
+// of all namespaces count. The amount that the rules' own weights already contain is subtracted. A rule in another
+// namespace does not count: its own weight includes its delegates, as they were when the rule was added.
 func (x *Index) beyond(l Load, read func(Read)) int {
 	read(Read{delegate: l.key})
 	sum := x.roots[l.key]

@@ -183,6 +183,25 @@ func TestOfSubsetsOfEndpoints(t *testing.T) {
 	}
 }
 
+// The weight of endpoints in a ServiceEntry depends on its namespace's other endpoints of the host, and reads them.
+func TestEndpointsOfOthersAreRead(t *testing.T) {
+	stated := &model.EndpointsSpec{Hosts: []string{"h0.e.example.com"}, Ports: []*model.EndpointPort{{}}}
+	for range 1000 {
+		stated.Endpoints = append(stated.Endpoints, &model.Endpoint{})
+	}
+	endpoints := record(t, model.KindEndpoints, model.ServiceEntryPrefix+"e", stated)
+	other := record(t, model.KindEndpoints, model.ServiceEntryPrefix+"other", stated)
+	rule := record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "h0.e.example.com", Subsets: make20()})
+	x, reads, again := NewIndex(), map[Read]bool{}, false
+	x.Replace(nil, []model.Record{endpoints, rule})
+	before := x.Weigh(Measure(endpoints), func(r Read) { reads[r] = true })
+	x.Changed = func(r Read) { again = again || reads[r] }
+	x.Replace(nil, []model.Record{other})
+	if after := Of(endpoints, x); !again || after.Exported <= before.Exported {
+		t.Errorf("the endpoints weigh %v, then %v; weighed again: %v", before, after, again)
+	}
+}
+
 func routesFor(n int, hosts ...string) *networkingv1.VirtualService {
 	vs := &networkingv1.VirtualService{Hosts: hosts}
 	for range n {

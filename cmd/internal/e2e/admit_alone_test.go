@@ -78,7 +78,7 @@ func TestAdmitAlone(t *testing.T) {
 		}
 	}
 	eventually(t, patience, func() error {
-		if err := other.ready(); err == nil || !strings.Contains(err.Error(), "is the token one of the control plane?") {
+		if err := other.ready(); err == nil || !strings.Contains(err.Error(), "check the token") {
 			return errors.Join(errors.New("another account's process"), err)
 		}
 		return nil

@@ -153,7 +153,7 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 	}
 	says(t, string(out), "proxies: in sync, 0 behind, 0 refusing", "NAME CDS REPLICA", "more proxies are not listed")
 	if after, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", ""); err == nil && len(after.Items) == 3 { // its lease lives
-		says(t, string(out), "warning: 1 replicas are not in this answer "+name)
+		says(t, string(out), "warning: proxies may be missing because 1 replicas are not in it: "+name)
 	}
 }
 

@@ -177,7 +177,7 @@ spec:
 		t.Errorf("%d processes, missing %+v", len(rest.Processes), rest.Index.Missing)
 	}
 	out := outputOf(t, "--snapshot", filepath.Join(scratch, "rest.tgz"), "ps")
-	says(t, string(out), "warning: 1 replicas are not in this answer "+name+" not in the report")
+	says(t, string(out), "warning: proxies may be missing because 1 replicas are not in it: "+name+" not in the report")
 }
 
 // bugReport makes a report, and checks that it hides what it has to hide.

@@ -366,7 +366,7 @@ func replaced(of, old, with string) func(*world) {
 func TestPre(t *testing.T) {
 	w, leaf := well(t)
 	got := w.results(t, leaf, true)
-	if r := got["control planes that are there"]; r.Status != Warning || !strings.Contains(r.Found, "istio-sidecar-injector, istio-validator-istio-system") {
+	if r := got["existing control planes"]; r.Status != Warning || !strings.Contains(r.Found, "istio-sidecar-injector, istio-validator-istio-system") {
 		t.Errorf("%+v", r)
 	}
 	if r := got["your rights to install"]; r.Status != OK {
@@ -381,7 +381,7 @@ func TestPre(t *testing.T) {
 	if r := got["your rights to install, for other clusters"]; r.Status != Warning || !strings.Contains(r.Found, "list secrets in istio-system") {
 		t.Errorf("%+v", r)
 	}
-	for _, name := range []string{"control planes that are there", "definitions of networking.istio.io", "API server"} {
+	for _, name := range []string{"existing control planes", "definitions of networking.istio.io", "API server"} {
 		if r := got[name]; r.Status != OK {
 			t.Errorf("%+v", r)
 		}

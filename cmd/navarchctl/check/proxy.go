@@ -43,7 +43,7 @@ func OfProxy(p Proxy, now time.Time) (all []Result) {
 		return all
 	case n > 1:
 		add(NameConnected, strconv.Itoa(n)+" replicas", Warning, "it is connected to "+some(p.Replicas),
-			"wait a minute: an old stream ends by itself; else two proxies use one name")
+			"wait a minute: an old stream ends by itself; if this warning stays, two proxies use one name")
 	default:
 		add(NameConnected, "1 replica", OK, "connected to "+p.Replicas[0], "")
 	}
@@ -60,7 +60,8 @@ func OfProxy(p Proxy, now time.Time) (all []Result) {
 		add(NameInSync, age.String(), OK, "something is on its way: "+strings.Join(p.Behind, ", "), "")
 	}
 	resources(add, NameRefused, p.Refused, "it refused nothing", "mend the objects that made these resources (navarchctl ps NAME names them)")
-	resources(add, NameWithheld, p.Withheld, "nothing is withheld", "mend the objects: several proxies refused what they make")
+	resources(add, NameWithheld, p.Withheld, "nothing is withheld",
+		"mend the objects that made these resources: several proxies refused the resources")
 	if n := len(p.Errors); n > 0 {
 		add(NameProxyObjects, strconv.Itoa(n), Warning, some(p.Errors), "mend these objects of its namespace: they do not apply")
 	} else {

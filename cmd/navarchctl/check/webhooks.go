@@ -169,7 +169,7 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 // others reports which control planes have webhooks before an installation. If the revision to be installed has
 // webhooks, the result is a warning.
 func (k *checker) others(ctx context.Context) {
-	check := NameOthers.of("control planes that are there")
+	check := NameOthers.of("existing control planes")
 	all, err := k.configurations(ctx)
 	if err != nil {
 		k.cannot(check, err)

@@ -183,7 +183,7 @@ const etcdName = "navarch-etcd"
 var secrets = map[string]string{
 	"cacerts":         "your own CA: certificates that it signed stay good, and no new ones are signed",
 	"istio-ca-secret": "the root that istiod made",
-	"navarch-kek":     "the key encryption key: without it nobody opens the mesh's CA keys and the Secrets in etcd, nor in its backups",
+	"navarch-kek":     "the key encryption key: without it, CA keys and Secrets in etcd and in its backups cannot be decrypted",
 }
 
 // Kept returns the objects that an uninstallation of the chart keeps, except CustomResourceDefinitions. Secrets come

@@ -32,7 +32,7 @@ var endpoints = []endpoint{
 		alone: true, costly: true, part: sumsPart, merge: merging(mergeSums)},
 	{name: replicasName, help: "The replicas that serve proxies, and the revision that each has planned.",
 		fleet: true, part: replicaPart, merge: merging(mergeReplicas)},
-	{name: "problems", help: "Problems of objects, files and their combination, each once.",
+	{name: "problems", help: "Problems of objects and files, also of several objects together, and of the control plane, each once.",
 		parameters: []string{"namespace", "severity", "object", "limit", "continue"},
 		tenants:    true, costly: true, part: problemsPart, merge: merging(mergeProblems)},
 	{name: "changes", help: "The newest changes: which proxies each affected, and how many have acknowledged it.",

@@ -28,8 +28,8 @@ func (s Spec) patched(t *patch.Trace) (*routev3.VirtualHost, []error) {
 	return t.ApplyVirtualHost(vh, s.Patches.All())
 }
 
-// Effective returns the patches that change the virtual host or its route, in the order of CatchAll.Patches. It returns
-// nil if there are no such patches. The caller owns the slice.
+// Effective returns the patches that change the virtual host or its routes, in the order of CatchAll.Patches. It
+// returns nil if there are no such patches. The caller owns the slice.
 func (s CatchAll) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(t *patch.Trace) { t.ApplyVirtualHost(s.build(), s.Patches.All()) })
 }
@@ -37,22 +37,23 @@ func (s CatchAll) Effective() []model.Patch {
 // Effective returns the patch that adds the virtual host, even if the patch's value is invalid.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 
-// Patched reports whether the Spec has patches, which may match the virtual host or its routes.
+// Patched reports whether the Spec has patches. The patches need not match the virtual host or its routes.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil if there are no such
-// patches, or if the virtual host cannot be built even without patches. Fragment also leaves out some matches of rules,
-// for which the function Problems of this package returns errors.
+// Problems returns at least one error (patch.Left) for each patch that Fragment leaves out: one for each route, if the
+// patch is left out of several routes. It returns nil if there are no such patches, or if the virtual host cannot be
+// built even without patches. Fragment also leaves out some matches in rules of VirtualServices. The package's function
+// Problems returns the errors of these matches.
 func (s Spec) Problems() []error {
 	_, problems := s.patched(nil)
 	return problems
 }
 
-// Patched reports whether the CatchAll has patches, which may match the virtual host or its routes.
+// Patched reports whether the CatchAll has patches. The patches need not match the virtual host or its routes.
 func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error (patch.Left) for each patch that Fragment leaves out. It returns nil if there are no such
-// patches.
+// Problems returns at least one error (patch.Left) for each patch that Fragment leaves out: one for each route, if the
+// patch is left out of several routes. It returns nil if there are no such patches.
 func (s CatchAll) Problems() []error {
 	_, problems := patch.ApplyVirtualHost(s.build(), s.Patches.All())
 	return problems

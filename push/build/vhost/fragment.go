@@ -97,8 +97,9 @@ const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.
 
 // Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. The virtual host block_all
 // answers requests with status 502. The virtual host allow_any sends them to PassthroughCluster, or to the cluster
-// EgressProxy if it is set. The virtual host allow_any_dynamic_dns sends them to AllowAnyDynamicDNSCluster. If Sent is
-// set, requests to IP addresses and to a cloud's metadata server go to PassthroughCluster instead. See
+// EgressProxy if it is set. The virtual host allow_any_dynamic_dns sends them to AllowAnyDynamicDNSCluster. If the
+// field Sent is set, it sends requests to IP addresses and to a cloud's metadata server to PassthroughCluster (or
+// EgressProxy) instead. See
 // https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode. Patches
 // that Envoy would refuse are left out. If a patch removes the virtual host, the fragment has a name and no bytes.
 // Fragment fails if the patched virtual host violates a constraint of Envoy's API, or if a string is not valid UTF-8.

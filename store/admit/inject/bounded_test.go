@@ -1,8 +1,12 @@
 package inject
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/Masterminds/sprig/v3"
 )
 
 // templated has one template, the default one.
@@ -60,6 +64,43 @@ func TestTemplatesAreBounded(t *testing.T) {
 				t.Errorf("%v does not name the ConfigMap", err)
 			}
 		})
+	}
+}
+
+// A text that would be too large is refused before it is built.
+func TestLargeTextsAreNotBuilt(t *testing.T) {
+	built, all := false, sprig.TxtFuncMap()
+	all["join"] = func(string, any) string { built = true; return "" }
+	all["wrapWith"] = func(int, string, string) string { built = true; return "" }
+	boundCounts(all)
+	join, wrap := all["join"].(func(string, any) (string, error)), all["wrapWith"].(func(int, string, string) (string, error))
+	text := strings.Repeat("x", 9000)
+	large, deep := slices.Repeat([]any{text}, 1000), any(text)
+	for range 60 {
+		deep = []any{deep, map[string]any{"again": deep}}
+	}
+	for what, c := range map[string]struct {
+		call  func() (string, error)
+		large bool
+	}{
+		"a list of one text":      {func() (string, error) { return join("", large) }, true},
+		"as strings":              {func() (string, error) { return join("", slices.Repeat([]string{text}, 1000)) }, true},
+		"lists in a list":         {func() (string, error) { return join("", []any{large}) }, true},
+		"lists doubled 60 times":  {func() (string, error) { return join("", deep) }, true},
+		"a few texts":             {func() (string, error) { return join(",", large[:100]) }, false},
+		"many numbers":            {func() (string, error) { return join(",", make([]int, maxElements)) }, false},
+		"no list":                 {func() (string, error) { return join(",", text) }, false},
+		"nothing":                 {func() (string, error) { return join(",", nil) }, false},
+		"nothing in a list":       {func() (string, error) { return join(",", []any{nil, "a"}) }, false},
+		"a text in lines":         {func() (string, error) { return wrap(1, "", strings.Repeat(text, 60)) }, true},
+		"a small text in lines":   {func() (string, error) { return wrap(1, "", text) }, false},
+		"a text in longer lines":  {func() (string, error) { return wrap(80, "", strings.Repeat(text, 60)) }, false},
+		"a large text with words": {func() (string, error) { return wrap(80, text, strings.Repeat(text, 60)) }, true},
+	} {
+		built = false
+		if _, err := c.call(); errors.Is(err, errLarge) != c.large || built == c.large {
+			t.Errorf("%s: %v, built: %v", what, err, built)
+		}
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 )
 
 // boundCounts bounds the results of the sprig functions until, untilStep, seq, repeat and nindent. The size of the
-// result grows with a numeric argument, and a large number is refused before the call. It also calls boundReplacements.
+// result grows with a numeric argument. A large number is refused before the call, and so is a large product of the
+// number and the text's size for repeat, or of the number and the text's lines for nindent. boundCounts also calls
+// boundReplacements. all must contain all functions except seq.
 func boundCounts(all template.FuncMap) {
 	number := func(v reflect.Value) int {
 		for v.Kind() == reflect.Interface {
@@ -46,8 +48,8 @@ func boundCounts(all template.FuncMap) {
 	boundReplacements(all, number)
 }
 
-// boundReplacements bounds the sprig functions whose result grows with the product of two arguments. A large result is
-// refused before the call, because both arguments may come from a Pod's annotations.
+// boundReplacements bounds the sprig functions whose result grows with the product of two arguments. If an upper bound
+// of the result is large, the call is refused, because both arguments may come from a Pod's annotations.
 func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	all["replace"] = atMost(all["replace"], maxText, func(a []reflect.Value) int {
 		return a[2].Len() + strings.Count(a[2].String(), a[0].String())*a[1].Len()
@@ -57,7 +59,8 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	}
 	all["wrapWith"] = atMost(all["wrapWith"], maxText, func(a []reflect.Value) int {
 		text := a[2].String()
-		return len(text) + (len(text)/max(number(a[0]), 1)+strings.Count(text, " ")+1)*a[1].Len()
+		separator := max(a[1].Len(), 1) // empty: sprig inserts a newline
+		return len(text) + (len(text)/max(number(a[0]), 1)+strings.Count(text, " ")+1)*separator
 	})
 	all["join"] = atMost(all["join"], maxText, func(a []reflect.Value) int {
 		list := a[1]
@@ -65,18 +68,51 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 			list = list.Elem()
 		}
 		if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
-			return 0 // one text
+			return 0 // join returns the value as text, without a separator
 		}
-		return max(list.Len()-1, 0) * a[0].Len()
+		size := max(list.Len()-1, 0) * a[0].Len()
+		for i := 0; i < list.Len() && size <= maxText; i++ {
+			size += textSize(list.Index(i), maxText-size)
+		}
+		return size
 	})
 }
 
+// textSize estimates the bytes of the text of a value: the bytes of its strings, also of those in nested lists and
+// maps. Several references to one string count several times, as in the text. Other values count one byte each. The
+// work is bounded: textSize stops when the result exceeds the parameter most.
+func textSize(v reflect.Value, most int) int {
+	for v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	size := 1
+	add := func(element reflect.Value) { size += 1 + textSize(element, most-size) }
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return v.Len()
+		}
+		for i := 0; i < v.Len() && size <= most; i++ {
+			add(v.Index(i))
+		}
+	case reflect.Map:
+		for each := v.MapRange(); size <= most && each.Next(); {
+			add(each.Key())
+			add(each.Value())
+		}
+	default:
+	}
+	return size
+}
+
 // replaced returns an upper bound for the length of a text after all matches of a regular expression are replaced. Each
-// $ in the replacement text (the parameter by) may stand for a whole match.
+// $ in the replacement text, which is the last parameter, may stand for a whole match.
 func replaced(expression, text, by string) int {
 	re, err := regexp.Compile(expression)
 	if err != nil {
-		return 0 // the function itself returns the error
+		return 0 // the function itself fails: it returns the error, or panics
 	}
 	n := 0
 	re.ReplaceAllStringFunc(text, func(string) string { n++; return "" })

@@ -113,8 +113,8 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 // matchUser adapts redirection to the user and group that the author chose for the proxy. Redirection excludes the
 // traffic of the user in the argument -u of istio-init and istio-validation, so matchUser sets this argument to the
 // chosen user. It also makes istio-validation run as the chosen user and group. With TPROXY, matchUser keeps -u and
-// makes the proxy run as root. Redirection also excludes the chosen group (-g). The parameter proxy is the author's
-// container for the proxy. If it is nil, matchUser changes nothing.
+// makes the proxy run as root. With TPROXY, redirection also excludes the chosen group (-g), unless it is 0. The
+// parameter proxy is the author's container for the proxy. If it is nil, matchUser changes nothing.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return

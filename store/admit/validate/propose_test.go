@@ -62,7 +62,7 @@ func TestProposals(t *testing.T) {
 		{"misspelt kind", `{apiVersion: networking.istio.io/v1, kind: Sidcar, metadata: {name: web, namespace: shop}, spec: {}}`, false,
 			"refused: kind: kind Sidcar of networking.istio.io is not known: the group has DestinationRule, EnvoyFilter, Gateway, "},
 		{"kind of another group", `{apiVersion: networking.istio.io/v1, kind: PeerAuthentication, metadata: {name: web, namespace: shop}, spec: {}}`, false,
-			"refused: kind: kind PeerAuthentication of networking.istio.io is not known: the kind is of security.istio.io"},
+			"refused: kind: kind PeerAuthentication of networking.istio.io is not known: this kind belongs to security.istio.io"},
 		{"against the definition", `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: 7}}`, false, "refused: spec.hosts"},
 		{"invalid", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["no slash"]}]}}`, false, "refused: spec.egress[0].hosts[0]"},
 		{"twice", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["./*"]}]}}

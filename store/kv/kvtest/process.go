@@ -68,7 +68,7 @@ func launch(dir string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// kill kills the process and removes its sockets. The data stay.
+// kill kills the process and removes p.folder with the sockets in it. The data and the socket for clients stay.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop etcd: %w", err)

@@ -206,8 +206,8 @@ func (s *Source) Problems() []object.Problem {
 			id := f.kind.of()
 			id.Origin = s.origin
 			all = append(all, object.Problem{ID: id, Location: location, Code: problem.Unreadable, Severity: problem.Warning,
-				Message: "cannot be read from the API server: " + f.wrong + "; objects of this kind are not acted on, " +
-					"and are not reported one by one; everything else is read all the same"})
+				Message: "cannot be read from the API server: " + f.wrong + "; objects of this kind have no effect, " +
+					"and get no reports of their own; all other kinds are read"})
 		case f.refused >= refusals:
 			refused = append(refused, f.kind.kind)
 		case f.wrong != "" && !f.gone:
@@ -220,7 +220,7 @@ func (s *Source) Problems() []object.Problem {
 	if slices.Sort(refused); len(refused) > 0 {
 		all = append(all, object.Problem{ID: object.ID{Origin: s.origin}, Location: location, Code: problem.NotAllowed, Severity: problem.Warning,
 			Message: "may not be listed and watched with the credentials of this cluster: " + strings.Join(refused, ", ") +
-				"; its other kinds, endpoints among them, are read all the same"})
+				"; all other kinds of this cluster are read, also endpoints"})
 	}
 	for f := range s.followers() {
 		f.leftOut(report)

@@ -46,7 +46,7 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 					name, len(c.kubeconfig), MostBytes))
 			case name == own:
 				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: "+
-					"that is read by the credentials of this process", name))
+					"this process reads that cluster with its own credentials", name))
 			case is:
 				report(problem.Duplicate, fmt.Sprintf("cluster %s is already named by Secret %s, whose kubeconfig is used", name, before.secret))
 			case len(by) == Most:

@@ -38,11 +38,11 @@ func (k *Clusters) Problems() []object.Problem {
 	if wrong != "" {
 		p := object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
 			Code: problem.Unreadable, Severity: problem.Error,
-			Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"}
+			Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; the clusters known so far are still read"}
 		if forbidden {
 			p.Code, p.Severity = problem.NotAllowed, problem.Warning
 			p.Message = "other clusters are not followed, for this process lacks the right to list and watch Secrets of its namespace: " +
-				wrong + "; clusters that are known go on"
+				wrong + "; the clusters known so far are still read"
 		}
 		all = append(all, p)
 	}
