@@ -201,7 +201,7 @@ endpoints:
 		}
 	}
 	r = testNormal.Object(read(t, slice), &fake{})
-	wantProblems(t, r.Problems, "warning endpoints[0].targetRef: Pod shop/web-2 is not there", "warning endpoints[1].targetRef: Pod shop/web-1 is not there")
+	wantProblems(t, r.Problems, "warning endpoints[0].targetRef: Pod shop/web-2 does not exist", "warning endpoints[1].targetRef: Pod shop/web-1 does not exist")
 }
 
 // The network of an endpoint, as istiod decides it: its Pod's label, the label of its cluster's system namespace, the

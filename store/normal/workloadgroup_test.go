@@ -37,8 +37,8 @@ func TestWorkloadGroup(t *testing.T) {
 		})
 	}
 	for spec, want := range map[string]string{
-		"":                                 "spec.template: must be there",
-		"metadata: {labels: {a: b}}":       "spec.template: must be there",
+		"":                                 "spec.template: must not be empty",
+		"metadata: {labels: {a: b}}":       "spec.template: must not be empty",
 		"template: {ports: {http: 70000}}": "spec.template.ports[http]: port 70000",
 		"template: {labels: {'a b': x}}":   "spec.template.labels: label key",
 		"template: {}, metadata: {labels: {a: 'b c'}}":                            "spec.metadata.labels: label a=",
