@@ -97,7 +97,7 @@ func TestRunCleanShutdownIsNoError(t *testing.T) {
 // A loop that stops by itself would leave the rest running without it.
 func TestRunEarlyReturnIsAnError(t *testing.T) {
 	err := loop.Run(t.Context(), loop.Task{Name: "waits", Run: waits}, loop.Task{Name: "early", Run: func(context.Context) error { return nil }})
-	if err == nil || !strings.Contains(err.Error(), "early: returned without") {
+	if err == nil || !strings.Contains(err.Error(), "early: returned before") {
 		t.Fatalf("got %v", err)
 	}
 }

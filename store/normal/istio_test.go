@@ -30,7 +30,7 @@ tcp:
 - match: [{gateways: [./own]}]
   route: [{destination: {host: plain}}]
 `)), &fake{})
-	wantProblems(t, r.Problems, `warning spec.gateways[1]: "./own": write the VirtualService's own namespace`, `warning spec.tcp[0].match[0].gateways[0]: "./own"`)
+	wantProblems(t, r.Problems, `warning spec.gateways[1]: "./own": write the VirtualService`, `warning spec.tcp[0].match[0].gateways[0]: "./own"`)
 	wantBody(t, r, key(model.KindVirtualService, "x"), `
 hosts: ["*.example.com", ratings.backend, reviews.shop.svc.cluster.local]
 gateways: [far/gw, mesh, other/gw, shop/gw, shop/own]

@@ -61,7 +61,7 @@ func TestMeshProblems(t *testing.T) {
 		{"proxyListenPort: 99999", "data.mesh.proxyListenPort: port 99999", false},
 		{"proxyHttpPort: 15002", "", true},
 		{"proxyHttpPort: -1", "data.mesh.proxyHttpPort: port 4294967295", false},
-		{"proxyHttpPort: 15006", "data.mesh.proxyHttpPort: port 15006 is the proxy's own port", false},
+		{"proxyHttpPort: 15006", "data.mesh.proxyHttpPort: port 15006 is the proxy", false},
 		{"- a", "data.mesh: must be an object", false},
 		{"localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}", "data.mesh.localityLbSetting.distribute[0].to: the weights add up to 50", false},
 		// accepted by istiod

@@ -36,7 +36,7 @@ var elsewhere = regexp.MustCompile(`--context|--revision [a-z]|--kubeconfig|kube
 	`--from web-5d4f8c7b9-aaaaa.shop --to`) // proxies without a token have no verified service account
 
 // inClusters matches whole commands of the above that need a cluster.
-var inClusters = regexp.MustCompile(`^navarchctl (analyze|analyze (-n shop|--expires.*|--suppress .*)|` +
+var inClusters = regexp.MustCompile(`^navarchctl (analyze|analyze (-n shop|--proxy-bytes.*|--expires.*|--suppress .*)|` +
 	`check|check --(pre|for-upgrade).*)$`)
 
 // demoPod reads the first Pod of a file of the demo.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"testing"
@@ -127,9 +128,13 @@ func TestFaultStuckProxiesAreClosed(t *testing.T) {
 		}
 		return nil
 	})
-	if line := regexp.MustCompile(`msg="stream closed" node=\S+ peer=\S+ .*the client does not acknowledge`); !line.MatchString(d.log.String()) {
-		t.Error("the log names none of them")
-	}
+	line := regexp.MustCompile(`msg="stream closed" node=\S+ peer=\S+ .*the client does not acknowledge`)
+	eventually(t, patience, func() error { // the line follows the count
+		if !line.MatchString(d.log.String()) {
+			return errors.New("the log names none of them")
+		}
+		return nil
+	})
 	reaches(t, f, 3, func() { write(t, dir, "town.yaml", paddedTown(0, n, 3, padding)) })
 	unharmed(t, f)
 	undisturbed(t, f)

@@ -79,7 +79,7 @@ func TestWarns(t *testing.T) {
 		"a route whose parents are no": {gatewayAPI("HTTPRoute", `{"parentRefs": [7, null]}`), ""},
 		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
 			"kind Novel of networking.istio.io is not acted on yet"},
-		"a policy that closes":    {of("AuthorizationPolicy", `{"rules": [{"when": [{"key": "request.headers[a b]", "values": ["80"]}]}]}`), "is not supported: what the policy selects is closed"},
+		"a policy that closes":    {of("AuthorizationPolicy", `{"rules": [{"when": [{"key": "request.headers[a b]", "values": ["80"]}]}]}`), "is not supported: the selected workloads refuse all requests"},
 		"a policy for a waypoint": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "spec.targetRefs[0].kind: Service targets are for waypoints"},
 	} {
 		t.Run(name, func(t *testing.T) {
