@@ -93,7 +93,7 @@ func TestYielderInACrowd(t *testing.T) {
 	if n := others(NewYielder()); n > crowd*9/10 { // on a busy machine a sleep lasts longer, but not as a turn of all
 		t.Errorf("%d goroutines of %d run at each yield", n, crowd)
 	}
-	if n := others(NewPatientYielder()); n < crowd*9/10 {
+	if n := others(NewPatientYielder()); n < crowd/2 { // the rest may be on its way beside other processes
 		t.Errorf("%d goroutines of %d run at each yield of a patient computation", n, crowd)
 	}
 }
