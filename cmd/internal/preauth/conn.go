@@ -34,11 +34,12 @@ type conn struct {
 	calls   atomic.Int32  // calls before a credential was accepted
 	headers atomic.Int64  // bytes of the headers of these calls
 
+	assigning sync.Mutex // held during a call of Assign for the connection, and never while mu is held
+
 	mu       sync.Mutex // guards the fields below
 	deadline *time.Timer
 	ended    bool
 	lost     bool   // another connection got its place
-	assigned bool   // Assign was called for it, and did not fail
 	holder   Holder // nil: no Assign has returned a Holder for it
 
 	messages partial.Messages // incomplete messages of its client
@@ -242,27 +243,32 @@ type Holder interface {
 }
 
 // assign calls the function assign, which registers the connection with a holder. If the function is nil, or if the
-// connection has a holder or has ended, the method does nothing. The error is that of the function.
+// connection has a holder or has ended, the method does nothing. The error is that of the function. Concurrent calls
+// wait for one another, so that a stream is never served while a refusal of its connection is still pending.
 func (c *conn) assign(assign Assign) error {
-	c.mu.Lock()
-	if assign == nil || c.assigned || c.ended {
-		c.mu.Unlock()
+	if assign == nil {
 		return nil
 	}
-	c.assigned = true
+	c.assigning.Lock()
+	defer c.assigning.Unlock()
+	c.mu.Lock()
+	done := c.holder != nil || c.ended
 	c.mu.Unlock()
+	if done {
+		return nil
+	}
 	holder, err := assign(func() { _ = c.Close() })
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case err != nil:
-		c.assigned = false
-	case c.ended:
+	if c.ended {
 		holder.Leave()
-	default:
+	} else {
 		c.holder = holder
 	}
-	return err
+	return nil
 }
 
 // keeps returns the time for which the place stays occupied after the connection has ended. It is the time until
