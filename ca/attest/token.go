@@ -18,21 +18,21 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// algorithms lists the accepted signature algorithms. All are asymmetric. A token with the algorithm "none" needs no
-// key, and an HMAC could be made with the public key.
+// algorithms lists the accepted signature algorithms. All are asymmetric. An attacker can make a token with the
+// algorithm "none" without a key, and an HMAC with the public key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// maxTokenID bounds the stored part of a token's id, in bytes.
+// maxTokenID is the maximum length of the stored part of a token's ID (the claim jti), in bytes.
 const maxTokenID = 128
 
-// TokenIssuer is an issuer of tokens with its public keys. Issuers of different clusters may have the same name. By
-// Kubernetes' default they do.
+// TokenIssuer is an issuer of tokens with its public keys. Issuers of different clusters may have the same name, as
+// they do by Kubernetes' default.
 type TokenIssuer struct {
 	Name    string // the claim iss; empty: the name is fetched with the keys (KeysConfig.Ask)
-	Cluster string // cluster of the callers with the issuer's tokens; empty: the tokens are accepted for every cluster
-	Keys    *Keys  // never nil
+	Cluster string // cluster of the callers that have the issuer's tokens; empty: any cluster
+	Keys    *Keys  // must not be nil
 }
 
 // Reviewer verifies tokens without the issuers' keys, by Kubernetes' TokenReview.
@@ -56,17 +56,17 @@ type TokensConfig struct {
 	Issuers     []TokenIssuer
 	// Cluster is the cluster of calls without the gRPC metadata clusterid, in which Istio's agents name their cluster.
 	// The token of a call is verified with the keys of issuers of the call's cluster, and of issuers without a cluster.
-	// Empty: a call without clusterid may be of any cluster.
+	// If Cluster is empty, a call without clusterid may belong to any cluster.
 	Cluster string
 	// Remote returns the issuer of a cluster that Issuers and Cluster do not name, and false if the cluster is unknown.
 	// The issuer's name is fetched with its keys, so TokenIssuer.Name is ignored. Remote is called at each verification
-	// of a token of that cluster, also concurrently. nil: there are no other clusters.
+	// of a token of that cluster, also concurrently. If Remote is nil, there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
 	Audiences []string         // accepted audiences; a token must have one of them; default: istio-ca
 	Leeway    time.Duration    // tolerated difference of clocks; default: 10 min; negative: none
 	MaxBytes  int              // longest accepted token, in bytes; default: 8 KiB (Kubernetes' tokens have 1 to 2 KiB)
 	CacheSize int              // number of cached tokens; default: 16384
-	Reviewer  Reviewer         // for calls of Cluster if the issuer is unknown or its keys are unavailable; nil: none
+	Reviewer  Reviewer         // used for calls of Cluster if the issuer is unknown or its keys are unavailable; may be nil
 	Now       func() time.Time // nil: time.Now
 }
 
@@ -226,7 +226,7 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	return v.caller, err
 }
 
-// digest returns 128 bits of a token's hash in hexadecimal. They identify a token that has no id.
+// digest returns 128 bits of a token's hash in hexadecimal. They identify a token that has no ID.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
 // review verifies a token by the Reviewer. Results are not cached here, since the Reviewer caches them. Tokens with
@@ -277,8 +277,8 @@ func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
 	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByToken, Pod: pod}, nil
 }
 
-// verify verifies a token with the issuers' keys. Cheap checks come first. An error quotes no claim except the issuer
-// until the signature has been verified.
+// verify verifies a token with the issuers' keys. Cheap checks come first. Until the signature has been verified,
+// errors quote no claim except the issuer.
 func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, error) {
 	parsed, c, err := parse(token)
 	if err != nil {
@@ -296,7 +296,7 @@ func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, e
 	return v, err
 }
 
-// issuedAt returns when a token was issued; zero: the token does not state it.
+// issuedAt returns the time when a token was issued. The result is zero if the token does not state this time.
 func issuedAt(c claims) time.Time {
 	if c.IssuedAt == nil {
 		return time.Time{}
@@ -321,8 +321,8 @@ func parse(token string) (*jwt.JSONWebToken, claims, error) {
 	return parsed, c, nil
 }
 
-// checkSignature tries the keys on the signature, and stores the fingerprint of the matching key in v. It returns
-// ErrSignature if no key matches.
+// checkSignature verifies the signature with each key until one matches, and stores the fingerprint of the matching key
+// in v. It returns ErrSignature if no key matches.
 func checkSignature(parsed *jwt.JSONWebToken, algorithm string, keys []publicKey, v *verified) error {
 	for _, k := range keys {
 		if k.algorithm != "" && k.algorithm != algorithm {

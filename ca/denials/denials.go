@@ -1,5 +1,5 @@
-// Package denials emits the CA's revoked identities to the ingester, which stores configuration. The identities become
-// one mesh-wide DENY policy of all proxies (normal.DeniedID).
+// Package denials emits the identities that the CA has revoked to the ingester, which stores configuration. The
+// identities become one mesh-wide DENY policy for all proxies (normal.DeniedID).
 //
 // Owns: the last list of identities that Run emitted.
 // Reads: the revoked identities in the state of the keyring (ca/keyring).
@@ -28,7 +28,7 @@ type Source struct {
 	Log     *slog.Logger
 }
 
-// Unknown returns one event for a process without the keyring to emit: object.Broken for normal.DeniedID. The event
+// Unknown returns the event that a process without the keyring must emit: object.Broken for normal.DeniedID. The event
 // leaves the stored list of denied identities unchanged.
 func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
@@ -65,7 +65,8 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now returns the identities to deny, and the time to wait until the next call, from 1 min to 1 h.
+// now returns the identities to deny, and the time to wait until the next call, from 1 min to 1 h. The last result is
+// false while the keyring has not been read.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)
 	stays = time.Hour

@@ -1,7 +1,7 @@
-// Package expiry decides when streams with an expired credential end. A stream ends if two conditions hold. Newer
-// credentials could be obtained for a grace period after the stream's credential expired. No caller with the stream's
-// identity has shown an unexpired credential to this process. While credentials cannot be obtained, streams stay, but
-// receive no further private keys.
+// Package expiry decides when streams with an expired credential end. A stream ends if two conditions hold. The first
+// is that newer credentials could be obtained for a grace period after the stream's credential expired. The second is
+// that no caller with the stream's identity has shown an unexpired credential to this process. While credentials cannot
+// be obtained, streams stay, but receive no further private keys.
 //
 // A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
 // certificates that callers show. A shown certificate that became valid long enough after a credential's end proves
@@ -25,20 +25,21 @@ import (
 )
 
 const (
-	grace  = 5 * time.Minute  // shortest stay of a stream after its credential's end
-	spread = 10 * time.Minute // spreads the ends of streams whose credentials ended together
+	grace  = 5 * time.Minute  // minimum time that a stream stays after its credential expired
+	spread = 10 * time.Minute // bound of an additional delay, so that streams whose credentials ended together end at different times
 	every  = 10 * time.Second // interval of the checks of Run
-	pause  = time.Hour        // a longer gap between the NotBefore of shown certificates may mean that none could be obtained
+	pause  = time.Hour        // if no shown certificate has a NotBefore in a longer period, perhaps no certificates could be obtained
 )
 
-// Expiry records the ends of shown credentials, and since when certificates can be obtained. Safe for concurrent use.
+// Expiry records the ends of shown credentials, and the time since which certificates can be obtained. Safe for
+// concurrent use.
 type Expiry struct {
 	seed maphash.Seed
 
 	mu          sync.Mutex
 	newest      map[spiffeid.ID]time.Time // identity -> latest end of its shown credentials; removed grace+spread after that end
-	issuing     time.Time                 // since when certificates can be obtained without a gap; zero: they cannot
-	byShown     bool                      // issuing is inferred from shown certificates (began, seriesBegan)
+	issuing     time.Time                 // the time since which certificates can be obtained without a gap; zero: they cannot
+	byShown     bool                      // began and seriesBegan, from shown certificates, are used in place of issuing
 	began       time.Time                 // the latest NotBefore of a shown certificate
 	seriesBegan time.Time                 // when the first certificate after the last gap (pause) was shown
 }
@@ -81,11 +82,11 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	}
 }
 
-// Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
-// issuing is the time since which newer credentials could be obtained without a gap. issuing is zero if the credential
-// has not expired, or if this process does not know that newer credentials can be obtained. If the credential has
-// expired but a newer one was shown, ended is false and issuing may be set. A credential with a zero NotAfter never
-// expires.
+// Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown. The
+// result named issuing is the time since which newer credentials could be obtained without a gap. It is zero if the
+// credential has not expired, or if this process does not know that newer credentials can be obtained. If the
+// credential has expired but a newer one was shown, ended is false and issuing may be set. A credential with a zero
+// NotAfter never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -101,15 +102,15 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	return !e.newest[who.ID].After(now), e.issuing
 }
 
-// wait returns the shortest stay of a stream after its credential's end: grace plus a part of spread that depends on
-// the credential.
+// wait returns the minimum time that a stream stays after its credential expired. It is grace plus a part of spread,
+// which depends on the credential.
 func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
-// Refused returns the reason to stop serving a caller; nil: the caller is served. The caller is refused if Ended
-// reports true, and newer credentials could be obtained without a gap for 5 to 15 min after the end of the caller's
-// credential. The exact time within this range depends on the credential.
+// Refused returns the reason to stop serving a caller, or nil if the caller is still served. The caller is refused if
+// Ended reports true, and newer credentials could be obtained without a gap for 5 to 15 min after the end of the
+// caller's credential. The exact time within this range depends on the credential.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {

@@ -22,14 +22,14 @@ import (
 // Authority is a signer: a CA key and its certificates. Immutable. Its formatted, logged and JSON forms do not contain
 // the key.
 type Authority struct {
-	Epoch uint64        // number of the key in the mesh's keyring; each further key has a higher number
+	Epoch uint64        // number of the key in the mesh's keyring; each newer key has a higher number
 	Key   crypto.Signer // the private key of Certificate; nil: not loaded, so the authority cannot sign
 	// Certificate is the issuer of leaves. Chain has the certificates between Certificate and a root, the issuer of
 	// Certificate first, without the root. Chain is empty if Certificate is a root or issued by one.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
-	// Roots are the trust anchors that this authority needs in the mesh's bundle. They are Certificate alone if
-	// SelfSigned made it, or else the user's roots (root-cert.pem).
+	// Roots are the trust anchors that this authority needs in the mesh's bundle. If SelfSigned made the authority, the
+	// only root is Certificate. Otherwise Roots are the user's roots (root-cert.pem).
 	Roots []*x509.Certificate
 	// Lists are the revocation lists that a user gave with the CA (ca-crl.pem): at most one per issuer, each with a CRL
 	// number. Lists that the function CRL signs are not among them.
@@ -41,8 +41,8 @@ func (a *Authority) path() []*x509.Certificate {
 	return append([]*x509.Certificate{a.Certificate}, a.Chain...)
 }
 
-// End returns the time from which the authority cannot sign. It is the earliest NotAfter of Certificate and Chain, or
-// the latest NotAfter of Roots if that is earlier. Certificate must not be nil.
+// End returns the time from which on the authority cannot sign. It is the earliest NotAfter of Certificate and Chain,
+// or the latest NotAfter of Roots if that is earlier. Certificate must not be nil.
 func (a *Authority) End() time.Time {
 	end := a.Certificate.NotAfter
 	for _, c := range a.Chain {
@@ -74,7 +74,7 @@ func (a *Authority) ready(now time.Time) error {
 	return nil
 }
 
-// String returns the authority without its key.
+// String describes the authority, without its key.
 func (a Authority) String() string {
 	if a.Certificate == nil {
 		return fmt.Sprintf("authority epoch=%d key=[sealed]", a.Epoch)
@@ -129,8 +129,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between root and leaf. An old root could then sign the key of a newer root, for verifiers
-		// that lack the newer root. Navarch does not do that yet.
+		// One issuer may lie between root and leaf. This allows an old root to sign the key of a newer root, for
+		// verifiers that lack the newer root. Navarch does not do that yet.
 		MaxPathLen:   1,
 		SubjectKeyId: id,
 		URIs:         uris(td.ID()),
@@ -146,8 +146,9 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 	return &Authority{Epoch: epoch, Key: key, Certificate: root, Roots: []*x509.Certificate{root}}, nil
 }
 
-// anchors reports whether c, a certificate of the authority's path, is a root. The signature of certificates in Roots
-// is not checked: anchors is called for every leaf, and the check would cost a quarter of the time of signing.
+// anchors reports whether c, a certificate of the authority's path, is a root. It does not check the signatures of
+// certificates in Roots, because it is called for every leaf, and the check would cost a quarter of the time of
+// signing.
 func (a *Authority) anchors(c *x509.Certificate) bool {
 	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
 		return false

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNoCRL means that the authority's certificate is not allowed to sign revocation lists (CanRevoke). This happens
-// only with a user's own CA. Proxies must get no list at all while that CA is in use.
+// only with a user's own CA. While that CA is in use, proxies must get no revocation list at all.
 var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 
 // Revoked is one entry of a revocation list.
@@ -28,11 +28,11 @@ type Revoked struct {
 // CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1. The caller must make it
 // greater than the number of the previous list. The list begins (thisUpdate) at now-Backdate, for peers with slow
 // clocks. It ends (nextUpdate) with a.Certificate, because peers refuse every certificate once a list is outdated.
-// Entries are sorted by serial number; if several have the same serial number, only the earliest is used. revoked may
-// be empty. If random is nil, crypto/rand is used. Errors match ErrAuthority if the authority has no key or
-// certificate, or if its certificate ended at now-Backdate or earlier. They match ErrNoCRL if the certificate does not
-// allow lists (CanRevoke). Any other error means that a number or reason is invalid, or that reading random or signing
-// failed.
+// Entries are sorted by serial number. If several entries have the same serial number, only the entry with the earliest
+// time is used. revoked may be empty. If random is nil, crypto/rand is used. Errors match ErrAuthority if the authority
+// has no key or certificate, or if its certificate ended at now-Backdate or earlier. They match ErrNoCRL if the
+// certificate does not allow lists (CanRevoke). Any other error means that a serial number, the list's number or a
+// reason is invalid, or that reading random or signing failed.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader

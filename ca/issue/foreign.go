@@ -62,10 +62,10 @@ type Foreign struct {
 }
 
 // Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. text may
-// have at most 64 KiB and 8 certificates. The leaf must not be a CA, and must be for both clients and servers. It may
-// begin at most 1 min after now, and must be valid for at least 1 min from now. A chain must lead from the leaf to one
-// of Roots. In the result, Chain has the leaf and the certificates between the leaf and a root, and Epoch is 0. Every
-// error matches ErrForeign, and no error matches ErrInvalid.
+// have at most 64 KiB and 8 certificates. The leaf must not be a CA, and must be for both clients and servers. The leaf
+// may begin at most 1 min after now, and must be valid for at least 1 min from now. A chain must lead from the leaf to
+// one of Roots. In the result, Chain has the leaf and the certificates between the leaf and a root, and Epoch is 0.
+// Every error matches ErrForeign, and no error matches ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
 		return nil, fmt.Errorf("%w: the response has %d bytes; at most %d are accepted", ErrForeign, len(text), maxForeign)

@@ -68,10 +68,10 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Reasons are a key
-// that is unsupported or does not match, a certificate that may not sign others or is not valid at now, a path length
-// that is too short, a chain that does not reach a root, or name constraints that exclude td. Key and Certificate must
-// not be nil. Errors name the faulty file, unless a first signature with the key fails.
+// Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Examples are an
+// unsupported or wrong key, a certificate that may not sign others or is not valid at now, a path length that is too
+// short, a chain that does not reach a root, and name constraints that exclude td. Key and Certificate must not be nil.
+// Errors name the faulty file, unless a first signature with the key fails.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)
@@ -147,9 +147,9 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	return nil
 }
 
-// Certificates parses all certificates of a PEM text. It returns nil for a text that is empty or white space. It
-// ignores text outside of PEM blocks, but any other text without a block is an error. A block that is broken or not a
-// certificate is an error too.
+// Certificates parses all certificates of a PEM text. It returns nil for a text that is empty or white space. Text
+// outside of PEM blocks is ignored. Certificates returns an error if a text that is not blank has no PEM block, or if a
+// block is broken or not a certificate.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

@@ -1,5 +1,5 @@
-// Package issue makes certificates from CSRs and identities. Its functions are pure except for randomness; the time is
-// an argument.
+// Package issue makes certificates from CSRs and identities. Its functions are pure except for randomness, and take the
+// time as an argument.
 //
 // Owns: nothing.
 // Reads: its arguments.
@@ -48,11 +48,11 @@ type Request struct {
 	// before the mesh changed its trust domain use an alias. The certificate names Identity in any case.
 	Aliases []spiffeid.TrustDomain
 	TTL     time.Duration // 0: Policy.DefaultTTL; above Policy.MaxTTL: MaxTTL; negative or below 1 s: ErrTTL
-	// Proven is the time when a token last proved the identity. The certificate records it (function Proven), unless it
-	// is zero.
+	// Proven is the time when a token last proved the identity. A time that is not zero is recorded in the certificate,
+	// from which the function Proven reads it.
 	Proven time.Time
-	// Origin identifies the token that first proved the identity. The certificate records it (OriginOf), unless it is
-	// zero.
+	// Origin identifies the token that first proved the identity. An Origin that is not zero is recorded in the
+	// certificate, from which OriginOf reads it.
 	Origin Origin
 	// Names are the DNS names and IP addresses to add to the certificate. The server sets them, never the CSR.
 	Names []string
@@ -88,8 +88,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime that Jitter permits for a requested TTL. A ttl of 0 means the default TTL. The
-// rounding to whole seconds, or an earlier end of the signer, may make a lifetime shorter.
+// Shortest returns the shortest lifetime that Jitter permits for a requested TTL. A ttl of 0 means the default TTL. A
+// lifetime may still be shorter, by rounding to whole seconds or if the signer ends earlier.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
@@ -211,9 +211,9 @@ func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within the signer's validity.
-// It ends after now, possibly by less than a second. Errors match ErrAuthority (invalid policy) or ErrTTL, or are those
-// of the reader random.
+// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within the signer's validity,
+// and ends after now. Errors match ErrAuthority if the policy is invalid, and ErrTTL if the TTL is invalid. Other
+// errors are those of the reader random.
 func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {
 	if err := p.Check(); err != nil {
 		return from, to, fmt.Errorf("%w: %w", ErrAuthority, err)

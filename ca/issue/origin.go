@@ -7,7 +7,7 @@ import (
 )
 
 // Origin identifies the token by which the first leaf of a series of renewals was issued. All leaves of the series have
-// the same Origin. Limits for each token therefore count the series once.
+// the same Origin. So limits per token count the series once.
 type Origin struct {
 	Pod    string `asn1:"utf8"` // name of the Pod that the token was bound to; empty: unbound
 	PodUID string `asn1:"utf8"` // uid of the Pod; empty: not in the token
@@ -18,8 +18,8 @@ type Origin struct {
 	Cluster string `asn1:"utf8"`
 }
 
-// originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). provenOID explains the
-// number.
+// originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). The OID is experimental,
+// as provenOID is.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
 // OriginOf returns the Origin recorded in a leaf. The result is zero if the leaf has no readable Origin. An older

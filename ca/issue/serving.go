@@ -17,8 +17,8 @@ import (
 
 // ServingNames returns the DNS names of the control plane's serving certificate, as agents expect them. These are
 // SERVICE.NAMESPACE.svc of the Services istiod, istiod-remote and istio-pilot. A revision that is neither "" nor
-// "default" adds the Service istiod-<revision>. The names in the argument custom are added, except empty ones
-// (ISTIOD_CUSTOM_HOST, for example). The result is sorted, without duplicates.
+// "default" adds the Service istiod-<revision>. The names in the argument custom (for example from ISTIOD_CUSTOM_HOST)
+// are added, except empty names. The result is sorted, without duplicates.
 func ServingNames(namespace, revision string, custom ...string) []string {
 	services := []string{"istiod", "istiod-remote", "istio-pilot"}
 	if revision != "" && revision != "default" {

@@ -83,8 +83,9 @@ func SameIssuer(a, b *x509.RevocationList) bool {
 }
 
 // NewestLists merges revocation lists into a fresh slice. For each issuer (SameIssuer) the slice has the list with the
-// highest number, or the first of several lists with that number. The first argument must contain at most one list of
-// each issuer. All lists must have a number. Issuers are in order of first appearance. The lists are not copied.
+// highest number. If several lists have that number, it has the first of them. The first argument must contain at most
+// one list of each issuer. All lists must have a number. Issuers are in order of first appearance. The lists are not
+// copied.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

@@ -43,7 +43,7 @@ type Secrets struct {
 	log       *slog.Logger
 	now       atomic.Pointer[found]
 
-	known, failing bool // owned by Run: a read has succeeded once; the last read failed
+	known, failing bool // used by Run alone; known: a read has succeeded; failing: the last read failed
 }
 
 // found is the result of a read.
@@ -61,9 +61,9 @@ func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 }
 
 // Read implements keyring.CASource. It returns the CA that Run read last, without a request. If neither Secret existed
-// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. While the API server cannot be
-// read, the result stays as it was. Before the first successful read, Read returns the error of the last attempt. The
-// bytes must not be modified.
+// at that time, UserCA.None is true. If the Secret lacked a needed key, the error names the key. While the Secrets
+// cannot be read, Read returns the previous result. Before the first successful read, Read returns the error of the
+// last attempt. The bytes must not be modified.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err

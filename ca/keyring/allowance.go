@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// An allowance is a replica's permission to renew a number of certificates while etcd is away. The replica records it
-// in etcd in advance. It lasts for an hour or more after etcd is lost. An attacker who cuts replicas off from etcd gets
-// at most the certificates of the allowance. All of them end by Allowance.Last, and none is for an identity that this
-// replica knew to be revoked. Decisions that depend on the issued certificates assume that every recorded allowance was
-// used up. Until Allowance.Last, or until a newer allowance replaces it, an allowance therefore delays three changes. A
-// root that is not in the allowance's bundle signs only if forced. The allowance's epoch does not retire. An identity
-// that was denied after the allowance was recorded is not restored.
+// An allowance is a replica's permission to renew a number of certificates while etcd is away. The replica records the
+// allowance in etcd in advance. The allowance lasts for an hour or more after etcd is lost. An attacker who cuts
+// replicas off from etcd gets at most the certificates of the allowance. All of them end by Allowance.Last, and none is
+// for an identity that this replica knew to be revoked. Decisions that depend on the issued certificates assume that
+// every recorded allowance was used up. So an allowance delays three changes, until Allowance.Last or until a newer
+// allowance replaces it. A root that is not in the allowance's trust bundle does not start to sign, unless an operator
+// forces it. The allowance's epoch (signing certificate) is not retired. An identity that was denied after the
+// allowance was recorded is not restored.
 
 const (
 	allowanceLife  = 75 * time.Minute // replaced every 15 min, so that at least an hour is left when etcd goes away
-	allowanceEvery = 15 * time.Minute // interval of recording a new one
+	allowanceEvery = 15 * time.Minute // interval at which a new allowance is recorded
 	allowanceTTL   = 4 * time.Hour    // longest remaining lifetime of a certificate when it is issued
 	renewalsOfOne  = 2                // renewals of the same certificate; more than 1, since a response may be lost
 )
@@ -34,7 +35,7 @@ type Allowance struct {
 	Version    uint64    `json:"version"`    // version of the keyring's record under which the allowance was recorded
 	Until      time.Time `json:"until"`      // no renewal is issued after this time
 	Last       time.Time `json:"last"`       // no certificate of this allowance ends later
-	Count      int       `json:"count"`      // number of renewals
+	Count      int       `json:"count"`      // number of permitted renewals
 }
 
 // allowance returns a new allowance for the keyring's record r, which must have an active epoch.

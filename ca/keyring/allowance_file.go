@@ -41,7 +41,7 @@ type allowanceFile struct {
 type allowanceHeader struct {
 	Allowance
 	// Made is the creation time of the file. A copy in another replica's directory or from a backup has another
-	// creation time, and may lack renewals of the original. Zero: unknown, in files of older versions and on file
+	// creation time, and may lack renewals of the original. Made is zero in files of older versions, and on file
 	// systems without creation times.
 	Made time.Time `json:"made,omitzero"`
 }
@@ -57,7 +57,7 @@ func (k allowanceHeader) copied(made time.Time) error {
 	return fmt.Errorf("%w: original made at %s, copy at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
 }
 
-// readAllowance reads the file from dir. A copy or a damaged file is renamed, and no more renewals are issued from its
+// readAllowance reads the file from dir. A copied or damaged file is renamed, and no more renewals are issued from its
 // allowance. The renewals that can be read from the renamed file go to the journal in etcd.
 func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	s := &allowanceFile{balance: newBalance(Allowance{})}
@@ -148,8 +148,8 @@ func (s *allowanceFile) replace(dir string, a Allowance) error {
 	return err
 }
 
-// remaining returns the number of renewals that may still be issued. While the file is being written, the number is an
-// older one.
+// remaining returns the number of renewals that may still be issued. While the file is being written, it returns the
+// last number that was computed.
 func (s *allowanceFile) remaining(now time.Time) int {
 	if s.mu.TryLock() { // otherwise the file is being written, and the last result is good enough
 		defer s.mu.Unlock()
@@ -169,13 +169,14 @@ func (k *Keyring) Away() bool { return k.away.Load() }
 func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 
 // Spend records a renewal on this replica's disk, for times when etcd does not answer or is full. The renewal is on
-// disk when Spend returns; Run journals it in etcd later. i.Previous is the serial number of the certificate that the
-// caller showed and that was verified; shownEnds is the end of that certificate.
+// disk when Spend returns nil. Run journals the renewal in etcd later. i.Previous is the serial number of the verified
+// certificate that the caller showed, and shownEnds is the end of that certificate.
 //
-// ErrAllowance: the allowance does not permit the renewal, or the allowance's file was closed after an earlier failure.
-// ErrRevoked: the identity or the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of JSON, or
-// writing to the disk failed. After a failed write, Spend accepts no renewal until Run has recorded the next allowance.
-// After any error the certificate must not be handed out. Spend waits while Run records an allowance.
+// The error matches ErrAllowance if the allowance does not permit the renewal, or if the allowance's file was closed
+// after an earlier failure. It matches ErrRevoked if the identity or the shown certificate is revoked. Any other error
+// means that the entry exceeds 1,900 bytes of JSON, or that writing to the disk failed. After a failed write, Spend
+// accepts no renewal until Run has recorded the next allowance. After any error the certificate must not be handed out.
+// Spend waits while Run records an allowance.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)

@@ -117,8 +117,8 @@ func (k *Keyring) userCA() (UserCA, error) {
 	return k.cfg.CACerts.Read()
 }
 
-// first returns the first authority of a mesh and its origin. The authority is the user's CA, or a new root if there is
-// no such CA.
+// first returns the first authority of a mesh and its origin. The authority is the CA of the configured source, or a
+// new root if there is no such CA.
 func (k *Keyring) first() (*issue.Authority, string, error) {
 	if err := k.cfg.Clock.Off(); err != nil {
 		return nil, "", err

@@ -17,8 +17,8 @@ import (
 )
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
-// away verifies and unseals this copy. With the keys in the copy the replica makes a certificate for its secure address
-// and verifies its callers. The copy also has the revocations. Until etcd answers again, the replica renews
+// away verifies and unseals this copy. With the keys in the copy, the replica makes the certificate of its own TLS
+// server and verifies its callers. The copy also has the revocations. Until etcd answers again, the replica renews
 // certificates from an allowance (allowance_file.go), and issues no first certificates.
 
 const (
@@ -27,7 +27,7 @@ const (
 	maxKept = 64 << 20
 )
 
-// diskBlob is a copy of one blob of etcd.
+// diskBlob is a copy of one blob (value) in etcd.
 type diskBlob struct {
 	Path string `json:"path"`
 	Raw  []byte `json:"raw"`
@@ -68,9 +68,9 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	k.saved = sum
 }
 
-// restore publishes the keyring that is on disk, for use while etcd does not answer. away is the error of etcd. Call
-// restore only while no other keyring is in force. restore does nothing if the file is missing. After an error no
-// keyring is in force.
+// restore puts the keyring on disk in force, for use while etcd does not answer. The parameter away is the error of
+// etcd. Call restore only while no other keyring is in force. restore does nothing if the file is missing. After an
+// error no keyring is in force.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package keyring keeps the CA's signing keys in etcd, sealed (encrypted). All replicas use the same keys. It rotates
-// them, journals issued certificates, and records revocations.
+// Package keyring keeps the CA's signing keys in etcd, sealed (encrypted). All replicas use the same keys. The package
+// rotates the keys, journals issued certificates, and records revocations.
 //
 // # Data structures
 //
@@ -8,8 +8,9 @@
 // etcd. Each key and each signed revocation list is a further value. The keys are sealed with the key encryption key.
 //
 // The journal has one entry for each issued certificate. If an identity has very many certificates, an aggregate entry
-// replaces single entries: it has no serial numbers, only the end of the last of these certificates (journal_quota.go).
-// An allowance permits a replica to renew a number of certificates while etcd is away (allowance.go).
+// replaces single entries (journal_quota.go). An aggregate entry has no serial numbers, only the end of the last of
+// these certificates. An allowance permits a replica to renew a number of certificates while etcd is away
+// (allowance.go).
 //
 // # One rotation
 //
@@ -17,7 +18,7 @@
 // sign once the holder of every unexpired certificate has the new root (journal_index.go), or when an operator forces
 // it. The old epoch is retired once all its certificates have expired. The function step decides when an epoch starts
 // to sign and when it is retired (step.go). It is a pure function of the record, the journal index and the time. Any
-// replica that leads (Config.Leads) may apply its result.
+// replica that leads (Config.Leads) may apply the result of step.
 //
 // # Invariants, held by tests
 //

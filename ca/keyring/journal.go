@@ -17,13 +17,13 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The journal consists of blobs (values in etcd) of up to maxBatch entries. A blob's name begins with the end of the
-// last certificate in the blob, so that one range deletion prunes the journal. Entries that arrive during a transaction
-// form the next batch.
+// The journal consists of blobs (values in etcd) of up to maxBatch entries. A blob's name begins with the time at which
+// the last of its certificates ends, so that one range deletion prunes the journal. Entries that arrive during a
+// transaction form the next batch.
 const (
 	journalFolder = "certificates/"
 	maxBatch      = 512
-	maxEntry      = 1900 // bytes: a full batch fits one transaction
+	maxEntry      = 1900 // longest entry, in bytes; a full batch fits in one transaction
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
 	reportKept    = 91 * 24 * time.Hour // longest lifetime of a report (Held); no leaf certificate lives longer
@@ -34,20 +34,21 @@ type entry struct {
 	issue  Issue
 	raw    []byte
 	came   int64 // time of arrival, in Unix ns
-	folded *many // the aggregate that replaces the entry; nil: journalled singly
+	folded *many // the aggregate that replaces the entry; nil if the entry is journalled singly
 	done   chan error
 }
 
 // Append writes an entry to the journal in etcd, and returns when the entry is durable. It blocks until Run has
-// committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of the entry's identity
-// (Config.IdentityBytes) or origin is used up, an aggregate (Issue.Many) may replace the entry. A report (Issue.Report)
-// beyond the quota is dropped without an error.
+// committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of Issue.Identity
+// (Config.IdentityBytes) or of Issue.Origin is used up, an aggregate (Issue.Many) may replace the entry. A report
+// (Issue.Report) beyond the quota is dropped without an error.
 //
-// ErrStale: another epoch signs now, or the bundle of Issue.Generation lacks a published root or is unknown here. Sign
-// again with the newest State. ErrRevoked: the identity is revoked. Reports do not cause these two errors. If this
-// replica cannot sign, the error wraps State.Sealed. An entry without a serial number, with an end before 1970, or of
-// more than 1,900 bytes of JSON is refused. After errors of etcd or ctx the entry may or may not be in the journal.
-// After every error the certificate must not be handed out.
+// The error matches ErrStale if another epoch (signing certificate) signs now, or if the bundle of Issue.Generation
+// lacks a published root or is unknown here. The caller must then sign again with the newest State. The error matches
+// ErrRevoked if the identity is revoked. Reports do not cause these two errors. If this replica cannot sign, the error
+// wraps State.Sealed. An entry without a serial number, with an end before 1970, or of more than 1,900 bytes of JSON is
+// refused. After errors of etcd or ctx the entry may or may not be in the journal. After every error the certificate
+// must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -100,7 +101,7 @@ func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roo
 	return err
 }
 
-// report identifies a holder's unverified report that the holder has a trust bundle.
+// report identifies an unverified report: the holder of a certificate claims to have the trust bundle of a generation.
 type report struct {
 	serial     string
 	generation uint64

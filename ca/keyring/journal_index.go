@@ -112,7 +112,7 @@ func (c *journalIndex) prune(now time.Time) {
 
 // aggregatedRenewals finds the aggregates that may include a renewal of a leaf. It returns the identity and the end of
 // the aggregate that ends last. The results are zero if every renewal of the leaf has an entry of its own. If the
-// journal lacks the leaf, pass the zero Issue; it matches every aggregate.
+// journal lacks the leaf, pass the zero Issue, which matches every aggregate.
 func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
@@ -171,10 +171,11 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 	return until
 }
 
-// missing lists the holders without the trust bundle of a generation, sorted by identity, then by the Pod followed by
-// the serial number. Only holders of unexpired leaves count. A leaf has the bundle if it was issued with this or a
-// later bundle, or if its holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or
-// another leaf of its Pod has the bundle. Unexpired aggregates and allowances of older generations are listed too.
+// missing lists the holders without the trust bundle of a generation, sorted by identity, and then by the concatenation
+// of Pod and serial number. Only holders of unexpired leaves count. A leaf has the bundle if it was issued with this or
+// a later bundle, or if its holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or
+// another leaf of its Pod has the bundle. Unexpired aggregates and allowances of older generations are listed too, with
+// Holder.Many set.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

@@ -14,11 +14,11 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots implements Ring for a process without a keyring (the signing keys of the mesh's CA). The process passes the
-// mesh's root certificates, from a trusted source, to Use. In each State, Active is nil, so the process cannot sign
-// certificates. Safe for concurrent use.
+// Roots implements the interface Ring of this package for a process without a keyring (the signing keys of the mesh's
+// CA). The process passes the mesh's root certificates, from a trusted source, to Use. In each State, Active is nil, so
+// the process cannot sign certificates. Safe for concurrent use.
 type Roots struct {
-	mu      sync.Mutex // a leaf lock; guards the fields below
+	mu      sync.Mutex // guards the fields below; no other lock is acquired while mu is held
 	state   *keyring.State
 	changed chan struct{}
 }

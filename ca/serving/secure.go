@@ -3,7 +3,7 @@
 // keyring determines the roots that verify callers. While this process cannot sign, a peer (another replica) can sign
 // the certificate.
 //
-// Owns: the serving certificate, and the loop that requests one from peers.
+// Owns: the serving certificate, and the repeated requests to peers for one.
 // Reads: states of the keyring (ca/keyring), an operator's files, the list of replicas.
 // Never: identifies a caller; issues a certificate to others.
 package serving
@@ -30,7 +30,7 @@ import (
 type pairFiles struct {
 	cert, key string
 
-	mu       sync.Mutex // a leaf lock
+	mu       sync.Mutex // guards the fields below; no other lock is acquired while mu is held
 	read     [2]fileState
 	lastGood *tls.Certificate
 }
@@ -48,8 +48,8 @@ func stateOf(path string) (fileState, error) {
 	return fileState{info.Size(), info.ModTime()}, nil
 }
 
-// pair returns the newest pair that could be read and matches. It fails only if there was no such pair so far. The
-// error names the flags.
+// pair returns the newest certificate and key that could be read and match each other. It fails only if there was no
+// such pair so far. The error names the flags.
 func (p *pairFiles) pair() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,9 +76,9 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 // arguments cert and key are paths. Changed files take effect at the next handshake. While the files cannot be read
 // or do not match, the last good pair stays in use.
 //
-// If clients is not nil, a client may present a certificate, and its handshake fails if the pool does not verify the
-// certificate. The server receives the verified chains only if it uses Credentials (of this package). If clients is
-// nil, no client certificate is requested.
+// The argument clients has the roots for client certificates. If clients is not nil, a client may present a
+// certificate. Its handshake fails if these roots do not verify the certificate. The gRPC server receives the verified
+// chains only if it uses Credentials (of this package). If clients is nil, no client certificate is requested.
 //
 // ByFiles fails if the files cannot be read or parsed, or do not match. The error names the flags --tls-cert and
 // --tls-key.
@@ -109,12 +109,12 @@ func secureBase() *tls.Config {
 // A client without a credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
-// TLS keeps the serving certificate of a process. For each state of the keyring it makes a TLS configuration. Make it
-// with New. Safe for concurrent use, except for Identify.
+// TLS keeps the serving certificate of a process. For each state of the keyring it makes a TLS configuration. Make a
+// TLS with New. Safe for concurrent use, except for Identify.
 type TLS struct {
 	names []string    // DNS names and IP addresses in the certificate
 	id    spiffeid.ID // of the process, for its peers; zero: no SPIFFE ID
-	files *pairFiles  // nil: the certificate is of our own CA
+	files *pairFiles  // nil: the certificate comes from our CA
 
 	mu    sync.Mutex // guards the fields below
 	own   *tls.Certificate
@@ -131,10 +131,10 @@ type TLS struct {
 // concurrently with other methods.
 func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
 
-// New returns a TLS. If cert is empty, it presents certificates of our CA for names, a list of DNS names and IP
-// addresses. The list must not be empty then, and key is ignored. If cert is not empty, cert and key are paths of an
-// operator's files, and the TLS presents the certificate in them. New keeps names, so the caller must not change the
-// list.
+// New returns a TLS. If cert is empty, the TLS presents certificates of our CA for names, a list of DNS names and IP
+// addresses. In this case the list must not be empty, and key is ignored. If cert is not empty, cert and key are paths
+// of an operator's files, and the TLS presents the certificate in them. New keeps names, so the caller must not change
+// the list.
 //
 // New fails if the files cannot be read or parsed, or do not match. The error names the flags --tls-cert and --tls-key.
 // After an error, the TLS is not to be used.
@@ -163,9 +163,10 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under returns the TLS configuration for one state (not nil), with the roots of its Callers method as ClientCAs. The
-// configuration requests no client certificate; Config adds the request. Under returns the same result until the state
-// or the certificate changes. The caller must not change the result. Errors are those of Certificate.
+// Under returns the TLS configuration for one state of the keyring, which must not be nil. Its ClientCAs are the roots
+// of State.Callers. The configuration requests no client certificate, but Config adds the request. Under returns the
+// same result until the state or the certificate changes. The caller must not change the result. Errors are those of
+// Certificate.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +201,8 @@ func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate
 
 // certificate returns the operator's certificate or, without operator's files, the process's certificate of our CA. A
 // process that can sign replaces its certificate when the signer changes, and at half of the lifetime. If it cannot
-// make a new certificate, it uses the previous one until that expires. While the process cannot sign, it uses the
-// previous certificate, or a certificate that a peer signed (PeerIssued), until that expires. The caller holds s.mu.
+// make a new certificate, it uses the previous one until the previous one expires. A process that cannot sign uses its
+// newest certificate until it expires. A peer may have signed this certificate (PeerIssued). The caller holds s.mu.
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()

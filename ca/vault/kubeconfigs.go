@@ -27,17 +27,18 @@ func (k Kubeconfigs) Seal(ctx context.Context, cluster string, plain []byte) ([]
 	return k.Sealer.Seal(ctx, plain, k.about(cluster))
 }
 
-// Open decrypts the credentials of a cluster; the caller owns the result. seal.ErrTampered: the ciphertext was made for
-// another cluster, mesh or purpose, was changed, or is not a ciphertext. seal.ErrNewer: a newer build made the
-// ciphertext. seal.ErrUnavailable: the provider of the key encryption key does not answer, or does not have this key.
+// Open decrypts the credentials of a cluster. The caller owns the result. The error wraps seal.ErrTampered if the
+// argument sealed was made for another cluster, mesh or purpose, was changed, or is not a ciphertext. It wraps
+// seal.ErrNewer if a newer build made the ciphertext. It wraps seal.ErrUnavailable if the provider of the key
+// encryption key does not answer, or does not have this key.
 func (k Kubeconfigs) Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error) {
 	plain, err := k.Sealer.Open(ctx, sealed, k.about(cluster))
 	return plain, err
 }
 
 // Stale asks the provider of the key encryption key which key it uses now. The returned function reports whether a
-// result of Seal was encrypted under another key of the provider, and should therefore be sealed again.
-// seal.ErrUnavailable: the provider does not answer, or its key is missing.
+// result of Seal was encrypted under another key of the provider, and should therefore be sealed again. The error wraps
+// seal.ErrUnavailable if the provider does not answer, or its key is missing.
 func (k Kubeconfigs) Stale(ctx context.Context) (func(sealed []byte) bool, error) {
 	return k.Sealer.Stale(ctx)
 }

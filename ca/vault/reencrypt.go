@@ -11,16 +11,16 @@ import (
 )
 
 // Reencrypt seals secrets (private keys and registry credentials) again if they are not sealed under the present key
-// encryption key. stored lists the records that contain the secrets. The argument most limits the number of new
-// ciphertexts. The result maps each affected record to its new ciphertext. Reencrypt changes no record; the caller
-// writes the ciphertexts to the store. Reencrypt implements the Sealer of store/ingest.
+// encryption key. The argument stored lists the records that contain the secrets. The argument most limits the number
+// of new ciphertexts. The result maps each affected record to its new ciphertext. Reencrypt changes no record. The
+// caller writes the ciphertexts to the store. Reencrypt implements the Sealer of store/ingest.
 //
-// Reencrypt first checks the key of the MACs. If that key is not sealed under the present key encryption key, Reencrypt
-// seals it again and writes it to the Store at once.
+// Reencrypt first checks the key of the MACs, by which the vault recognises unchanged secrets. If that key is not
+// sealed under the present key encryption key, Reencrypt seals it again and writes it to the Store at once.
 //
 // A record whose secret does not open (seal.ErrTampered) is skipped, and its error is part of the returned error. Any
-// other error ends the call: an error of the Sealer or of the Store, or the vault has no Store. The ciphertexts in the
-// result are valid even with an error. The result is nil if the call failed before the first record.
+// other error ends the call. Such errors come from the Sealer or the Store, or report that the vault has no Store. The
+// ciphertexts in the result are valid even with an error. The result is nil if the call failed before the first record.
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	return out, errors.Join(errs...)
 }
 
-// reencrypt decrypts the blob sealed, and seals its content under the present key encryption key. It fails if the new
-// blob is stale already; without this check the caller would repeat for ever.
+// reencrypt decrypts the ciphertext in the parameter sealed, and seals its content under the present key encryption
+// key. It fails if the new ciphertext is stale already. Without this check the caller would repeat for ever.
 func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	plain, err := v.Sealer.Open(ctx, sealed, about)
 	if err != nil {
@@ -66,8 +66,9 @@ func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context
 	return fresh, err
 }
 
-// macReencrypted seals the key of the MACs under the present key encryption key, if its blob is stale. The key of the
-// MACs itself does not change. If another process has written the blob meanwhile, the blob of that process stays.
+// macReencrypted seals the key of the MACs under the present key encryption key, if its ciphertext in the Store is
+// stale. The key of the MACs itself does not change. If another process has written a new ciphertext meanwhile, that
+// one stays.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore

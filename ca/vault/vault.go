@@ -4,7 +4,7 @@
 //
 // Owns: the key of the MACs, below sealing/ in etcd.
 // Reads: ca/seal, store/kv.
-// Never: writes an unsealed private key; shows one in an error.
+// Never: writes an unsealed private key; shows a private key in an error.
 package vault
 
 import (
@@ -31,7 +31,7 @@ type Store interface {
 	// passes 0 as since, to read all blobs.
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 	// ChangeBlobs writes blobs in one transaction and returns the revision of the write, as kv.Store.ChangeBlobs does.
-	// kv.ErrConflict: a condition of the change does not hold.
+	// The error wraps kv.ErrConflict if a condition of the change does not hold.
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
 }
 
@@ -39,7 +39,7 @@ type Store interface {
 type Config struct {
 	Sealer seal.Sealer
 	Mesh   string // name of the mesh
-	Store  Store  // nil: the vault can open, but Seal and Reencrypt fail
+	Store  Store  // nil: Open works, but Seal and Reencrypt fail
 }
 
 // Vault seals and opens private keys and registry credentials of Secrets. Make it with New. Safe for concurrent use.
@@ -72,7 +72,7 @@ const (
 	macBytes = 32
 )
 
-// errWithoutStore refuses to seal in a vault without a Store.
+// errWithoutStore is the error of Seal and Reencrypt in a vault without a Store.
 var errWithoutStore = errors.New("this vault has no store, so it cannot seal")
 
 func (v *Vault) about(key model.Key) seal.Context {
@@ -115,11 +115,12 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 	return h.Sum(nil)
 }
 
-// Open decrypts the private key, or the registry credentials, of a Secret's record; the caller owns the result. The
-// record has registry credentials if spec lists registries. seal.ErrTampered: the ciphertext is missing, was changed,
-// or was made for another Secret or mesh. It is also the error if the plain text does not match the record's
-// certificate or registries. seal.ErrNewer: a newer build made the ciphertext. seal.ErrUnavailable: the provider of the
-// key encryption key does not answer, or does not have this key; a retry may help.
+// Open decrypts the private key, or the registry credentials, of a Secret's record. The caller owns the result. The
+// record has registry credentials if spec lists registries. The error wraps seal.ErrTampered if the ciphertext is
+// missing, was changed, or was made for another Secret or mesh. It also wraps seal.ErrTampered if the plain text does
+// not match the record's certificate or registries. It wraps seal.ErrNewer if a newer build made the ciphertext. It
+// wraps seal.ErrUnavailable if the provider of the key encryption key does not answer, or does not have this key. In
+// this case a retry may help.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {

@@ -2,8 +2,8 @@ package fanout
 
 import "time"
 
-// charge charges bytes that were sent to a stream against the budget, except for bytes that its client has acknowledged
-// already.
+// charge counts bytes that were sent on a stream against the budget. It leaves out bytes that the stream's client has
+// acknowledged already.
 func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	early := min(bytes, s.early)
 	s.early -= early
@@ -28,7 +28,7 @@ func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	s.early += bytes - forgiven - charged
 }
 
-// release subtracts bytes from a stream's charge and from the queue's total.
+// release subtracts bytes from the charged bytes of a stream and from the queue's total.
 func (q *Queue[S]) release(s *entry[S], bytes int) {
 	bytes = min(bytes, s.unacked)
 	s.unacked -= bytes
@@ -39,8 +39,9 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire releases the charges of streams whose oldest charge is at least Budget.Slow old. So slow clients do not delay
-// others. These streams also free their slots in the concurrency window (window.go).
+// expire releases all charged bytes of each stream whose oldest charge is at least Budget.Slow old. So slow clients do
+// not delay others. expire also ends the streams' places in the concurrency window, which bounds the writes of
+// configuration (window.go).
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

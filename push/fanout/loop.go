@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// pressEvery is the pause between two measurements of the run queue while configuration is sent and endpoints change.
+// pressEvery is the time between two measurements of the run queue. They are made while endpoints change and
+// configuration is being sent or waits.
 const pressEvery = 25 * time.Millisecond
 
 // Loop runs a Queue: workers call the send functions of the streams that get a turn. Its methods, except Run, may be
@@ -21,16 +22,16 @@ type Loop struct {
 	budget  Budget
 	workers int
 	log     *slog.Logger
-	waited  func() time.Duration // returns the 90th percentile of the waits for a processor since its last call
+	waited  func() time.Duration // returns the 90th percentile of goroutines' waits for a processor since its last call
 
-	mu    sync.Mutex // guards inbox; no other lock is acquired while it is held
+	mu    sync.Mutex // guards inbox; no other lock is acquired while mu is held
 	inbox []*Stream  // each stream at most once
 	wake  chan struct{}
 
 	waiting [NumLanes]atomic.Int64
 }
 
-// Stream is the handle of one stream in a Loop. Its methods may be called from any goroutine and never block.
+// Stream represents one stream of a Loop. Its methods may be called from any goroutine and never block.
 type Stream struct {
 	loop      *Loop
 	namespace string
@@ -38,13 +39,13 @@ type Stream struct {
 	send      func(urgent bool, plan int64) int
 
 	inbox atomic.Bool // the stream is in the inbox
-	joins atomic.Bool // this field and the following ones are events that the loop has not processed yet
+	joins atomic.Bool // this field and all below are events that the loop has not processed yet
 	marks atomic.Uint32
 	done  atomic.Bool
 	sent  atomic.Int64
 	acked atomic.Int64
 	left  atomic.Bool
-	plan  atomic.Int64 // plan of the marks in the lane Config
+	plan  atomic.Int64 // newest plan of the calls of Try; 0: no call
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
@@ -55,8 +56,8 @@ type outcome struct {
 }
 
 // New returns a Loop, which grants turns only while Run runs. Numbers of 0 or less in b mean the defaults. The
-// parameter workers is the number of goroutines that send. If workers is 0 or less, there is one for each processor
-// (GOMAXPROCS). The number is at most Budget.Streams. A nil log means slog.Default().
+// parameter workers is the number of goroutines that send. If workers is 0 or less, there is one goroutine for each
+// processor (GOMAXPROCS). There are never more than Budget.Streams. A nil log means slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -71,10 +72,11 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 func (l *Loop) Budget() Budget { return l.budget }
 
 // Join adds a stream of a namespace. The parameter first states that the stream belongs to a gateway. Streams of
-// gateways precede others. One worker at a time calls send, in the stream's turn. send must send everything that may be
-// sent now, or only urgent changes if urgent is set, and return the number of bytes sent. The function send must not
-// block. Its argument plan is the number of the newest plan that may be sent on the stream from this turn on. A plan of
-// 0 means that the previous number still holds. Streams can be added before Run is called.
+// gateways precede others. One worker at a time calls the function send, in the stream's turn. The function send must
+// send everything that may be sent now, and return the number of bytes sent. If its argument urgent is set, it must
+// send only urgent changes. The function must not block. Its argument plan is the number of the newest plan that may be
+// sent on the stream from this turn on. A plan of 0 means that the previous number still holds. Join may be called
+// before Run.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -90,8 +92,8 @@ func (s *Stream) Mark(l Lane) {
 }
 
 // Try requests a turn in the lane Config for a plan that was not sent on the stream yet. Plans have rising numbers
-// above 0. The turn may be for a newer plan. The function send gets the number of the turn's plan. After the turn, the
-// caller must call Accepted, Skipped or Refused with the plan of the turn.
+// above 0. The turn may be for a newer plan. The stream's function (see Join) gets the number of the turn's plan. After
+// the turn, the caller must call Accepted, Skipped or Refused with the plan of the turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -117,8 +119,8 @@ func (s *Stream) report(op Op, v outcome) {
 	s.notify()
 }
 
-// Sent counts bytes that the caller sent after the function send had returned. The loop charges them against the budget
-// when it next processes the end of one of the stream's turns.
+// Sent counts bytes that the caller sent after the stream's function (see Join) had returned. They count against the
+// budget from the end of the stream's next turn on.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
 // Acked reports bytes that the client has acknowledged, and releases them from the budget.
@@ -127,8 +129,8 @@ func (s *Stream) Acked(bytes int) {
 	s.notify()
 }
 
-// Leave removes the stream, and releases its bytes from the budget. Workers may still call send for turns that were
-// granted before the loop processes this call.
+// Leave removes the stream, and releases its bytes from the budget. The stream's function may still be called for a
+// turn that was granted before the loop processes this call.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()
@@ -150,14 +152,14 @@ func (s *Stream) notify() {
 	}
 }
 
-// Waiting returns the number of streams that waited in a lane after the last event, for a gauge. The lane must be below
-// NumLanes.
+// Waiting returns the number of streams that waited in a lane when the loop had last processed events, for a gauge. The
+// lane must be below NumLanes.
 func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
-// Run grants turns until ctx ends, then performs the turns that were granted, and returns the error of ctx. It must not
-// be called twice.
+// Run grants turns until ctx ends, waits until the granted turns are over, and returns the error of ctx. It must not be
+// called twice.
 func (l *Loop) Run(ctx context.Context) error {
-	turns := make(chan Grant[*Stream], l.budget.Streams) // has room for the turns of all streams that have not left
+	turns := make(chan Grant[*Stream], l.budget.Streams) // has room for the turns of all streams in the Queue
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
@@ -202,7 +204,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
 		}
 		if !pressing && q.Pressing(time.Now()) {
-			l.waited() // the measurement begins here
+			l.waited() // the first measurement begins here
 			press.Reset(pressEvery)
 			pressing = true
 		}
@@ -221,7 +223,7 @@ func (l *Loop) take() []*Stream {
 	return taken
 }
 
-// events passes events to step, for everything that was reported for the stream since the previous call of events.
+// events passes to step everything that was reported for the stream since the previous call of events.
 func (s *Stream) events(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before the events are read, so that later events notify again
 	if s.joins.Swap(false) {

@@ -8,16 +8,16 @@ import (
 // Budget bounds the sends in progress. Numbers of 0 or less mean the defaults.
 type Budget struct {
 	Streams int // maximum number of streams with a turn at a time; 0: 100
-	// Bytes limits the number of sent bytes that are not acknowledged, without those of slow streams; 0: 256 MiB. No
-	// turn is granted while the limit is reached. Turns that were granted before may exceed the limit.
+	// Bytes limits the number of sent bytes that are not acknowledged; 0: 256 MiB. Bytes of slow streams do not count.
+	// No turn is granted while the limit is reached. Turns that were granted before may exceed the limit.
 	Bytes   int
-	Slow    time.Duration // age of an unacknowledged charge at which its stream counts as slow; 0: 1 s
+	Slow    time.Duration // a stream with unacknowledged bytes of this age is slow; 0: 1 s
 	Rollout int           // minimum number of streams that get a plan of configuration first (rollout); 0: 8
 	// WindowOff switches the concurrency window off, to measure its effect.
 	WindowOff bool
 }
 
-// patience is the number of grants to other lanes after which a waiting lane is next.
+// patience is the number of grants to other lanes after which a waiting lane precedes more urgent lanes.
 const patience = 4
 
 // Op is the type of an Event.
@@ -27,11 +27,11 @@ type Op uint8
 const (
 	Join   Op = iota // a stream was added (Namespace, First)
 	Leave            // a stream has left
-	Mark             // a stream may have something to send (Lane, Plan)
+	Mark             // there may be something to send on a stream (Lane, Plan)
 	Done             // a stream's turn is over (Bytes sent)
 	Ack              // a stream's client has acknowledged (Bytes)
 	Accept           // the client has acknowledged everything that was sent of a plan (Plan)
-	Skip             // nothing of a plan was sent to the client, or its ACK proves nothing (Plan)
+	Skip             // nothing of a plan was sent, or the client's ACK proves nothing about other clients (Plan)
 	Refuse           // the client refused a part of a plan (Plan, By)
 	Tick             // time has passed
 	Press            // goroutines' waits for a processor were measured (Wait)
@@ -42,18 +42,18 @@ type Event[S comparable] struct {
 	Op        Op
 	Stream    S // not used by Tick and Press
 	Namespace string
-	First     bool // the stream is a gateway's, and precedes those of other proxies
+	First     bool // the stream belongs to a gateway, and precedes streams of other proxies
 	Lane      Lane
-	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that was not sent on the
-	// stream yet; 0: no such plan.
+	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config, it is a plan that was not sent on the
+	// stream yet, or 0.
 	Plan  int64
 	By    string        // the identity of the client that refused
 	Bytes int           // number of bytes that were sent (Done) or acknowledged (Ack)
 	Wait  time.Duration // 90th percentile of the waits for a processor
 }
 
-// Grant is an output of Queue.Step, a turn to send. The caller must send on the stream, and then pass an event Done to
-// Step.
+// Grant is an output of Queue.Step: a stream gets a turn to send. The caller must send on the stream, and pass an event
+// Done to Step afterwards.
 type Grant[S comparable] struct {
 	Stream S
 	Urgent bool  // only urgent changes may be sent now; configuration waits for a later turn
@@ -61,8 +61,8 @@ type Grant[S comparable] struct {
 }
 
 const (
-	// tried is the lane of streams that wait for a plan of configuration that is new to them. Such a plan is sent to a
-	// few streams first (rollout.go). A stream that waits in tried does not wait in Config.
+	// tried is the lane of streams that wait for a plan of configuration that is new to them. A new plan is sent to a
+	// few streams first (rollout.go). A stream that waits in this lane does not wait in Config.
 	tried    = NumLanes
 	allLanes = NumLanes + 1
 )
@@ -81,8 +81,8 @@ type Queue[S comparable] struct {
 	window  concurrencyWindow[S]
 }
 
-// rings holds the streams that wait in one lane, grouped by namespace. The first ring holds the gateways, and the
-// second ring all other proxies. The first ring precedes the second. The namespaces of a ring alternate.
+// rings holds the streams that wait in one lane. A ring is a list of namespaces that get turns alternately. The first
+// ring holds the streams of gateways, and the second ring all others. The first ring precedes the second.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
@@ -91,7 +91,8 @@ type rings[S comparable] struct {
 // empty reports whether no stream waits in the lane.
 func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
-// front returns the group (a namespace) that is next, and its ring. The lane must not be empty.
+// front returns the group (the streams of one namespace) that is next, and the ring with this group. The lane must not
+// be empty.
 func (l *rings[S]) front() (*list.List, *group[S]) {
 	ring := &l.of[0]
 	if ring.Len() == 0 {
@@ -111,18 +112,18 @@ type group[S comparable] struct {
 type entry[S comparable] struct {
 	stream    S
 	namespace string
-	class     uint8                   // 0: a gateway, 1: any other
-	at        [allLanes]*list.Element // element in a group; nil: the stream does not wait in that lane
-	slots     [numSlots]*list.Element // nil: no slot
-	sentAt    [numSlots]time.Time     // end of the turn that occupied the slot; zero: the turn has not ended
+	class     uint8                   // 0: a gateway, 1: any other proxy
+	at        [allLanes]*list.Element // by lane: element in a group; nil: does not wait in the lane
+	slots     [numSlots]*list.Element // by kind of slot (slots.go); nil: no slot
+	sentAt    [numSlots]time.Time     // by kind of slot: end of the turn that occupied it; zero: not ended
 	granted   bool                    // the stream has a turn
-	// the newest plan of its turns; 0 after Skip or Refuse, so that each plan counts as new
+	// the newest plan for which the stream had a turn; 0 after Skip or Refuse, so that any plan counts as new
 	plan     int64
 	again    [allLanes]bool // marked during the turn, by lane
 	first    bool           // the stream was next in a lane of configuration during its urgent turn
 	unacked  int            // charged bytes
 	forgiven int            // unacknowledged bytes that are no longer charged, because the stream was slow
-	early    int            // bytes that were acknowledged before Done
+	early    int            // bytes that were acknowledged before the event Done
 	since    time.Time      // time of the oldest charge
 	charge   *list.Element  // element in Queue.charged
 }
@@ -191,10 +192,9 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	return q.grants(now)
 }
 
-// Next returns the time at which Step must be called with Tick if there are no other events. At this time a stream
-// becomes slow, or a write of configuration no longer counts in the concurrency window. It may also be the end of the
-// window's pause, or the time at which a slot of the rollout becomes free. The result ok is false if there is no such
-// time.
+// Next returns the time at which Step must be called with Tick if there are no other events. It is the earliest time at
+// which the passing of time alone may permit more turns. For example, a stream becomes slow, or the pause of the
+// concurrency window ends. The result ok is false if there is no such time.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -223,7 +223,7 @@ func (q *Queue[S]) Pressing(now time.Time) bool {
 }
 
 // Waiting returns the number of streams that wait in a lane. The lane must be below NumLanes. The number for Config
-// includes streams to which their plan is new.
+// includes streams that wait for a plan that is new to them.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -243,7 +243,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.window.last = now
 	}
-	if l == Config && plan > s.plan { // otherwise the stream had its turn for this plan, and the mark is late
+	if l == Config && plan > s.plan { // otherwise there is no plan, or the stream has had a turn for it
 		q.rollout.begin(plan, len(q.streams))
 		q.remove(s, Config)
 		l = tried
@@ -257,7 +257,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	}
 }
 
-// done ends a turn. Marks during the turn wait for the next one.
+// done ends a turn. If the stream was marked during the turn, it now waits for the next turn.
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
@@ -274,8 +274,8 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// mayRest frees a stream's slot in the concurrency window if the stream has no turn and its client has acknowledged all
-// bytes.
+// mayRest frees a stream's slot in the concurrency window (window.go) if the stream has no turn and its client has
+// acknowledged all bytes.
 func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)
@@ -337,7 +337,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 		}
 		ring, g := q.lanes[l].front()
 		s := g.waiting.Front().Value.(*entry[S])
-		if s.granted { // the stream has an urgent turn, and waits here again after it
+		if s.granted { // the stream has an urgent turn, and is added to this lane again afterwards
 			q.remove(s, l)
 			s.again[l], s.first = true, true
 			continue
@@ -363,8 +363,9 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	return out
 }
 
-// pick returns the lane that gets the next grant: a lane that was passed over too often, or else the most urgent one.
-// It returns false if no lane may get a grant.
+// pick returns the lane that gets the next grant. It is the least urgent lane that was passed over too often, if there
+// is one. Otherwise it is the most urgent lane. Only lanes count that may get a grant now. If there are none, pick
+// returns false.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}
 	for l := range allLanes {

@@ -2,16 +2,17 @@ package fanout
 
 import "time"
 
-// rollout delivers each plan of configuration progressively. A plan is sent to `least` streams first. After each stream
-// that accepts the plan, two more streams may have a turn. So with 10,000 proxies the number of streams doubles seven
-// times before the last proxy gets the plan. Acceptance of an earlier plan has no effect. Each plan begins with a few
-// streams, however fast plans follow each other. When a newer plan replaces a plan, waiting streams keep their
-// positions. So each stream has a turn within about `share` plans, even if no stream acknowledges in time.
+// rollout delivers each plan progressively. A plan is the configuration of all proxies for one revision of the store. A
+// plan is sent to `least` streams first. After each stream that accepts the plan, two more streams may have a turn. So
+// with 10,000 proxies the number of concurrent streams doubles seven times before the last proxy gets the plan.
+// Acceptance of an earlier plan has no effect. Each plan begins with a few streams, however fast plans follow each
+// other. When a newer plan replaces the present one, waiting streams keep their positions. So each stream has a turn
+// within about `share` plans, even if no stream acknowledges in time.
 //
 // The window is the number of streams that may try the plan at a time. The first refusal by an identity reduces the
 // window to `least`, and occupies a slot for refusalBackoff. If many identities refuse, the plan stops until the
-// refused version is withheld (push/quarantine) or replaced. The plan then continues with a few streams. Further
-// refusals of the same identity have no effect, so an identity that refuses everything does not delay others.
+// refused version is withheld (push/quarantine) or replaced. After that, the plan continues with a few streams. Further
+// refusals by the same identity do not reduce the window. So an identity that refuses everything does not delay others.
 type rollout[S comparable] struct {
 	most    int // Budget.Rollout
 	plan    int64
@@ -23,16 +24,18 @@ type rollout[S comparable] struct {
 }
 
 const (
-	// share determines the number of streams at the beginning of a plan: the number of all streams divided by share.
+	// share determines the number of streams at the beginning of a plan. It is the number of all streams divided by
+	// share, but at least Budget.Rollout.
 	share = 128
 	// refusalBackoff is the time for which a refusal occupies a slot.
 	refusalBackoff = time.Second
-	// maxBy is the number of identities that are remembered for a plan. Refusals of further identities do not change
+	// maxBy is the number of identities that are remembered for a plan. Refusals by further identities do not change
 	// the window, which is small anyway after so many refusals.
 	maxBy = 1000
 )
 
-// begin begins the rollout of a plan. A plan that is not newer than the present one has no effect.
+// begin begins the rollout of a plan. The parameter streams is the number of all streams. A plan that is not newer than
+// the present one has no effect.
 func (t *rollout[S]) begin(plan int64, streams int) {
 	if plan <= t.plan {
 		return
@@ -46,8 +49,8 @@ func (t *rollout[S]) begin(plan int64, streams int) {
 // open reports whether another stream may have a turn for the plan.
 func (t *rollout[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
-// accept widens the window by one after a stream has acknowledged a whole plan, even if the stream counted as slow
-// before.
+// accept frees the slot of a stream that has acknowledged a whole plan, and widens the window by one. It also widens
+// the window if expire has freed the slot before.
 func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)

@@ -6,14 +6,15 @@ import (
 )
 
 // A slot is the permission to be one of a bounded number of streams. One kind of slots belongs to the concurrency
-// window, and the other to the rollout. A stream has at most one slot of each kind.
+// window (window.go), and the other to the rollout (rollout.go). A stream has at most one slot of each kind.
 const (
 	windowSlot = iota
 	rolloutSlot
 	numSlots
 )
 
-// slots holds the streams that occupy a slot of one kind, during their turn and until their client has acknowledged.
+// slots holds the streams that occupy a slot of one kind. A stream enters when its turn begins. It leaves when its
+// client has acknowledged, or some time after its turn (expire).
 type slots[S comparable] struct {
 	kind int
 	busy list.List // of *entry[S]: in their turn
@@ -42,7 +43,7 @@ func (l *slots[S]) leave(s *entry[S]) {
 	s.slots[l.kind] = nil
 }
 
-// done moves a stream's slot from busy to sent after a turn. It reports whether the slot was in busy.
+// done moves a stream's slot from busy to sent after a turn. It reports whether there was such a slot in busy.
 func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	at := s.slots[l.kind]
 	its := at != nil && s.sentAt[l.kind].IsZero()

@@ -3,25 +3,26 @@ package fanout
 import "time"
 
 // concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change.
-// Writes to many streams fill the run queue of this process. Each step of an endpoint's way from the store to the
-// socket waits in that queue behind the goroutines that write. So without a bound, a namespace whose routes are edited
-// all the time would delay the endpoints of all other namespaces.
+// Writes to many streams fill the run queue of this process (goroutines that wait for a processor). Each step of an
+// endpoint's way from the store to the socket waits in the run queue behind the goroutines that write. So without a
+// bound, a namespace whose routes are edited all the time would delay the endpoints of all other namespaces.
 //
 // The window shrinks while goroutines wait for a processor, and grows while they do not. While no endpoints change,
-// configuration is written to as many streams as the budget permits. A write that takes longer than longWay waits for
-// its client and not for this process, so it frees its slot. If even the smallest window is too large, because clients
-// are fast and this process is busy, the rate of bytes is limited (leastRate).
+// configuration is written to as many streams as the budget permits. If a client has not acknowledged a write after
+// longWay, the write waits for the client and not for this process. So the stream no longer counts. At the smallest
+// window, the rate of bytes is limited too (leastRate). The reason is that one stream may be too much, if its client is
+// fast and this process is busy.
 type concurrencyWindow[S comparable] struct {
 	off   bool // the window never limits, so that its effect can be measured
 	size  int
-	rest  time.Time // end of the pause between turns; zero: no pause
+	rest  time.Time // end of the present pause between two turns; zero: no pause
 	last  time.Time // time at which endpoints were last marked
 	slots slots[S]  // the streams to which configuration is being written
 }
 
 // firstWindow and leastWindow are the initial and the smallest size. longWait and shortWait are compared with the 90th
-// percentile of goroutines' waits for a processor. An endpoint waits about fifteen times between store and socket. A
-// write that takes longer than longWay frees its slot.
+// percentile of goroutines' waits for a processor. An endpoint waits about fifteen times between store and socket.
+// longWay is the time after the end of a stream's turn at which the stream no longer counts.
 const (
 	firstWindow = 32
 	leastWindow = 1
@@ -37,7 +38,7 @@ const leastRate = 64 << 20
 // longCalm is the time for which endpoints still count as changing after the last change of an endpoint.
 const longCalm = 10 * time.Second
 
-// on reports whether endpoints are changing.
+// on reports whether endpoints are changing, so that the window limits. It is false if off is set.
 func (b *concurrencyWindow[S]) on(now time.Time) bool { return !b.off && now.Sub(b.last) <= longCalm }
 
 // open reports whether another stream may have a turn in the lane of configuration.
@@ -62,7 +63,7 @@ func (b *concurrencyWindow[S]) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// expire frees slots and ends the pause when their time is over.
+// expire frees the slots of streams whose turn ended at least longWay ago, and ends the pause when it is over.
 func (b *concurrencyWindow[S]) expire(now time.Time) {
 	b.slots.expire(now, longWay)
 	if !now.Before(b.rest) {
@@ -70,7 +71,8 @@ func (b *concurrencyWindow[S]) expire(now time.Time) {
 	}
 }
 
-// press adapts the size to the parameter wait, the 90th percentile of goroutines' recent waits for a processor.
+// press adapts the size of the window to the parameter wait, the 90th percentile of goroutines' recent waits for a
+// processor.
 func (b *concurrencyWindow[S]) press(wait time.Duration) {
 	switch {
 	case wait > longWait:

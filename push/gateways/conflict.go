@@ -10,17 +10,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. The last
-// conflict of a Gateway may also stand for all later servers and hosts, which exceed the bounds of one Gateway. It may
-// also give the number of errors that are not listed, because only the first problem.MostOfObject are. The Problem has
-// the Key of Loser's Gateway. The Severity is Error if the server or hosts are not served at all, else Warning.
+// Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. A conflict may
+// also report all later servers and hosts of a Gateway that exceeds the bounds of one Gateway. Only the first
+// problem.MostOfObject errors of a Gateway are listed. If there are more, the last conflict gives the number of the
+// others. The Problem has the Key of Loser's Gateway. The Severity is Error if the server or the hosts are not served,
+// else Warning.
 type Conflict struct {
 	Loser  Server
 	Winner *Server // the server that takes precedence; nil if the reason is not another server
 	model.Problem
 }
 
-// reason states why a server or a part of the server is not served, or served differently.
+// reason states why a server or a part of it is not served, or is served differently than the Gateway states.
 type reason struct {
 	winner   *Server
 	field    string // below spec.servers[i]; empty: the whole server
@@ -31,7 +32,7 @@ type reason struct {
 }
 
 // lose appends a conflict. It keeps the first problem.MostOfObject errors of a Gateway, and as many warnings, because
-// lists of problems do not show more of one object. omitted reports the number of further errors.
+// lists of problems do not show more of one object. The method omitted reports the number of further errors.
 func (m *merger) lose(s Server, r reason) {
 	r.severity = cmp.Or(r.severity, problem.Error)
 	m.lost[r.severity]++
@@ -88,7 +89,7 @@ func (s Server) family() string {
 // meanwhile is the end of messages about a server that loses to another one.
 const meanwhile = "; this server is not served, and that Gateway is unchanged"
 
-// against returns the reason why a server is not served if the server w takes precedence.
+// against returns the reason why a server is not served because the server w takes precedence.
 func against(w *Server, field, format string, args ...any) *reason {
 	return &reason{winner: w, field: field, code: problem.Duplicate, analyzer: problem.ConflictingGateways,
 		message: fmt.Sprintf(format, args...) + meanwhile}
@@ -121,8 +122,9 @@ func afterTLS(s Server, w *Server) *reason {
 		s.port(), w.where())
 }
 
-// besideTLS is for TCP. Envoy inspects connections for TLS only if the port has servers with TLS, and an edit of these
-// servers' namespace would replace the whole listener.
+// besideTLS returns the reason why a TCP server without TLS is not served beside servers with TLS of another namespace.
+// Envoy inspects connections for TLS only if the port has servers with TLS. So edits in the other namespace could
+// replace the whole listener.
 func besideTLS(s Server, w *Server) *reason {
 	return against(w, "port.protocol", "%s: %s serves %s there and is of another namespace, whose edits could end the connections of "+
 		"%s on the same port", s.port(), w.where(), w.family(), s.family())
@@ -142,8 +144,9 @@ func moreSpecific(s Server, w *Server) *reason {
 		w.where(), s.Spec().GetBind())
 }
 
-// lostHosts returns the reason why hosts of a server are not served. Their SNI selects a filter chain of the server w.
-// If w is nil, the hosts are not valid as SNI. The parameter whole states that no other host of the server is served.
+// lostHosts returns the reason why the server s does not serve the hosts in the parameter lost. Their SNI selects a
+// filter chain of the server w already. If w is nil, the hosts are not valid as SNI. The parameter whole states that no
+// other host of the server is served.
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
@@ -198,15 +201,16 @@ func undefinedPort(s Server) reason {
 		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is reachable only at the Pod's own address", s.Bound)}
 }
 
-// withoutHTTP3 returns the warning for a server that requests certificates of clients, and so is served over TCP alone.
+// withoutHTTP3 returns the warning for a server that requests client certificates, and is therefore served over TCP
+// only.
 func withoutHTTP3(s Server) reason {
 	return reason{field: "tls.mode", code: problem.NotSupported, severity: problem.Warning,
 		message: fmt.Sprintf("mode %v: HTTP/3 does not support client certificates, so the server is served over TCP only",
 			s.Spec().GetTls().GetMode())}
 }
 
-// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served. They are the hosts of
-// s from the index keep on, and all later servers.
+// beyond returns the reason why a Gateway's servers and hosts beyond the bounds of one Gateway are not served. The
+// first of them is the host of s with the index keep. All later hosts and servers follow.
 func beyond(s Server, keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {

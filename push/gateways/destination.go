@@ -17,14 +17,14 @@ var metadataServers = map[netip.Addr]bool{netip.MustParseAddr("fd20:ce::254"): t
 // credentials of Pods (::23).
 var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 
-// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node connects.
-// They are the prefixes of NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
+// embedding has the prefixes of IPv6 addresses that end in an IPv4 address. A translator or the Node connects to that
+// IPv4 address. They are the prefixes of NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
 // localUse is the prefix that NAT64 translators use within one network (RFC 8215). Its IPv6 addresses embed an IPv4
 // address at one of the positions in localUsePositions (RFC 6052, section 2.2). sixToFour is the prefix of 6to4
-// addresses (RFC 3056). They embed an IPv4 address in the bytes 2 to 5.
+// addresses (RFC 3056), which embed an IPv4 address in the bytes 2 to 5.
 var (
 	localUse          = netip.MustParsePrefix("64:ff9b:1::/48")
 	localUsePositions = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
@@ -84,9 +84,9 @@ func localAddress(addr netip.Addr) string {
 
 // meant returns the addresses to which connections to an IP address may lead. For most addresses this is the address
 // itself, without zone and IPv4 mapping. For an address that may embed IPv4 addresses, the result has only the IPv4
-// addresses. In an address of localUse the position is not known, so each position gives one address. Addresses of
-// 0.0.0.0/8 at these positions are left out, because most are the zeros beside the embedded address. If all are left
-// out, the result is 0.0.0.0.
+// addresses. In an address of localUse the position of the IPv4 address is not known, so the result has one address for
+// each possible position. Addresses of 0.0.0.0/8 are left out, because most of them are only the zeros beside the
+// embedded address. If all are left out, the result is 0.0.0.0.
 func meant(addr netip.Addr) []netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
@@ -137,7 +137,8 @@ func CanonicalName(name string) string { return strings.TrimRight(strings.ToLowe
 
 // Resolves reports whether a Pod that looks up a DNS name may get the addresses of a host of the mesh. Case and
 // trailing dots do not matter. The name may be the host, or a name below it (a Pod of a headless Service). It may also
-// be the first labels of the host, which the search domains of Pods complete. An empty name does not resolve.
+// be the first labels of the host, because the search domains of Pods add the other labels. An empty name does not
+// resolve.
 func Resolves(name, host string) bool {
 	name, host = CanonicalName(name), CanonicalName(host)
 	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
@@ -172,8 +173,8 @@ func coversLocal(wildcard string) bool {
 	return len(labels) > 1 && labels[1] == podZone || len(labels) > 2 && labels[2] == podZone
 }
 
-// localName is Local for DNS names. It rejects a name whose last label is a number, because resolvers read some such
-// names as IP addresses (127.1, 0x7f000001, 2130706433).
+// localName is Local for DNS names and wildcards. It rejects a name whose last label is a number, because resolvers
+// read some of these names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
 	name = CanonicalName(name)
 	if coversLocal(name) {

@@ -12,11 +12,11 @@ import (
 // MaxElsewhere is the highest number of hosts in Elsewhere.Others.
 const MaxElsewhere = 256
 
-// Owners maps each host of a listener to the server whose filter chain gets the connections with this SNI. Owners is
-// immutable, and safe for concurrent use.
+// Owners maps each host of a listener to its owner. The owner is the server whose filter chain gets the connections
+// with the host as SNI. Owners is immutable, and safe for concurrent use.
 type Owners struct {
 	byName map[string]Server
-	// guarded maps a host of any server to the hosts that it equals or covers, if their owners require a client
+	// guarded maps a host of any server to all hosts that it equals or covers and whose owners require a client
 	// certificate.
 	guarded map[string][]string
 }
@@ -25,21 +25,21 @@ type Owners struct {
 // Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
 	// Guarded has the hosts that the given servers must not serve (Owners.Guard). Guarded lists only hosts that are
-	// equal to a host of a given server or covered by one. The given servers serve no other hosts. Guarded is nil if
+	// equal to a host of a given server or covered by one, because the given servers serve no others. Guarded is nil if
 	// there are no such hosts.
 	Guarded []string
-	// Open has the hosts that would be in Guarded if their owners preceded the given servers. The list is nil if there
-	// are no such hosts.
+	// Open has further hosts whose owners require a client certificate. The given servers may serve them, because one
+	// of these servers precedes the owner (Owners.Guard). Open is nil if there are no such hosts.
 	Open []string
 	// Others has the hosts with an owner that are neither in Guarded nor a host of a given server, except "*". It is
 	// nil if there are no such hosts, or more than MaxElsewhere.
 	Others []string
-	Left   int // number of the hosts for Others if they are more than MaxElsewhere, else 0
+	Left   int // number of hosts that Others would have, if it exceeds MaxElsewhere; else 0
 }
 
-// Owners returns the owners of a listener's hosts. Only servers with TLS own hosts. Those of mode AUTO_PASSTHROUGH do
-// not. If several servers have a host, the first in the order of Listener.TLS is the owner. The owner of "*" gets every
-// SNI that has no other owner.
+// Owners returns the owners of a listener's hosts. Only servers with TLS own hosts, except for those of mode
+// AUTO_PASSTHROUGH. If several servers have a host, the first in the order of Listener.TLS is the owner. The owner of
+// "*" gets every SNI that has no other owner.
 func (l Listener) Owners() *Owners {
 	o := &Owners{byName: map[string]Server{}, guarded: map[string][]string{}}
 	if len(l.TLS) == 0 {
@@ -86,11 +86,12 @@ func (s Server) asksForCertificate() bool {
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard reports whether the given servers must not serve a domain, because its owner guards it. The owner gets the
-// connections with this SNI. The owner guards the domain if it requires a client certificate and no given server has
-// equal TLS settings. Servers without TLS that precede the owner and are of another namespace are not guarded against:
-// no tenant can turn away the requests of an older server. The domain must be in lower case. The result by is the
-// owner, even if guarded is false. It is the zero Server if there is no owner.
+// Guard reports whether the given servers must not serve a domain, because its owner guards it. The owner is the server
+// that gets the connections with the domain as SNI. It guards the domain if it requires a client certificate, with two
+// exceptions. The first exception is a given server with equal TLS settings. The second exception is a given server
+// without TLS that is of another namespace and precedes the owner. So no tenant can turn away the requests of an older
+// server. The domain must be in lower case. The result named by is the owner, even if guarded is false. It is the zero
+// Server if there is no owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
@@ -104,8 +105,8 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 	})
 }
 
-// opens reports whether a server without TLS serves the hosts of the server by, which requires client certificates. It
-// does if it is of another namespace and precedes that server.
+// opens reports whether the server s may serve the hosts of the server in the parameter by, which requires client
+// certificates. It may if it has no TLS, is of another namespace, and precedes that server.
 func (s Server) opens(by Server) bool {
 	return !s.TLS() && s.namespace() != by.namespace() && Precedes(s.Gateway, by.Gateway) < 0
 }

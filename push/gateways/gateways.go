@@ -1,10 +1,10 @@
 // Package gateways merges the servers of the Gateways that select one router into the listeners that the router binds.
 //
-// A server of a Gateway states a port, a protocol, hosts, and the termination of TLS. Several servers, also of several
-// namespaces, may state one port. Merge decides which servers a router (a gateway proxy) serves. It visits the Gateways
-// from the oldest to the youngest. It leaves out a server if Envoy could not serve the server together with the servers
-// kept so far, or would refuse the listener. A server that is left out becomes a Conflict (istio:
-// pilot/pkg/model/gateway.go, mergeGateways). The Conflict names the winner if an older server is the reason.
+// A server of a Gateway states a port, a protocol, hosts, and the termination of TLS. Several servers, even of
+// different namespaces, may state the same port. Merge decides which servers a router (a gateway proxy) serves. It
+// visits the Gateways from the oldest to the youngest. It leaves out a server if Envoy could not serve the server
+// together with the servers kept so far, or would refuse the listener. A server that is left out becomes a Conflict
+// (istio: pilot/pkg/model/gateway.go, mergeGateways). The Conflict names the winner if an older server is the reason.
 //
 // Each decision depends on older servers alone. So a younger Gateway never changes the served servers and hosts of an
 // older one, or the names of their listeners and route configurations. Istiod visits the Gateways in the same order.
@@ -23,10 +23,10 @@
 // Where Envoy would refuse istiod's listener, the older server or host wins.
 //
 // The filter chains of a server that passes TLS through are selected by the SNI hosts of VirtualServices. Merge
-// compares only hosts of servers. The caller has to compare these SNI hosts with each other, and with Names of the
-// servers that terminate TLS.
+// compares only hosts of servers. The caller has to compare these SNI hosts with each other, and with the names of
+// servers that terminate TLS (func Names).
 //
-// Names of route configurations are istiod's, because EnvoyFilters match them and tools show them.
+// Route configurations have the same names as istiod's, because EnvoyFilters match the names and tools show them.
 //
 // Owns: nothing. Reads: the records in its arguments, and the agent's ports (store/scrape). Never: reads
 // VirtualServices, proxies or a clock; builds protobufs.
@@ -43,14 +43,14 @@ import (
 
 // Router has the properties of one gateway proxy that determine its listeners. Merge does not change the Router.
 type Router struct {
-	// Gateways are those that select the router (Selects), in any order. Repeated pointers count once.
+	// Gateways are all Gateways that select the router (func Selects), in any order. Repeated pointers count once.
 	Gateways []*model.Gateway
-	// Services are those with the router's Pod among their endpoints, the oldest first. They translate ports of servers
-	// to ports of the Pod.
+	// Services are all services that have the router's Pod as an endpoint, the oldest first. They translate ports of
+	// servers to ports of the Pod.
 	Services []*model.Service
 	// Target returns the number of a service's port at the router's Pod, or 0 if the number is unknown. If Target is
-	// nil, the number is the port's target_number. If that is 0, the number is unknown for a port with a target name.
-	// For all other ports it is the port's own number.
+	// nil, the number is the port's target_number. If target_number is 0, a port with a target name has an unknown
+	// number, and any other port has its own number.
 	Target func(*model.Service, *model.ServicePort) uint32
 	// Wildcards are the addresses that mean the same as an empty bind. They depend on the Pod's IP families. An empty
 	// list means 0.0.0.0 and ::.
@@ -58,7 +58,7 @@ type Router struct {
 	// Unprivileged reports that the Pod may not bind ports below 1024 (node metadata UNPRIVILEGED_POD).
 	Unprivileged bool
 	// Reserved are further ports of the Pod that the agent and Envoy use (PROXY_CONFIG's statusPort, proxyAdminPort).
-	// The default ports of both are always reserved.
+	// The default ports of the agent and of Envoy are always reserved.
 	Reserved []uint32
 	// QUIC enables HTTP/3 for HTTPS servers of mode SIMPLE if a Service has a UDP port with the server's number
 	// (PILOT_ENABLE_QUIC_LISTENERS).
@@ -67,12 +67,12 @@ type Router struct {
 
 // Listener is one socket of a router, with the servers that share it.
 type Listener struct {
-	// Bind is an IP address in its usual text, or unix://path as the first server states it. An IPv4-mapped IPv6 address
-	// becomes an IPv4 address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
+	// Bind is an IP address in its usual form, or unix://path as the first server states it. An IPv4-mapped IPv6
+	// address becomes an IPv4 address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
 	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
-	// Plain has the servers without TLS, in order of precedence. They are servers of the HTTP family, which share one
-	// route configuration, or a single TCP server.
+	// Plain has the servers without TLS, in order of precedence. The list has either servers of the HTTP family, which
+	// share one route configuration, or a single TCP server.
 	Plain []Server
 	// TLS has the servers with TLS, terminated or passed through, in order of precedence. Each has filter chains of its
 	// own.
@@ -95,8 +95,8 @@ func Selects(g *model.Gateway, labels map[string]string) bool {
 	return model.Matches(g.Spec.GetSelector(), labels)
 }
 
-// Precedes compares Gateways by precedence: creation time, then name, then namespace, then origin. It is negative if a
-// precedes b, and positive if b precedes a.
+// Precedes compares Gateways by precedence: creation time, then name, then namespace, then origin. The result is
+// negative if a precedes b, and positive if b precedes a.
 func Precedes(a, b *model.Gateway) int { return a.Older(&b.Head) }
 
 // Spec returns the server in the Gateway's record. The caller must not change it.
@@ -168,7 +168,7 @@ func (s Server) RouteName() string {
 	return ""
 }
 
-// Name returns "ADDRESS_PORT", the name of the listener. ADDRESS is Bind, or wildcard if Bind is empty.
+// Name returns "ADDRESS_PORT", the name of the listener. ADDRESS is Bind, or the parameter wildcard if Bind is empty.
 func (l Listener) Name(wildcard string) string {
 	if l.Bind != "" {
 		wildcard = l.Bind
@@ -177,8 +177,8 @@ func (l Listener) Name(wildcard string) string {
 }
 
 // PlainRoute returns the name of the route configuration that the servers of Plain share, and the port that the first
-// of them states. Matches and virtual hosts of the route configuration use this port. The name is empty for a TCP
-// server. If Plain is empty, the name is empty and the port is 0.
+// of these servers states. Matches and virtual hosts of the route configuration use this port. The name is empty for a
+// TCP server. If Plain is empty, the name is empty and the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0

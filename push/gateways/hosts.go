@@ -9,7 +9,7 @@ import (
 
 // Host is one host of a server: a name, and the namespace whose VirtualServices may bind to it.
 type Host struct {
-	Namespace string // empty: all namespaces; "~": no namespace
+	Namespace string // namespace; empty for all namespaces, "~" for no namespace
 	Name      string // lower case: a name, a wildcard "*.example.com", or "*"
 }
 
@@ -24,8 +24,8 @@ func (h Host) String() string {
 // allows reports whether VirtualServices of a namespace may bind to the host.
 func (h Host) allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
 
-// hostsOf parses the hosts of a server, each once, in the stated order. In "./h" the namespace is the Gateway's own.
-// "*/h" means "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
+// hostsOf parses the hosts of a server, each once, in the stated order. The namespace in "./h" is the parameter
+// namespace, which is the Gateway's own. "*/h" means "h". If one host is "*/*", the result is only "*", as in istiod.
 func hostsOf(stated []string, namespace string) (hosts []Host) {
 	seen := make(map[Host]bool, len(stated))
 	for _, text := range stated {
@@ -98,7 +98,7 @@ func (s Server) States(domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain })
 }
 
-// StatesFor is States for the hosts that admit VirtualServices of a namespace.
+// StatesFor is like States, but considers only hosts that admit VirtualServices of a namespace.
 func (s Server) StatesFor(namespace, domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.allows(namespace) })
 }

@@ -59,8 +59,9 @@ type merger struct {
 type portState struct {
 	first Server
 	bind  string // bind of the first server
-	// joined maps a bind to the first server that joined the port at this bind after the field first. It is empty if
-	// first has no TLS. A bind in joined accepts no further server without the field tls.
+	// joined maps a bind to the first server that joined the port at this bind, apart from the server in the field
+	// first. The map is empty if that server has no TLS. A bind in the map accepts no further server without the field
+	// tls.
 	joined map[string]*Server
 }
 
@@ -69,7 +70,8 @@ type sharing struct {
 	Listener
 	stated map[Host]*Server   // hosts of servers with the field tls, even if only httpsRedirect is set
 	chains map[string]*Server // names of hosts with a filter chain; "*": the chain that matches every connection
-	// owners has the first server, and the first server of another namespace; nil if there is no such server.
+	// owners has the first server, and the first server of another namespace. An element is nil if there is no such
+	// server.
 	owners [2]*Server
 }
 
@@ -94,9 +96,9 @@ func (m *merger) gateway(g *model.Gateway) {
 	}
 }
 
-// place resolves bind and port of a server, and sets s.Bound. defined reports whether one of the Services reaches the
-// port. It is true for a Unix socket, and without Services. If the server cannot be bound, place records the conflict,
-// and ok is false.
+// place resolves bind and port of a server, and sets s.Bound. The result defined reports whether one of the Services
+// reaches the port. It is also true for a Unix socket, and if the router has no Services. If the server cannot be
+// bound, place records the conflict, and ok is false.
 func (m *merger) place(s *Server) (at socket, defined, ok bool) {
 	bind, err := m.canonicalBind(s.Spec().GetBind())
 	unix := strings.HasPrefix(bind, unixPrefix)
@@ -235,9 +237,9 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 }
 
 // takesOver returns the reason to refuse a server that binds one address, if a server of another namespace listens at
-// all addresses of the port. The kernel would pass all connections to that address to the more specific listener,
-// whatever their host. Loopback addresses count too, because kubectl port-forward and containers of the Pod connect to
-// them. The result is nil if the server does not take over connections.
+// all addresses of the port. If the address had its own listener, the kernel would pass all connections to the address
+// to that listener, whatever their host. Loopback addresses count too, because kubectl port-forward and containers of
+// the Pod connect to them. The result is nil if the server does not take over connections.
 func (m *merger) takesOver(s Server, at socket) *reason {
 	if at.bind == "" {
 		return nil
@@ -268,9 +270,9 @@ func (on *sharing) foreign(s Server) *Server {
 	return nil
 }
 
-// keepHosts removes the hosts of a server with TLS that would make Envoy refuse its filter chain. The reason is that
-// another chain has the SNI, or that the name is not valid as SNI. keepHosts records the conflicts, and returns false
-// if no host remains.
+// keepHosts removes the hosts of a server with TLS for which Envoy would refuse the server's filter chain. Envoy
+// refuses a chain if another chain has the same SNI, or if a name is not valid as SNI. keepHosts records the conflicts,
+// and returns false if no host remains.
 func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	all := slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == "*" && on.owner(*s, h) == nil })
 	ends, lost := s.Ends(), map[*Server][]Host{} // by winner
@@ -295,8 +297,9 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 }
 
 // owner returns the server with a filter chain that Envoy cannot distinguish from the chain for the host h of s. The
-// result is nil if there is no such chain. A chain of a server that passes TLS through has the SNI of VirtualServices.
-// So two such chains do not exclude each other. A chain for "*" does not exclude such a chain either.
+// result is nil if there is no such chain. A server that passes TLS through has chains for the SNI of VirtualServices.
+// So two servers that pass TLS through do not exclude each other. A chain for "*" does not exclude such a server
+// either.
 func (on *sharing) owner(s Server, h Host) *Server {
 	w := on.chains[h.Name]
 	if w == nil || s.Auto() || s.Passes() && (w.Passes() || h.Name == "*") {

@@ -15,8 +15,8 @@ const (
 	unixPrefix = "unix://"
 	// longestPath is Envoy's limit: sun_path has 108 bytes with the final zero.
 	longestPath = 107
-	// tunnelPort is the port of HBONE. Neither agent nor Envoy of a gateway binds it by default, and Istio's east-west
-	// gateways may have a server there.
+	// tunnelPort is the port of HBONE. Neither the agent nor the Envoy of a gateway binds it by default. A server may
+	// use it, as Istio's east-west gateways do.
 	tunnelPort = 15008
 	// lowestUnprivileged is the first port that a process without CAP_NET_BIND_SERVICE may bind.
 	lowestUnprivileged = 1024
@@ -24,7 +24,7 @@ const (
 
 // agentFolders lists the folders in which no server may bind a Unix socket. They contain sockets of the agent, tokens
 // of the Pod, or files of the system. Envoy removes the file at the path of a Unix socket before it binds. So a server
-// could take over the agent's XDS or SDS.
+// there could take over the agent's socket for xDS or SDS.
 var agentFolders = []string{"/etc/istio", "/var/run/secrets", "/run/secrets", "/var/lib/istio", "/proc", "/sys", "/dev"}
 
 // socket identifies a listener, which all servers with this bind and port share.
@@ -83,8 +83,8 @@ func bindText(stated string) string {
 }
 
 // bound translates the port of a server to a port of the Pod. The result is the target port of the first Service that
-// has the port. TCP ports precede UDP ports. Without such a Service the result is the stated port. defined reports
-// whether one of the Services reaches the resulting port (istio: resolvePorts).
+// has the port. TCP ports precede UDP ports. If no Service has the port, the result is the stated port. The result
+// defined reports whether one of the Services reaches the resulting port (istio: resolvePorts).
 func (r Router) bound(stated uint32) (port uint32, defined bool) {
 	udp := uint32(0)
 	for _, svc := range r.Services {

@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Denied reads the identities that the configuration denies because the CA has revoked them (model.DeniedName). It is
-// safe for concurrent use.
+// Denied finds the identities that the CA has revoked. They are in the AuthorizationPolicy model.DeniedName of the root
+// namespace. Denied is safe for concurrent use.
 type Denied struct {
 	snapshot func() *mirror.Snapshot
 	last     atomic.Pointer[denial] // result of the last call of the method now
 }
 
-// denial holds the denied identities of one record.
+// denial holds the denied identities of one version of the AuthorizationPolicy.
 type denial struct {
 	record model.Record
 	ids    map[string]struct{}
@@ -34,7 +34,8 @@ func (d *Denied) Has(id spiffeid.ID) bool {
 	return is
 }
 
-// now returns the denied identities of the newest snapshot. The pointer changes if the record has changed.
+// now returns the denied identities of the newest snapshot. If the AuthorizationPolicy has changed since the last call,
+// the result is a new pointer.
 func (d *Denied) now() *denial {
 	var record model.Record
 	if s := d.snapshot(); s != nil {
@@ -55,9 +56,9 @@ func (d *Denied) now() *denial {
 	return now
 }
 
-// Follow blocks until ctx ends, and calls changed whenever the record of the denied identities has changed. Several
-// changes may cause a single call. Follow always returns nil. changes is a subscription to the mirror's changes
-// (mirror.Mirror.Subscribe).
+// Follow blocks until ctx ends. It calls the function changed after each change of the AuthorizationPolicy with the
+// denied identities. Several changes may cause a single call. Follow always returns nil. The parameter changes is a
+// subscription to the changes of snapshots (mirror.Mirror.Subscribe).
 func (d *Denied) Follow(ctx context.Context, changes *loop.Box[mirror.Change], changed func()) error {
 	for was := d.now(); ; {
 		if _, err := changes.Get(ctx); err != nil {

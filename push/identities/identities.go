@@ -5,13 +5,14 @@
 //
 // # Deleted Pods
 //
-// The leader reads the objects of each cluster into records. It then writes the time up to which the cluster has been
-// read (store/asof). A credential that was issued before that time names a Pod that existed at the time of issue. If
-// there is no record of the Pod now, the Pod was deleted (Living). A change of the leader does not matter.
+// The leader (one replica of Navarch) reads the objects of each cluster into records. It also writes the time up to
+// which it has read each cluster (store/asof). A credential that was issued before that time names a Pod that existed
+// at the time of issue. If there is no record of the Pod now, the Pod was deleted (Living). This also holds if another
+// replica has become the leader.
 //
 // ServiceAccounts, Namespaces and WorkloadGroups do not influence the plans of configuration. WorkloadGroups are
-// templates for the registration of machines (push/machines). Together with WorkloadEntries and endpoints of
-// ServiceEntries they decide which service accounts belong to machines (Machines).
+// templates for the registration of machines (push/machines). WorkloadGroups, WorkloadEntries and endpoints of
+// ServiceEntries decide which service accounts belong to machines (Machines).
 package identities
 
 import (
@@ -26,10 +27,10 @@ import (
 )
 
 // Workloads returns a function that maps an identity (a SPIFFE ID) to the IP addresses of its workloads. The workloads
-// are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace, in any cluster. The
-// trust domain is not compared. Addresses that are not IPs are left out. The caller owns the map, which is empty if
-// there are no workloads. The function returns nil if the identity does not name a service account, or if snapshot
-// returns nil.
+// are the Pods, WorkloadEntries and endpoints that have the service account and the namespace of the identity, in any
+// cluster. The trust domain is not compared. Addresses that are not IPs are left out. The caller owns the map, which is
+// empty if there are no workloads. The function returns nil if the identity does not name a service account, or if
+// snapshot returns nil.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)

@@ -12,13 +12,14 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// young is a minimum difference of time. A missing record proves a deletion only if the cluster was read until more
-// than this time after the credential was issued. Clocks differ, and a Pod has a record only after it has an address.
+// young is a safety margin. A missing record proves a deletion only if the records are newer than the credential by
+// more than this margin. One reason is that clocks differ. Another reason is that a new Pod has no record until it has
+// an address.
 const young = time.Minute
 
-// Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
-// issued. The records contain all objects that existed at a later time. So an object without a record was deleted. All
-// function fields have to be set. Living is safe for concurrent use if these functions are.
+// Living refuses callers whose Pod or service account was deleted. The Pod and the service account existed when the
+// caller's credential was issued. The records contain all objects that existed at a later time. So an object without a
+// record was deleted. All function fields have to be set. Living is safe for concurrent use if these functions are.
 type Living struct {
 	Snapshot func() *mirror.Snapshot        // returns the newest snapshot, or nil
 	Sound    func() bool                    // reports whether the snapshot is up to date, as far as this process knows
@@ -26,14 +27,15 @@ type Living struct {
 	Cluster  string                         // name of the config cluster, in the form of Caller.Cluster
 }
 
-// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of the
-// same name. The error matches attest.ErrIdentity. For a caller without a Pod only the service account counts.
+// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by a new object of
+// the same name. The error matches attest.ErrIdentity. For a caller without a Pod only the service account counts.
 //
-// Refused returns nil if both exist, or if their existence is not known. The existence is unknown if the snapshot is
-// missing or outdated, or if the caller has no cluster or no time of issue. It is also unknown if the credential is
-// newer than the records of its cluster. An object without a record counts as deleted under two conditions. The objects
-// of its namespace are read, and the records are more than a minute newer than the credential. If service accounts may
-// not be read, only the Pod counts.
+// Refused returns nil if the Pod and the service account exist, or if their existence is not known. The existence is
+// unknown if the snapshot is missing or outdated, or if the caller has no cluster or no time of issue. It is also
+// unknown if the records of the cluster are not newer than the credential. An object without a record counts as deleted
+// only under two conditions. First, Navarch reads the objects of its namespace, or the namespace does not exist.
+// Second, the records are more than a minute newer than the credential. If Navarch may not read service accounts, only
+// the Pod counts.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {
@@ -62,7 +64,7 @@ func (l *Living) Refused(who attest.Caller) error {
 		}
 		return r.(*model.Workload).Spec.GetUid(), true
 	}
-	// A missing record proves a deletion only if the objects of the namespace are read.
+	// A missing record proves a deletion only if the namespace is read, or does not exist.
 	covered := read.Everywhere || hasAccounts(s, at, who.Namespace) ||
 		read.Namespaces && !hasNamespace(s, at, who.Namespace)
 	missing := read.Until.Sub(who.Issued) > young && covered
@@ -78,8 +80,9 @@ func (l *Living) Refused(who attest.Caller) error {
 	return nil
 }
 
-// compare returns the reason why an object that a credential names is not accepted, or "". record returns the object's
-// UID in the records. If missing is set, an object without a record counts as deleted.
+// compare returns the reason why an object that a credential names is not accepted, or "". The function record returns
+// the object's UID, and false if there is no record of the object. If missing is set, an object without a record counts
+// as deleted.
 func compare(uid string, missing bool, record func() (uid []byte, there bool)) string {
 	is, there := record()
 	switch {
@@ -91,14 +94,14 @@ func compare(uid string, missing bool, record func() (uid []byte, there bool)) s
 	return ""
 }
 
-// hasNamespace reports whether a namespace exists, whether or not its objects are read.
+// hasNamespace reports whether a namespace exists. It may exist although the objects in it are not read.
 func hasNamespace(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	_, is := s.Get(model.Key{Kind: model.KindNamespace, Origin: at, Name: namespace})
 	return is
 }
 
-// hasAccounts reports whether there are records of service accounts in a namespace. Without such records, the objects
-// of the namespace are not read, because Kubernetes creates a service account in each namespace.
+// hasAccounts reports whether there are records of service accounts in a namespace. Kubernetes creates a service
+// account in each namespace. So if there are no such records, the objects of the namespace are not read.
 func hasAccounts(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	for r := range s.In(model.KindServiceAccount, namespace) {
 		if r.Meta().Key.Origin == at {

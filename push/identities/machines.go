@@ -13,11 +13,11 @@ import (
 // machineEndpoints is the prefix of the names of Endpoints that come from ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// Machines returns a function that reports whether an identity belongs to a machine outside of Kubernetes. It does if
-// its service account is that of a WorkloadEntry, a WorkloadGroup's template, or a ServiceEntry's endpoint in the same
-// namespace. WorkloadEntries of all clusters count, because the clusters of a mesh trust each other's identities. The
-// trust domain is not compared. The function returns false for an identity that does not name a service account, and if
-// snapshot returns nil.
+// Machines returns a function that reports whether an identity belongs to a machine outside of Kubernetes. A machine's
+// identity has the service account of a WorkloadEntry, a WorkloadGroup's template, or a ServiceEntry's endpoint in the
+// same namespace. WorkloadEntries of all clusters count, because the clusters of a mesh trust each other's identities.
+// The trust domain is not compared. The function returns false for an identity that does not name a service account,
+// and if snapshot returns nil.
 func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()

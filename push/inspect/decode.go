@@ -1,5 +1,5 @@
-// Package inspect shows the planned configuration of proxies, and its inputs. It encodes resources as JSON, and serves
-// the pages below /debug.
+// Package inspect shows the planned configuration of proxies, and its inputs. It encodes xDS resources as JSON, and
+// serves the pages below /debug.
 //
 // Owns: nothing. Reads: the state of the packages plan, view, manifest, delta and mirror. Never: changes the inspected
 // state; shows key material.
@@ -33,7 +33,7 @@ var messages = [xds.NumTypes]func() proto.Message{
 	xds.Extension: func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// plurals are the keys of Rendered as a JSON object, in the order of xds.Type.
+// plurals are the keys of the JSON object for Rendered, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
 // Message decodes a resource without its confidential parts. The result for a Secret has only the public parts. Message
@@ -83,9 +83,9 @@ func Of(set *manifest.Set) Resources {
 	return all
 }
 
-// Render encodes the resources of the wanted types as JSON. Without wanted types it encodes all types. For other types
-// the result has empty lists. The error is that of JSON for the first resource that fails. After an error the result is
-// incomplete.
+// Render encodes the resources of the wanted types as JSON. Without wanted types it encodes all types. The result has
+// empty lists for types that are not wanted. The error is the error of JSON for the first resource that fails. After an
+// error the result is incomplete.
 func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	var out Rendered
 	for t := range xds.NumTypes {
@@ -105,7 +105,7 @@ func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 }
 
 // MarshalJSON returns {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
-// "extensions": [...]}. The error is that of json.Marshal for a list.
+// "extensions": [...]}. An error of json.Marshal is returned unchanged.
 func (r Rendered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

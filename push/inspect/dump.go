@@ -91,8 +91,8 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
-// bootstrap returns the section that istioctl reads first when it prints all sections. It has the known part of the
-// proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity.
+// bootstrap returns the section that istioctl reads first when it prints all sections. The section has the known part
+// of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
 	fields := map[string]*structpb.Value{}
@@ -108,8 +108,8 @@ func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	return &adminv3.BootstrapConfigDump{Bootstrap: &bootstrapv3.Bootstrap{Node: node}}
 }
 
-// sections calls f with a section for each wanted type, one after the other. Without wanted types it includes the
-// bootstrap and all types. Empty sections are included, because readers expect them.
+// sections calls f with the section of each wanted type. Without wanted types, it calls f with the bootstrap and the
+// sections of all types. Empty sections are included, because readers expect them. An error of f ends the calls.
 func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error {
 	if len(wanted) == 0 {
 		if err := f(st.bootstrap()); err != nil {
@@ -137,12 +137,12 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 type dumpEntry struct {
 	name, version string
 	body          *anypb.Any                  // nil: the proxy does not have the resource
-	failed        *adminv3.UpdateFailureState // nil: no version was refused or is withheld
+	failed        *adminv3.UpdateFailureState // nil: no version is refused or withheld
 	status        adminv3.ClientResourceStatus
 }
 
-// dumpEntries returns the resources that a proxy has, then those that it lacks because they were refused or are
-// withheld.
+// dumpEntries returns the resources that a proxy has, followed by the resources that it lacks because they were refused
+// or are withheld.
 func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry, err error) {
 	failures := st.failures(t)
 	for _, r := range held {
@@ -165,7 +165,7 @@ func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry,
 	return all, nil
 }
 
-// failure describes a version of a resource that a proxy does not have, with the reasons.
+// failure states why a proxy lacks a version of a resource.
 type failure struct {
 	version string
 	details []string

@@ -35,8 +35,8 @@ const (
 
 // Inputs returns the fields of a Spec as inputs. A Spec is a struct of push/build from which a resource, or a part of
 // one, is built. The argument is such a struct or a pointer to one. Empty fields are left out, except for some whose
-// zero value is a decision of the plan. Fields that are computed from the object in another field are left out too. If
-// spec is not a struct, the result is one Input with the Field "value". spec must not be nil.
+// zero value is a decision of the plan. Fields are also left out if they are computed from an object that is in another
+// field. If spec is not a struct, the result is one Input with the Field "value". spec must not be nil.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -52,7 +52,7 @@ func Inputs(spec any) []Input {
 		if !field.IsExported() || v.Field(i).IsZero() && !shown || impliedByObject(v.Field(i)) {
 			continue
 		}
-		if field.Anonymous { // an embedded struct, whose fields several types of Specs have in common
+		if field.Anonymous { // an embedded struct with fields that several types of Specs share
 			all = append(all, Inputs(v.Field(i).Interface())...)
 			continue
 		}
@@ -119,7 +119,8 @@ func partsOf(v reflect.Value) (parts []part) {
 	return parts
 }
 
-// inputsOf returns the objects of parts, each once, and the fields that do not apply.
+// inputsOf returns an Input with the objects of parts, each object once. If some fields of the parts do not apply, a
+// second Input has these fields. The Field of the first Input is word.
 func inputsOf(word string, parts []part) []Input {
 	excluded, _ := wordOf(reflect.TypeOf(parts[0]), "Excluded")
 	objects, passed := Input{Field: word, From: FromObject}, Input{Field: excluded, From: FromProxy}
@@ -150,7 +151,8 @@ func impliedByObject(v reflect.Value) bool {
 	return false
 }
 
-// elementsOf returns the slice behind a list of store/intern, or an invalid value for other values.
+// elementsOf returns the elements of a list of store/intern as a slice. For any other value it returns the zero
+// reflect.Value.
 func elementsOf(v reflect.Value) reflect.Value {
 	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
 		return all.Call(nil)[0]
@@ -158,7 +160,7 @@ func elementsOf(v reflect.Value) reflect.Value {
 	return reflect.Value{}
 }
 
-// values returns the texts of one field. A list has one text for each element.
+// values returns the texts of one field. For a list it returns one text for each element, without empty texts.
 func values(v reflect.Value) []string {
 	elements := elementsOf(v)
 	if !elements.IsValid() {
@@ -238,9 +240,10 @@ func delegatesOf(r model.Record) (keys []model.Key) {
 const maxBlamed = 8
 
 // Blame returns the objects from which Specs were made, the likeliest cause of a refusal first: patches of
-// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If the text contains the
-// Host of a Spec, only such Specs and the first Spec are examined. The mesh configuration is returned only if there is
-// no other object. The result has at most 8 elements. It is nil without objects. specs is not changed.
+// EnvoyFilters, then other configuration, then services and endpoints. The parameter text is the error of the refusal.
+// If it contains the field Host of one or more Specs, only these Specs and the first Spec are examined. The mesh
+// configuration is returned only if there is no other object. The result has at most 8 elements. It is nil if there are
+// no objects. Blame does not change specs.
 func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])
@@ -258,7 +261,8 @@ func Blame(specs []any, text string) []model.Place {
 	return places[:min(len(places), maxBlamed)]
 }
 
-// Objects returns the keys of the objects from which Specs were made, each once, in no order. Endpoints are left out.
+// Objects returns the keys of the objects from which Specs were made, each once, in no order. The endpoints of services
+// are left out. The result is nil if there are no objects.
 func Objects(specs []any) []model.Key {
 	places, keys := map[model.Place]int{}, map[model.Key]bool{}
 	for _, spec := range specs {
@@ -270,7 +274,7 @@ func Objects(specs []any) []model.Key {
 	return slices.Collect(maps.Keys(keys))
 }
 
-// rank returns the position of a kind of objects among the likely causes; 0 is the likeliest.
+// rank returns the position of a kind of objects among the likely causes of a refusal. The likeliest has rank 0.
 func rank(k model.Kind) int {
 	switch k {
 	case model.KindEnvoyFilter:
@@ -287,7 +291,7 @@ func rank(k model.Kind) int {
 // lastRank is the rank of the mesh configuration.
 const lastRank = 3
 
-// mentions reports whether a text contains the host of a virtual host's Spec.
+// mentions reports whether a text contains the field Host of a Spec. It is false for a Spec without this field.
 func mentions(text string, spec any) bool {
 	v := reflect.ValueOf(spec)
 	if v.Kind() != reflect.Struct {
@@ -297,7 +301,7 @@ func mentions(text string, spec any) bool {
 	return host.IsValid() && host.Kind() == reflect.String && host.Len() > 0 && strings.Contains(text, host.String())
 }
 
-// collectObjects adds the objects in a value and its fields, with their ranks, to a map.
+// collectObjects adds the objects in a value and in its fields to a map from objects to their ranks.
 func collectObjects(v reflect.Value, into map[model.Place]int) {
 	if !v.IsValid() || v.IsZero() {
 		return

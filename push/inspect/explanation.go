@@ -15,7 +15,7 @@ type Explanation struct {
 	Message string `json:"message"` // Envoy's name of the type, such as envoy.config.cluster.v3.Cluster
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Specs   []Made `json:"specs"` // the part for the resource itself, then those of its fragments
+	Specs   []Made `json:"specs"` // the part for the resource itself, then those for its fragments (virtual hosts)
 	// Secret is the state of a Secret, and nil for other resources. If Secret is set, Version is empty, Specs is an
 	// empty list, and the proxy may lack the Secret.
 	Secret *Standing `json:"secret,omitempty"`
@@ -29,12 +29,12 @@ type Made struct {
 }
 
 // Specs returns the Specs (structs of push/build) from which a resource was built. The Spec of the resource itself
-// precedes those of its fragments. The result is nil if the resource does not exist.
+// precedes the Specs of its fragments (such as virtual hosts). The result is nil if the resource does not exist.
 type Specs func(t xds.Type, name string) []any
 
-// Explain returns an explanation for each resource in a set that has the given name. There is at most one for each
-// type, in the order of xds.Type. Without such a resource the result is empty, not nil. The function specs must return
-// the Specs of this set's resources.
+// Explain returns an explanation for each resource with the given name in a set. A type has at most one such resource.
+// The explanations are in the order of xds.Type. If there are none, the result is empty, not nil. The function specs
+// must return the Specs of this set's resources.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {

@@ -14,7 +14,7 @@ import (
 // Commit is one batch of records that the ingester has written to the store.
 type Commit struct {
 	Revision  int64     `json:"revision"`  // the store's revision after the batch
-	Event     time.Time `json:"event"`     // time at which the ingester received the oldest change of the batch
+	Event     time.Time `json:"event"`     // time at which the ingester received the batch's oldest change
 	Committed time.Time `json:"committed"` // time of etcd's response
 	Puts      int       `json:"puts"`      // number of records written
 	Deletes   int       `json:"deletes"`   // number of records deleted
@@ -23,7 +23,7 @@ type Commit struct {
 }
 
 // commits serves /debug/commits. With ?record=Kind/namespace/name it lists only the commits with a record of that name,
-// in any cluster. It cannot find commits whose Records are nil.
+// in any cluster. With this parameter, commits whose Records are nil are not listed.
 func commits(c Config, r *http.Request) (any, error) {
 	all := []Commit{}
 	if c.Commits == nil {

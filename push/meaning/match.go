@@ -9,7 +9,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// matchText describes the requests that a route matches: the path, then the other conditions in alphabetical order.
+// matchText describes the requests that a route matches. It starts with the path. The conditions on headers, query
+// parameters and dynamic metadata follow in alphabetical order.
 func matchText(m *routev3.RouteMatch) string {
 	parts := []string{pathText(m)}
 	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
@@ -68,8 +69,7 @@ func matchesAll(m *routev3.RouteMatch) bool {
 		m.GetGrpc() == nil && m.GetRuntimeFraction() == nil && m.GetTlsContext() == nil
 }
 
-// implies reports whether match b accepts every request that match a accepts. It returns false if that cannot be
-// decided.
+// implies reports whether match b accepts every request that match a accepts. It returns false if it cannot decide.
 func implies(a, b *routev3.RouteMatch) bool {
 	return pathImplies(a, b) && b.GetGrpc() == nil && b.GetRuntimeFraction() == nil && b.GetTlsContext() == nil &&
 		contains(a.GetHeaders(), b.GetHeaders()) && contains(a.GetQueryParameters(), b.GetQueryParameters()) &&
@@ -83,8 +83,7 @@ func contains[M proto.Message](all, some []M) bool {
 	})
 }
 
-// pathImplies reports whether match b accepts every path that match a accepts. It returns false if that cannot be
-// decided.
+// pathImplies reports whether match b accepts every path that match a accepts. It returns false if it cannot decide.
 func pathImplies(a, b *routev3.RouteMatch) bool {
 	foldA, foldB := insensitive(a), insensitive(b)
 	if p, is := b.GetPathSpecifier().(*routev3.RouteMatch_Prefix); is && p.Prefix == "/" {
@@ -133,7 +132,7 @@ func insensitive(m *routev3.RouteMatch) bool {
 	return m.GetSafeRegex() == nil && m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()
 }
 
-// disjoint reports whether no request can satisfy both matches. It returns false if that cannot be decided.
+// disjoint reports whether no request can satisfy both matches. It returns false if it cannot decide.
 func disjoint(a, b *routev3.RouteMatch) bool {
 	if pathsDisjoint(a, b) || pathsDisjoint(b, a) {
 		return true
@@ -148,8 +147,8 @@ func disjoint(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// headersDisjoint reports whether no request can satisfy both conditions, which are on the same header. It returns
-// false if that cannot be decided.
+// headersDisjoint reports whether no request can satisfy both conditions. Both must be about the same header. It
+// returns false if it cannot decide.
 func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	a, b := x.GetStringMatch(), y.GetStringMatch()
 	if a == nil || b == nil || a.GetIgnoreCase() || b.GetIgnoreCase() || x.GetInvertMatch() && y.GetInvertMatch() {

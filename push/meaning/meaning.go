@@ -5,21 +5,22 @@
 // The comparison is a pure function of a View, which contains Envoy's decoded messages. Resources of four types are
 // converted to models:
 //
-//   - a route configuration to its virtual hosts, each an ordered list of rules (its routes) with their destinations
-//   - a cluster to its TLS, balancing, limits and ejection of failing endpoints
-//   - an assignment (ClusterLoadAssignment) to its endpoints by locality
-//   - a listener to filter chains with their RBAC policies
+//   - The model of a route configuration contains virtual hosts. Each has an ordered list of rules (routes) with their
+//     destinations.
+//   - The model of a cluster contains its TLS settings, balancing, limits and the ejection of failing endpoints.
+//   - The model of an assignment (ClusterLoadAssignment) contains its endpoints by locality.
+//   - The model of a listener contains filter chains with their RBAC policies.
 //
-// Two models are compared field by field. All other fields are compared by their paths in Envoy's API (diff.go), so
-// that no difference is lost. The order of a list is ignored if it has no effect in Envoy. The order of two rules has
-// no effect if no request can match both.
+// Two models are compared field by field. The fields outside of the models are compared by their paths in Envoy's API
+// (diff.go). The order of a list is ignored if it has no effect in Envoy. The order of two rules has no effect if no
+// request can match both.
 //
 // # Codes
 //
 // The risks of one view are NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, and NP401 to NP406.
 // Some of them need optional fields of View: NP401 needs PlainCallers, and NP406 needs Refused. NP211 and NP214 need
-// Unreachable for routes that After lacks. The risks of the change as a whole are NP501 to NP504 (Reach). Callers find
-// the risks NP506, NP601, NP602 and NP603.
+// Unreachable for routes that After lacks. The risks of the change as a whole are NP501 to NP504. Reach.Risks returns
+// them. Callers find the risks NP506, NP601, NP602 and NP603.
 //
 // # Bounds
 //
@@ -51,8 +52,8 @@ import (
 
 // Set is the decoded configuration of a view, either before or after a change.
 type Set interface {
-	// Message returns the resource with a type and a name, or nil if the set lacks it. Callers must not change the
-	// message.
+	// Message returns the resource of the given type and name, or nil if the set lacks this resource. Callers must not
+	// change the message.
 	Message(t xds.Type, name string) proto.Message
 	// All iterates over the resources of a type, in any order. Callers must not change the messages.
 	All(t xds.Type) iter.Seq[proto.Message]
@@ -67,8 +68,8 @@ type Pair struct {
 	// Versions are the versions of Old and New. Over may treat pairs with equal Type, Name and Versions as equal, and
 	// compare them only once. It does not do so if both versions are empty.
 	Versions [2]string
-	// Confidential states that Old and New lack confidential parts. If only the Versions differ, a fact states that the
-	// confidential part changes.
+	// Confidential is true if a confidential part was removed from Old or New. If only the Versions differ, a fact
+	// states that the confidential part changes.
 	Confidential bool
 }
 
@@ -96,8 +97,8 @@ type View struct {
 	// Refused returns the reason why the view's proxies may not have a Secret after the change. It returns "" for a
 	// Secret that they may have. If Refused is nil, they may have all Secrets.
 	Refused func(secret string) string
-	// Unreachable returns the routes of a virtual host that After lacks because an earlier route matches every request
-	// (vhost.Spec.Unreachable). If Unreachable is nil, these routes are unknown.
+	// Unreachable returns routes that a virtual host in After lacks. They were left out, because an earlier route of
+	// the virtual host matches every request. If Unreachable is nil, these routes are unknown.
 	Unreachable func(routeConfiguration, virtualHost string) []*routev3.Route
 }
 
@@ -155,7 +156,8 @@ func (f Fact) String() string {
 // result. Facts only reads v.
 func Facts(v View) []Fact { return facts(v, newMemo(context.Background())) }
 
-// facts returns the result of Facts. Several views may share the memo, whose results it does not change.
+// facts returns the result of Facts. Calls for several views may share the memo (a cache). The function does not change
+// cached facts.
 func facts(v View, m *memo) (all []Fact) {
 	created := map[string]bool{} // names of clusters that are new or gone
 	for _, p := range v.Pairs {
@@ -188,7 +190,7 @@ func sorted(all []Fact) []Fact {
 	})
 }
 
-// compare returns the facts of one pair. The memo has the models of its resources.
+// compare returns the facts of one pair. It uses the memo for the models of listeners.
 func compare(p Pair, m *memo) (all []Fact) {
 	switch p.Type {
 	case xds.Cluster:

@@ -22,8 +22,8 @@ type known struct {
 	versions [2]string
 }
 
-// memo caches the facts and models of pairs, because several views may have the same pair. A model is a decoded form of
-// a pair, from which risks are derived. Pairs without versions are not cached.
+// memo caches the facts and models of pairs, because several views may have the same pair. A model is a form of a pair
+// from which facts and risks are derived. Pairs without versions are not cached.
 type memo struct {
 	*parts
 	facts  map[known][]Fact
@@ -31,12 +31,12 @@ type memo struct {
 	budget *budget       // limits the comparisons of authorization rules
 }
 
-// newMemo returns an empty memo. Its budget ends when ctx ends.
+// newMemo returns an empty memo. When ctx ends, the memo's budget is exhausted.
 func newMemo(ctx context.Context) *memo {
 	return &memo{parts: newParts(), facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
 }
 
-// compare is the function compare with a cache. Callers must not change the result.
+// compare returns the result of the function compare, and caches it. Callers must not change the result.
 func (m *memo) compare(p Pair) []Fact {
 	return remember(m.facts, p, func() []Fact { return compare(p, m) })
 }
@@ -87,7 +87,7 @@ type listenerChange struct {
 	old, new      map[string]group
 	inbound       bool
 	head          string // differences outside of the filter chains
-	replaced      bool   // Envoy replaces the listener because of these differences
+	replaced      bool   // Envoy replaces the listener because of the differences in head
 	served        map[string]served
 }
 

@@ -20,10 +20,10 @@ type Count struct {
 	// Example is the label of the first of these views. It is empty for the risks that Reach describes.
 	Example string
 	last    int    // number of the last view that was counted
-	sum     uint64 // hash of the numbers of the counted views; it identifies this set of views
+	sum     uint64 // hash of the numbers of all counted views
 }
 
-// add counts the view v, which has the given number, unless the previous call counted the same number.
+// add counts the view v, which has the given number. It does nothing if the previous call had the same number.
 func (c *Count) add(number int, v View) {
 	if c.last == number {
 		return
@@ -60,7 +60,7 @@ type FactLine struct {
 }
 
 // RiskLine is one risk, or several risks that differ only in their subjects and hold for the same views. Risk.Subject
-// is the first of the subjects. If several views have the risk, Objects combines their objects, and keeps at most 5.
+// is the first of the subjects. If several views have the risk, Objects lists the causes in all these views, at most 5.
 type RiskLine struct {
 	Risk
 	Subjects
@@ -105,10 +105,10 @@ type summing struct {
 	memo  *memo
 }
 
-// Over returns the facts and risks of several views, each once, and the risks of r. It stores the facts of up to 20,000
-// pairs (maxKnown), so that a pair of several views is compared once. Over reads one view after the other, so the
-// iterator may make each view on demand. Once ctx has ended, authorization rules are no longer compared. The result may
-// then contain access risks that do not exist. The Objects of a risk may share memory with r.
+// Over returns the facts and risks of several views, without repetitions, and the risks of r. It caches the facts of up
+// to 20,000 pairs (maxKnown), because several views may have the same pair. Over reads one view after the other, so the
+// iterator may make each view on demand. After ctx has ended, Over no longer compares authorization rules, and the
+// result may contain access risks that do not exist. The Objects of a risk may share memory with r.
 func Over(ctx context.Context, views iter.Seq[View], r Reach) Summary {
 	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo(ctx)}
 	for v := range views {
@@ -142,8 +142,8 @@ func (s *summing) add(v View) {
 	}
 }
 
-// addRisk counts a risk of the view v, and returns its line. If s already has maxLines risks, the line of a new risk is
-// not added to s.
+// addRisk counts a risk of the view v, and returns the line of the risk. If s already has maxLines risks, a new risk is
+// counted only in MoreRisks, and its line is not kept.
 func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	line := s.risks[risk.key()]
 	switch {
@@ -210,8 +210,7 @@ type Reach struct {
 	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies. It
 	// is a medium risk if more than 10 % of the proxies change, and a high risk if more than 50 % change.
 	Proxies, All int
-	// Views are the numbers of views before and after the change. More than twice as many views after the change are a
-	// risk.
+	// Views are the numbers of views before and after the change. It is a risk if the number more than doubles.
 	Views [2]int
 	// Bytes are the sizes of one proxy's configuration before and after the change, in bytes. The proxy belongs to the
 	// view whose configuration grows most. Growth by more than 20 % is a risk.

@@ -14,7 +14,7 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 )
 
-// policies is the model of an RBAC filter. A rule is an entry of RBAC.policies, with a name.
+// policies is the model of an RBAC filter. A rule is a named entry of RBAC.policies.
 type policies struct {
 	enforced, dryRun *rbacv3.RBAC  // nil if the filter has no such rules
 	rest             proto.Message // the other settings of the filter
@@ -47,7 +47,8 @@ func (p *policies) rules() []string {
 	return bothKeys(p.enforced.GetPolicies(), p.dryRun.GetPolicies())
 }
 
-// purpose returns a name for the filter: its action, "CUSTOM", or "dry run of" and its action.
+// purpose returns a name for the filter. The name is the action of the enforced rules. If there are no enforced rules,
+// it is "CUSTOM" or "dry run of ACTION".
 func (p *policies) purpose() string {
 	switch {
 	case p.enforced != nil:
@@ -58,7 +59,7 @@ func (p *policies) purpose() string {
 	return "dry run of " + p.dryRun.GetAction().String()
 }
 
-// custom reports whether the filter selects requests that an external authorizer decides (CUSTOM policies).
+// custom reports whether the filter selects requests for an external authorizer (CUSTOM policies).
 func (p *policies) custom() bool {
 	for name := range p.dryRun.GetPolicies() {
 		return strings.HasPrefix(name, "istio-ext-authz-")
@@ -66,7 +67,7 @@ func (p *policies) custom() bool {
 	return false
 }
 
-// unenforceable is a suffix of the names of rules. Such a rule replaces a CUSTOM policy whose provider cannot be used.
+// unenforceable is a suffix in the name of a rule. The rule replaces a CUSTOM policy whose provider cannot be used.
 const unenforceable = "-deny-due-to-bad-CUSTOM-action"
 
 // closes reports whether the filter refuses traffic because a policy cannot be enforced. Two kinds of filters do so: an
@@ -115,8 +116,8 @@ func policyText(name string) string {
 	return name
 }
 
-// policyFacts compares two RBAC filters. A nil filter is a missing filter. The facts have no Subject. The parameter tcp
-// states that the filters are network filters, which decide about connections.
+// policyFacts compares two RBAC filters. The value nil stands for a missing filter. The facts have no Subject. If tcp
+// is true, the filters are network filters, which decide about connections.
 func policyFacts(old, new *policies, tcp bool) (all []Fact) {
 	if old == nil {
 		old = &policies{}

@@ -199,10 +199,9 @@ func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject s
 		Objects: slices.Compact(objects)})
 }
 
-// edited returns the likely causes of a difference. These are the elements of objects that the change edits. If the
-// change edits no element, the cause may be another object of the change, such as a removed object. The change may have
-// exactly one object that begins with prefix, and edited then returns this object. In all other cases it returns a copy
-// of objects.
+// edited returns the likely causes of a difference. If the change edits elements of the list objects, it returns these
+// elements. If not, the cause may be another object of the change, such as a removed object. If exactly one object of
+// the change begins with prefix, edited returns this object. In all other cases it returns a copy of the list objects.
 func (a *assessment) edited(objects []string, prefix string) (all []string) {
 	for _, object := range objects {
 		if slices.Contains(a.Edited, object) {
@@ -262,8 +261,8 @@ func usesOf(s Set, p *parts) uses {
 	return all
 }
 
-// addRoutes adds the uses of a route configuration. The function subject returns the subject of the virtual host with a
-// name.
+// addRoutes adds the uses of a route configuration. The function subject maps the name of a virtual host to the subject
+// of its uses.
 func (u uses) addRoutes(rc *routev3.RouteConfiguration, subject func(host string) string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		u.addHost(vh, subject(vh.GetName()))
@@ -279,7 +278,7 @@ func (u uses) addHost(vh *routev3.VirtualHost, subject string) {
 	}
 }
 
-// add adds a use to each cluster to which it gives a weight above 0.
+// add adds a use to each cluster that has a weight above 0 in the use's shares.
 func (u uses) add(one use) {
 	for _, s := range one.shares {
 		if s.weight > 0 && len(u[s.cluster]) < maxUses {
@@ -288,7 +287,7 @@ func (u uses) add(one use) {
 	}
 }
 
-// addListener adds the uses of the TCP chains and of the inline routes of a listener.
+// addListener adds the uses of a listener's TCP chains, and of the routes that the listener itself contains.
 func (u uses) addListener(l *listenerv3.Listener, p *parts) {
 	name := "listener " + short(l.GetName())
 	for _, c := range p.chainsOf(l) {

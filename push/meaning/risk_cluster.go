@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// If a cluster loses more than someFall percent of its endpoints, it is a medium risk. A loss of more than deepFall
-// percent is a high risk.
+// It is a medium risk that a cluster loses more than someFall percent of its usable endpoints. A loss of more than
+// deepFall percent is a high risk.
 const (
 	someFall = 10
 	deepFall = 50
@@ -33,7 +33,7 @@ func (a *assessment) assessCluster(p Pair) {
 	}
 	of := a.cluster(p)
 	b, c := of.old, of.new
-	rule := object("DestinationRule", cmp.Or(c.rule, b.rule)) // the new rule, or else the removed rule
+	rule := object("DestinationRule", cmp.Or(c.rule, b.rule)) // prefers the rule of the new cluster
 	clear := "requests are sent in the clear"
 	if peers := a.editedPeers(name); b.tls.mode != c.tls.mode && len(peers) > 0 && (len(rule) == 0 || !slices.Contains(a.Edited, rule[0])) {
 		rule = peers

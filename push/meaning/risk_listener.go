@@ -32,8 +32,8 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 	a.closes(name, c.inbound, c.old, c.new)
 }
 
-// chains adds the risks of changed filter chains. The groups old and new contain all chains of one port of an inbound
-// listener, or all chains of another listener.
+// chains adds the risks of changed filter chains. For an inbound listener, the groups old and new contain all chains of
+// one port. For any other listener, they contain all chains of the listener.
 func (a *assessment) chains(name, subject string, inbound bool, old, new group) {
 	if inbound {
 		if b, c := protocolOf(old), protocolOf(new); b != c {
@@ -88,8 +88,8 @@ func onlyIn(a, b map[string]chain) (keys []string) {
 // settings, it returns -1.
 func strictness(mode string) int { return slices.Index([]string{disabled, permissive, strict}, mode) }
 
-// modes adds the risks of changed mTLS modes of inbound ports. A port may have no chains of its own before the change.
-// It then had the mode of "inbound, other ports".
+// modes adds the risks of changed mTLS modes of inbound ports. A port that had no chains of its own before the change
+// had the mode of the group "inbound, other ports".
 func (a *assessment) modes(name string, old, new map[string]group) {
 	var stricter, wider []string
 	rest, hasRest := old["inbound, other ports"]
@@ -151,8 +151,8 @@ func policySubject(name string, inbound bool) string {
 	return "listener " + short(name)
 }
 
-// allow adds a risk if a listener gets its first ALLOW filter. ALLOW filters that refuse all traffic do not count (see
-// policies.closes).
+// allow adds a risk if a listener gets its first ALLOW filter. ALLOW filters that refuse traffic because a policy
+// cannot be enforced do not count.
 func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	allows := func(all []chain) (rules []string, is bool) {
 		for _, c := range all {
@@ -173,8 +173,8 @@ func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	}
 }
 
-// closes adds at most one risk, for a filter chain that now refuses traffic because a policy or a setting cannot be
-// enforced.
+// closes adds a risk for the first filter chain that refuses traffic only after the change, because a policy or a
+// setting cannot be enforced. It ignores new filter chains.
 func (a *assessment) closes(name string, inbound bool, old, new map[string]group) {
 	closed := func(c chain) (rules []string, is bool) {
 		for _, f := range c.filters {
@@ -207,8 +207,8 @@ func secretsOf(all []chain) (names []string) {
 	return names
 }
 
-// refusedSecrets adds a risk for each Secret that a resource requests only after the change, and that View.Refused
-// refuses.
+// refusedSecrets adds a risk for each Secret that a resource requests only after the change, if View.Refused returns a
+// reason for this Secret.
 func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
 	if a.Refused == nil {
 		return

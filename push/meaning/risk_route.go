@@ -140,11 +140,12 @@ func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), by.label())
 }
 
-// maxSampled is the maximum number of removed rules in a virtual host for which lost tries sample requests.
+// maxSampled is the maximum number of removed rules in a virtual host for which the method lost tries sample requests.
 const maxSampled = 200
 
-// lost adds a risk for each removed rule whose sample requests have no route after the change. It tries the first
-// maxSampled removed rules. A rule does not count as removed if the virtual host still has a rule with the same match.
+// lost adds a risk for each removed rule if a sample request of the rule has no route after the change. It tries the
+// first maxSampled removed rules. A rule does not count as removed if the virtual host still has a rule with the same
+// match.
 func (a *assessment) lost(p hostPair) {
 	kept := map[string]bool{}
 	for _, r := range p.b {
@@ -169,8 +170,8 @@ func domainOf(vh *routev3.VirtualHost) string {
 	return ""
 }
 
-// winners adds a risk for each pair of VirtualServices of which one replaces the other in a virtual host. The replaced
-// VirtualService must still exist.
+// winners adds a risk for each pair of VirtualServices in which one replaces the other in a virtual host. It ignores a
+// replaced VirtualService that no longer exists.
 func (a *assessment) winners(p hostPair) {
 	of := func(all []rule) map[string]bool {
 		names := map[string]bool{}
@@ -241,7 +242,7 @@ func splitHost(at string) (host, port string) {
 	return at[:i], at[i+1:]
 }
 
-// cluster0 returns the outbound cluster of a host and a port that has no subset. It returns nil if the set lacks this
+// cluster0 returns the outbound cluster of a host and a port, without a subset. It returns nil if the set lacks this
 // cluster.
 func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	n, err := strconv.ParseUint(port, 10, 16)

@@ -25,10 +25,10 @@ type share struct {
 	weight  uint64
 }
 
-// rule is the model of a route. The weights of its shares are relative to their sum, total.
+// rule is the model of a route. The field total is the sum of the weights in the field shares.
 type rule struct {
 	name, match string
-	key         string         // like match, but different for different credentials, which match omits
+	key         string         // match, with a digest appended if match omits a credential
 	route       *routev3.Route // the original route
 	action      string         // answer of the proxy itself (redirect or direct response); empty if requests are forwarded
 	shares      []share        // sorted by cluster
@@ -177,7 +177,7 @@ func (r *rule) takeMirrors(a *routev3.RouteAction) {
 		return
 	}
 	a.RequestMirrorPolicies = slices.DeleteFunc(a.RequestMirrorPolicies, func(m *routev3.RouteAction_RequestMirrorPolicy) bool {
-		m.DisableShadowHostSuffixAppend = !m.DisableShadowHostSuffixAppend // the builder always sets it
+		m.DisableShadowHostSuffixAppend = !m.DisableShadowHostSuffixAppend // the builder always sets it, so true is normal
 		if m.GetTraceSampled() != nil && !m.GetTraceSampled().GetValue() {
 			m.TraceSampled = nil
 		}
@@ -186,7 +186,8 @@ func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	})
 }
 
-// hashText describes the key of a hash policy. For a policy with further settings, the text is a digest.
+// hashText describes the key of a hash policy: a header, a query parameter or the source address. For a policy of
+// another kind, or with further settings, the text is a digest.
 func hashText(h *routev3.RouteAction_HashPolicy) string {
 	switch p := h.GetPolicySpecifier().(type) {
 	case *routev3.RouteAction_HashPolicy_Header_:
@@ -311,10 +312,11 @@ func timeoutText(r rule) string {
 	return r.timeout.String()
 }
 
-// perFilter is the beginning of the path of an HTTP filter's settings in a route.
+// perFilter is the beginning of a path to the settings of an HTTP filter in a route.
 const perFilter = "typed_per_filter_config[envoy.filters.http."
 
-// tidy shortens a difference that begins with perFilter. Only the name of the filter remains of the path.
+// tidy shortens a difference that begins with perFilter. It removes perFilter and the first "]". Other differences stay
+// unchanged.
 func tidy(part string) string {
 	if rest, is := strings.CutPrefix(part, perFilter); is {
 		return strings.Replace(rest, "]", "", 1)
@@ -326,8 +328,8 @@ func tidy(part string) string {
 type paired struct{ old, new int }
 
 // pairRules pairs the rules of two lists in three passes: by name and match, by match, and by name. Each pass pairs
-// only rules that are not yet paired. New and removed rules form pairs of their own. The pairs are sorted by their new
-// index, and the removed rules come last.
+// only rules that are not yet paired. Each new or removed rule forms a pair of its own. The pairs are sorted by their
+// new index, and the removed rules come last.
 func pairRules(old, new []rule) []paired {
 	all := make([]paired, 0, len(new))
 	oldLeft, newLeft := indices(len(old)), indices(len(new))

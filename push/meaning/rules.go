@@ -11,13 +11,14 @@ type Rule struct {
 	// followed by its share in percent. Of more than six destinations, only five are named. To is empty if the
 	// destination is unknown.
 	To string
-	// Also contains further settings: rewrites, mirrors, hash policy, fault, timeout and retries. It omits a timeout
-	// without limit, but contains Envoy's default of 15 s. It is empty if the route has no such settings.
+	// Also contains further settings: rewrites, mirrors, hash policy, fault, timeout and retries. For a route that
+	// forwards requests and sets no timeout, it states Envoy's default of 15 s. It omits a timeout of 0, which means no
+	// limit. Also is empty if there is nothing to state.
 	Also string
 }
 
-// Rules describes the routes of a virtual host, in order. If there are no routes, or for nil, the result is nil. Rules
-// does not change the virtual host.
+// Rules describes the routes of a virtual host, in order. For nil, and for a virtual host without routes, the result is
+// nil. Rules does not change the virtual host.
 func Rules(vh *routev3.VirtualHost) (all []Rule) {
 	for _, r := range rulesOf(vh) {
 		var c change

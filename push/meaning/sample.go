@@ -78,7 +78,8 @@ func sampleOf(m *matcherv3.StringMatcher) string {
 	return ""
 }
 
-// maxExample is a length in bytes. Once an example of a regular expression is longer, it gets no further parts.
+// maxExample is a length in bytes. When an example of a regular expression exceeds this length, nothing is appended any
+// more.
 const maxExample = 1000
 
 // example returns a text that a regular expression probably matches. For an invalid expression it returns "".
@@ -123,7 +124,7 @@ func writeExample(b *strings.Builder, re *syntax.Regexp) {
 }
 
 // preferred returns x, a, 0 or A if a class of characters contains one of them, in this order of preference. If not, it
-// returns the first character of the class. A class consists of pairs of bounds.
+// returns the first character of the class. The parameter class lists the lower and upper bounds of ranges in turn.
 func preferred(class []rune) rune {
 	for _, want := range "xa0A" {
 		for i := 0; i+1 < len(class); i += 2 {

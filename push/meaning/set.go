@@ -13,10 +13,10 @@ import (
 // maxDecoded limits the total encoded size of the resources whose messages a Decoder stores, in bytes.
 const maxDecoded = 64 << 20
 
-// Decoder decodes the resources of planned sets (the configuration of one view each). It stores the messages, so that a
-// resource that several views share is decoded once. When the total encoded size exceeds 64 MiB (maxDecoded), it drops
-// all messages except the newest. The zero Decoder is ready for use. A Decoder and its Sets are not safe for concurrent
-// use.
+// Decoder decodes the resources of planned sets. A planned set is the configuration of one view, which is a group of
+// proxies. The Decoder stores the messages, because several views may share a resource. When their total encoded size
+// exceeds 64 MiB (maxDecoded), it drops all messages except the newest. The zero Decoder is ready for use. A Decoder
+// and its Sets are not safe for concurrent use.
 type Decoder struct {
 	known map[*xds.Resource]proto.Message
 	bytes int

@@ -50,8 +50,8 @@ func shortFilter(name string) string {
 	return name
 }
 
-// shortCluster returns the name of an outbound cluster as host:port|subset, and the name of an inbound cluster as "port
-// N". It returns names of another form unchanged.
+// shortCluster returns the name of an outbound cluster as "host:port" or "host:port|subset", and the name of an inbound
+// cluster as "port N". It returns names of another form unchanged.
 func shortCluster(name string) string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	switch {
@@ -126,8 +126,8 @@ func brief(m proto.Message) string { return Brief(m, maxValue) }
 // Brief describes a message, which must not be nil, in a short text. Durations, unsigned integers, booleans and
 // percentages become plain values, such as "15s" or "true". Other messages become JSON on one line, with cut.Cut in
 // place of credentials. If the JSON has more than `most` runes, it is shortened to this number and ends with "...". The
-// number `most` is at least 3. A message with an Any of an unknown type becomes the name of its own type. Brief does
-// not change the message.
+// number `most` is at least 3. If the message contains an Any of an unknown type, the result is the name of the
+// message's own type. Brief does not change the message.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:

@@ -88,7 +88,7 @@ func clusterTLS(c *clusterv3.Cluster) tls {
 }
 
 // withoutNames returns a cluster with only the transport sockets of c. In the first encrypted socket among the matches,
-// it keeps only the fields outside of the model.
+// it keeps only the fields outside of the model (the type tls).
 func withoutNames(c *clusterv3.Cluster) *clusterv3.Cluster {
 	out, done := &clusterv3.Cluster{TransportSocket: c.GetTransportSocket()}, false
 	for _, m := range c.GetTransportSocketMatches() {
@@ -153,8 +153,7 @@ func orEmpty(m proto.Message) proto.Message {
 	return m
 }
 
-// downstreamTLS returns the TLS settings of a server. In m it clears the names that the model contains, as commonTLS
-// does.
+// downstreamTLS returns the TLS settings of a server. It clears the same names in m as commonTLS does.
 func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	t := commonTLS(m.GetCommonTlsContext())
 	if t.mode != meshMutual && m.GetRequireClientCertificate().GetValue() {

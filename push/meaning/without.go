@@ -2,8 +2,8 @@ package meaning
 
 import "google.golang.org/protobuf/reflect/protoreflect"
 
-// without returns the elements of the list l that the list other lacks. If l contains an element more often than other,
-// the result contains each extra occurrence.
+// without returns the elements of the list l that are not in the list other. If l contains an element more often than
+// the other list does, the result contains each extra occurrence.
 func without(fd protoreflect.FieldDescriptor, l, other protoreflect.List, depth int) (rest []protoreflect.Value) {
 	counts := map[string]int{}
 	for _, sum := range (digester{}).elements(fd, other, depth) {

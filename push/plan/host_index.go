@@ -1,7 +1,7 @@
 package plan
 
 // hostIndex maps each host to the scopes that contain the host. A scope is outbound configuration that several proxies
-// share. A change of endpoints visits only these scopes. A nil index stores nothing.
+// share. A change of a host's endpoints visits only the scopes that contain the host. A nil index stores nothing.
 type hostIndex map[string]map[*scope]struct{}
 
 // adopt adds a scope and all its hosts. From then on the scope updates the index.

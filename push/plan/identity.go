@@ -38,7 +38,7 @@ func modulesOf(v view.View) (modules []model.Key) {
 	return modules
 }
 
-// leaveIdentity releases the Secrets of a view without proxies.
+// leaveIdentity disconnects a view that has no proxies any more from the Secret subscriptions of its identity.
 func (p *Planner) leaveIdentity(pl *planned) {
 	id := pl.identity
 	if id == nil {
@@ -65,7 +65,7 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 }
 
 // SubscribeSecrets adds and drops names of Secrets that a joined proxy subscribes to. It returns the proxies whose sets
-// of resources changed. A name that the proxy may not have is treated as a missing Secret. For a handle that has not
+// of resources changed. A name that the proxy may not have is treated as a missing Secret. For a proxy that has not
 // joined, or that may have no Secrets, it returns nil and changes nothing. Afterwards Sealed returns the records whose
 // private keys the added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {

@@ -14,9 +14,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is the outbound side of all proxies with the same view.Scope. It contains a host table (the hosts that the
-// proxies may reach, with clusters and endpoints), and a front that derives listeners and route configurations from the
-// host table. If rules read inputs of proxies, such as labels, the scope contains variants of both.
+// scope contains the outbound resources of all proxies with the same view.Scope. It has a host table (the hosts that
+// the proxies may reach, with clusters and endpoints). It also has a front, which derives listeners and route
+// configurations from the host table. If rules read inputs of proxies, such as labels, the scope has variants for these
+// inputs.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer // contains the resources of the host table and the front
@@ -25,15 +26,15 @@ type scope struct {
 	hosts    *host.Table
 	front    front.Front
 	variants map[view.Inputs]*variant
-	names    map[string]*nametable.Table // by network; only tables that proxies have requested
-	problems []input.Problem             // of the scope itself
+	names    map[string]*nametable.Table // the names that proxies resolve, by network; only tables that proxies have requested
+	problems []input.Problem             // of the patches (EnvoyFilters) of the scope
 	step     step
 	index    hostIndex // nil while the scope is planned from scratch, and for unpublished copies (shadows)
 	refs     int       // number of views (groups of proxies with equal configuration) that use the scope
 	pause    func()    // called between two pieces of a step; may be nil
 }
 
-// step lists the hosts to be planned again in one step, with the types of resources.
+// step lists the hosts to be planned again for one change, each with the types of resources to plan.
 type step struct {
 	hosts   map[string]input.Types
 	members map[string]input.Types // hosts of which only the endpoints have changed
@@ -51,7 +52,7 @@ type variant struct {
 	refs int
 }
 
-// newScope plans a scope from scratch. It calls pause between two pieces, unless pause is nil.
+// newScope plans a scope from scratch. It calls pause between two pieces of the work, unless pause is nil.
 func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
 	if r, ok := in.Get(key.Sidecar); ok {
@@ -137,7 +138,8 @@ func (s *scope) runVariant(v *variant) {
 	v.Layer.Commit(s.in.Sharing, s.yield)
 }
 
-// track updates the index with the hosts that a step may have added or removed.
+// track updates the index with the hosts that a step may have added or removed. Without an index, it adds them to
+// step.renewed.
 func (s *scope) track(renewed []string) {
 	for _, name := range renewed {
 		if s.index != nil {
@@ -148,8 +150,8 @@ func (s *scope) track(renewed []string) {
 	}
 }
 
-// securesOtherwise reports whether the endpoints of a host in another input may switch the mTLS of a cluster on or off.
-// This is possible only for gRPC clients, which use mTLS for all endpoints of a cluster or for none.
+// securesOtherwise reports whether the endpoints that another input has for a host may switch the mTLS of a cluster on
+// or off. This is possible only for gRPC clients, which use mTLS for all endpoints of a cluster or for none.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	if !s.hosts.Form().Whole {
 		return false
@@ -175,7 +177,7 @@ func (s *scope) pauses(f func()) {
 	s.hosts.Pauses(f)
 }
 
-// readsAny reports whether the key of a scope names one of the records.
+// readsAny reports whether the key of a scope names one of the records with the given keys.
 func readsAny(of view.Scope, keys map[model.Key]bool) bool {
 	return keys[of.Sidecar] || slices.ContainsFunc(of.Gateways.All(), func(key model.Key) bool { return keys[key] }) ||
 		slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
@@ -210,7 +212,7 @@ func (s *scope) apply(in *input.Input, d *affected) {
 }
 
 // followDestinations updates the imported hosts after edits of VirtualServices. A Sidecar that imports the hosts of a
-// VirtualService also imports its destinations.
+// VirtualService also imports the destinations of the VirtualService.
 func (s *scope) followDestinations(edits []mirror.Edit) {
 	changed := func(host string) {
 		s.step.hosts[host] |= input.All
@@ -245,8 +247,8 @@ func (s *scope) cover(pattern string, t input.Types) {
 }
 
 // variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it. It first plans
-// with the argument in, the input of the last plan of configuration. After that it repeats the steps in since, which
-// the fast path (changes of endpoints) has planned later.
+// with the given input, with which the last change of the configuration was planned. After that it repeats the later
+// steps of the fast path (changes of endpoints), which the parameter since lists.
 func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []plannedStep) *variant {
 	v := s.variants[inputs]
 	if v != nil {

@@ -13,17 +13,18 @@ import (
 // Opener decrypts the private keys of Secrets. Implementations must be safe for concurrent use, and their errors must
 // not contain private keys.
 type Opener interface {
-	// Open returns the decrypted private key in spec, the content of the Secret with the object key `key`. Open must
-	// return when ctx ends. After an error the Loop calls Open again later, while a proxy needs the private key.
+	// Open decrypts the private key in spec, and returns it. spec is the content of the Secret whose object key is the
+	// parameter key. Open must return when ctx ends. After an error the Loop calls Open again later, while a proxy
+	// needs the private key.
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
 // errNoOpener is the error of opening (decrypting) a private key if there is no Opener.
 var errNoOpener = errors.New("this process has no key encryption key (--kek)")
 
-// The times of opening private keys.
+// Durations for opening (decrypting) private keys.
 const (
-	openBudget        = 30 * time.Second       // of one attempt
+	openBudget        = 30 * time.Second       // maximum duration of one attempt
 	openRetry         = 500 * time.Millisecond // pause after the first failed attempt; each further failure doubles it
 	openPause         = time.Minute            // maximum pause
 	subscribePatience = time.Second            // maximum time for which SubscribeSecrets waits for queries and keys
@@ -36,12 +37,12 @@ type failure struct {
 }
 
 // SubscribeSecrets changes the names of Secrets that the proxy subscribes to. It drops the names of the second list,
-// and adds the names of the first list. It waits for the loop's goroutine. It also waits until the proxy's set contains
-// the available Secrets, but at most until one second after the call. It returns early when ctx ends, which may leave
-// the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be unknown, and a private
-// key may not be decrypted yet. Such a Secret is added to the set later. The function moved that was passed to Join is
-// called for it. If planning for this identity has panicked within the last ten seconds, the names stay unchanged, and
-// Proxy.Err returns ErrUnplannable.
+// and adds the names of the first list. It waits for the loop's goroutine. It also waits until the proxy's set (its
+// planned resources) contains the available Secrets, but at most one second. It returns early when ctx ends, which may
+// leave the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be unknown, and a
+// private key may not be decrypted yet. Such a Secret is added to the set later. For this addition, the Loop calls the
+// function moved that was passed to Join. If planning for this identity has panicked within the last ten seconds, the
+// names stay unchanged, and Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)

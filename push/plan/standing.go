@@ -16,7 +16,7 @@ type Standing struct {
 	Asking  bool          // the proxy's right to the Secret is not known yet
 	Opening bool          // the private key of the Secret's newest version is not decrypted yet
 	Failed  int           // consecutive failed attempts to decrypt the private key; only Loop.Standing sets it
-	Why     string        // reason why the Secret is withheld or its key could not be decrypted; empty: no such reason
+	Why     string        // reason why the Secret is withheld or its key could not be decrypted; may be empty
 	Wanted  []string      // ids of all nodes in the proxy's namespace that subscribe to the Secret, sorted
 }
 

@@ -8,11 +8,12 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Long work is planned in pieces beside the published plan. The work is either the units that a change of configuration
-// touches (replan), or the scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows, which
-// are unpublished copies or fresh scopes. The fast path, which plans endpoints, may run between two pieces. Changes and
-// other joins may run between two pieces of a join. The shadows follow each of these steps later, in the same order. In
-// the end they are equal to scopes that were planned at once.
+// A scope has the outbound resources of a group of proxies. A variant has the differing resources of proxies with
+// certain inputs. Long work is planned in pieces beside the published plan. Such work is either a change of the
+// configuration (replan), or a scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows,
+// which are unpublished copies or new scopes. The fast path, which plans endpoints, may run between two pieces. Changes
+// and other joins may run between two pieces of a join. The shadows follow each of these steps later, in the same
+// order. In the end, the shadows are equal to scopes that were planned at once.
 
 // stepwise plans shadows of scopes in pieces.
 type stepwise struct {
@@ -28,7 +29,8 @@ type stepwise struct {
 	yield func() bool // ends the turn; the result is false if the coroutine has to end
 }
 
-// newStepwise returns a plan without shadows. since has the steps that were planned after the input in.
+// newStepwise returns a stepwise without shadows. The parameter in is its base. The parameter since has the steps that
+// were planned after this base.
 func newStepwise(in *input.Input, since []plannedStep) stepwise {
 	return stepwise{base: in, shadows: map[view.Scope]*shadow{}, since: since[:len(since):len(since)]}
 }
@@ -65,8 +67,8 @@ func (m *stepwise) start(plan func()) {
 	})
 }
 
-// advance plans until the function over returns true. It calls this function after every piece. The result is false
-// if no work is left.
+// advance plans until the function in the parameter over returns true. It calls this function after every piece. The
+// result is false if no work is left.
 func (m *stepwise) advance(over func() bool) (more bool) {
 	m.over = over
 	_, more = m.next()
@@ -109,8 +111,8 @@ func (m *stepwise) follow(d *shadow) {
 	}
 }
 
-// fresh plans an additional scope as a shadow. The scope is a clone of the template. If the template is nil, the scope
-// is planned from scratch.
+// fresh plans an additional scope as a shadow. The scope begins as a clone of the template. If the template is nil or
+// differs too much, the scope is planned from scratch.
 func (m *stepwise) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 	d := &shadow{}
 	m.shadows[key] = d
@@ -153,9 +155,9 @@ func (s *scope) follow(u plannedStep) {
 	}
 }
 
-// replay adds a step of the fast path to the work that is being planned in pieces: a change or joins. It has to be
-// called before the touched scopes change. A step that touches no scope is added too, because a shadow may contain its
-// hosts.
+// replay adds a step of the fast path to the work that is being planned in pieces. This is a change of the
+// configuration or, without such a change, the joins. replay has to be called before the touched scopes change. A step
+// that touches no scope is added too, because a shadow may contain its hosts.
 func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string]input.Types, touched map[*scope]bool) {
 	if len(hosts) == 0 {
 		return

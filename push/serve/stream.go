@@ -23,8 +23,8 @@ import (
 )
 
 // stream is one ADS stream. The goroutine of the gRPC handler reads requests. A worker of the fan-out (fanout.Loop)
-// sends responses. If a response may block, a goroutine of the stream sends it instead (send.go). The exchange holds
-// the state that several goroutines change.
+// sends responses. If a response may block, a goroutine of the stream sends it instead (send.go). The embedded exchange
+// contains the state that several goroutines change.
 type stream struct {
 	srv        *Server
 	id         uint64
@@ -32,8 +32,8 @@ type stream struct {
 	sotw       bool
 	hangUp     func() error // closes the connection; nil if Listen is not used
 	client     Client
-	places     bool          // the client understands the positions that newest returns
-	place      *budget.Entry // entry in the budget of the caller's identity or address; nil before enter is called
+	places     bool          // the client understands the positions that the method newest returns
+	place      *budget.Entry // budget entry of the caller's identity or address; nil until the method enter sets it
 	opened     time.Time
 	secrets    atomic.Bool   // the client has requested Secrets or extensions
 	agentTypes atomic.Uint32 // a bit for each element of Config.AgentTypes that was requested
@@ -42,7 +42,7 @@ type stream struct {
 	secretNames map[string]bool // Secrets to which the proxy is subscribed
 	answered    nonces          // nonces of answers to tools, such as istioctl
 	unread      []*answer       // answers that the client may not have read
-	unserved    []string        // unknown types that were requested; bounded
+	unserved    []string        // unknown types that were requested (a bounded list)
 	step        string          // the present step, such as inCredential; log lines about a refusal name it
 	early       bool            // an agent has joined, but has not moved its Envoy to this replica yet
 
@@ -74,7 +74,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	return err
 }
 
-// run authenticates the caller, and then processes requests until the stream ends. The error is the reason for the end;
+// run authenticates the caller, and then processes requests until the stream ends. The error is the reason for the end.
 // io.EOF means that the client has closed its side.
 func (st *stream) run(ctx context.Context) error {
 	st.step = inCredential
@@ -97,7 +97,8 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// take processes one encoded request, in pieces. The error is the gRPC status with which the stream must end.
+// take processes one encoded request, which consists of the given pieces. The error is the gRPC status with which the
+// stream must end.
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.sotw {
@@ -140,7 +141,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// reportHealth passes an agent's report about a machine's workload to the planner. A failed request reports an
+// reportHealth passes an agent's report about a machine's workload to the planner. A request that is a NACK reports an
 // unhealthy workload. The request gets no response.
 func (st *stream) reportHealth(m delta.Message) {
 	if r, is := st.proxy.(HealthReporter); is {
@@ -148,8 +149,8 @@ func (st *stream) reportHealth(m delta.Message) {
 	}
 }
 
-// holds reports whether the client has resources already, by its first request. A delta request lists such resources. A
-// request of the state-of-the-world protocol has their version.
+// holds reports whether the client already has resources. The parameter m is the client's first request. A delta
+// request lists the client's resources. A request of the state-of-the-world protocol has their version.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {
@@ -188,15 +189,15 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.proxy = joined
 	cfg := delta.Config{SotW: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.start(delta.New(cfg, joined.Set()))
-	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways get their turns first
+	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways may send first
 	st.srv.add(st)
 	st.recheck() // a Recheck between the check above and add did not find the stream
 	return nil
 }
 
-// accept sends the gRPC headers before the first response, because a client that has all resources already gets no
-// response. The headers prove that the client was admitted. An agent waits for them before it moves its Envoy to this
-// replica.
+// accept sends the gRPC headers before the first response, because a client that already has all resources gets no
+// response. The headers prove that the client was admitted. An agent waits for the headers before it moves its Envoy to
+// this replica.
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
@@ -219,9 +220,9 @@ func joinError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "node: %v", err)
 }
 
-// moved requests a turn (a permission to send) after a change of the proxy's set. The lane is the urgency of the
-// change. A new plan of configuration gets its turn in the rollout of the plan. If the planning of the proxy has
-// failed, moved ends the stream. The Planner calls moved.
+// moved requests a turn (a permission to send) after a change of the proxy's set. The parameter l is the urgency of the
+// change. For a new plan of configuration, the stream's turn is part of the plan's progressive delivery. If the
+// planning of the proxy has failed, moved ends the stream. The Planner calls moved.
 func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
@@ -274,8 +275,8 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	// The refusals must be reported (above) before this call, after which the rollout goes on to other streams. A
-	// report may make the quarantine withhold a version. The rollout must not send this version again.
+	// The loop above reports refusals before this call, because the call lets the progressive delivery go on to other
+	// streams. A report may make the quarantine withhold a version, and the delivery must not send this version again.
 	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
@@ -290,7 +291,7 @@ func (st *stream) advance(m delta.Message) error {
 	return nil
 }
 
-// payFor charges the budget of the caller's identity for the memory that the stream keeps because of a request.
+// payFor charges the memory that the stream keeps because of a request to the budget of the caller's identity.
 func (st *stream) payFor(m delta.Message) {
 	if m.Subscribe == nil && m.Initial == nil {
 		return
@@ -301,7 +302,7 @@ func (st *stream) payFor(m delta.Message) {
 }
 
 // report passes a report of the state machine to the hooks, the log and the quarantine. The parameter since is the time
-// of the acknowledged response, in Unix nanoseconds. Only the reading goroutine calls it.
+// of the acknowledged response, in Unix nanoseconds. Only the reading goroutine calls report.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	if i, is := agentType(r.Type); is {
 		st.reportAgent(i, r)
@@ -348,7 +349,7 @@ func (st *stream) close() error {
 }
 
 // kill ends the stream for the given cause, and closes the connection. The closing interrupts a read and a blocked
-// write. If the stream has ended before, kill does nothing and returns false.
+// write. If the stream has already ended, kill does nothing and returns false.
 func (st *stream) kill(cause error) bool {
 	first := st.end(cause)
 	if first && st.hangUp != nil {

@@ -64,22 +64,22 @@ const (
 	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
 	Mutual                   // the mesh's mTLS, because a rule states it
 	Originate                // TLS without the mesh's certificates, because a rule states it
-	Closed                   // a rule states impossible TLS, so the cluster has no endpoints and nothing is sent
+	Closed                   // a rule states impossible TLS settings, so the cluster has no endpoints and nothing is sent
 )
 
 // Client contains the properties of a client's proxy that TLSOf reads.
 type Client struct {
 	Identity bool // the proxy has a certificate of the mesh
 	Secrets  bool // the proxy may request the Secret of credentialName
-	Foreign  bool // the rule is not of the proxy's namespace, and must not use private keys of the proxy's Secrets
+	Foreign  bool // rule and proxy are in different namespaces; the rule must not use private keys of the proxy's Secrets
 	OwnTLS   bool // the application sends TLS itself
 	// ReadsFiles is true for a gateway whose Envoy, and not the agent, would read a file that the rule names.
 	ReadsFiles bool
 }
 
 // TLSOf returns the TLS mode of a policy for a client. Without TLS settings, a client with Identity gets the mode in
-// the parameter automatic, and other clients get Plaintext. Possible settings give Plaintext for DISABLE, Mutual for
-// ISTIO_MUTUAL, and Originate for SIMPLE and MUTUAL. In all these cases the problem is nil.
+// the parameter automatic, and other clients get Plaintext. With valid settings, the result is Plaintext for DISABLE,
+// Mutual for ISTIO_MUTUAL, and Originate for SIMPLE and MUTUAL. In all these cases the problem is nil.
 //
 // In the following cases the mode is Closed, and the problem has the severity Error:
 //

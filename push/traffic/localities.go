@@ -28,9 +28,9 @@ func (l Localities) Priority() []string {
 	return l.Setting.GetFailoverPriority()
 }
 
-// Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints, in the order
-// of Priority; nil if there are no such keys. It leaves out elements "key=value", because the proxy's label does not
-// matter for them.
+// Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints. They are in
+// the order of Priority. Without such keys the result is nil. Elements of the form "key=value" are left out, because
+// the proxy's label does not matter for them.
 func (l Localities) Compared() (keys []string) {
 	for _, label := range l.Priority() {
 		if !strings.Contains(label, "=") {

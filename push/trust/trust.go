@@ -39,7 +39,8 @@ type Keyring interface {
 
 // Server is the part of the xDS server that pushes changes.
 type Server interface {
-	// AgentResourceChanged tells the streams that subscribe to the type that its resource may have changed.
+	// AgentResourceChanged reports that the resource of a type may have changed, to all streams that subscribe to the
+	// type.
 	AgentResourceChanged(typeURL string)
 	// Recheck ends the streams whose callers are refused at present, and returns their number.
 	Recheck() (ended int)
@@ -136,7 +137,7 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 }
 
 // Follow pushes the roots of other CAs to Istio's agents until ctx ends. The function current returns the roots as
-// Others expects them. The function changed waits until the roots may have changed. It must fail when ctx ends. After
+// Others expects them. The function changed waits until the roots may have changed, and must fail when ctx ends. After
 // any error of the function changed, Follow returns nil. Follow fails if the resource cannot be encoded. The server
 // must not be nil.
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {

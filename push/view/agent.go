@@ -15,7 +15,7 @@ func (n *Node) agentCaps() {
 	if n.Kind != Proxyless && n.Caps.Has(xds.CapIdentity) {
 		n.Caps |= readsFiles(n.Metadata)
 	}
-	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy have it, even if the node omits it
+	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy have this capability, even if the node does not list it
 		n.Caps |= xds.CapDynamicForward
 	}
 	if n.Kind == Sidecar && selfDiscovery(n.Metadata) {

@@ -15,7 +15,7 @@ import (
 )
 
 // A node is decoded in place, without generated protobuf messages. Messages would need about 150 objects and 8 KB of
-// memory for each proxy, in addition to the extensions of a stock Envoy.
+// memory for each proxy, and further memory for the extensions of a stock Envoy.
 
 // Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so its entries have
 // field numbers too), Value and ListValue.
@@ -33,7 +33,7 @@ const (
 	listValues = 1
 )
 
-// wire contains those fields of a node that are used, still encoded. Its slices share the memory of the encoded node.
+// wire contains the used fields of a node in encoded form. Its slices share the memory of the encoded node.
 type wire struct {
 	id, cluster []byte
 	locality    [][]byte // encoded Localities, to be merged
@@ -98,8 +98,8 @@ func read(raw []byte) (w wire, err error) {
 }
 
 // locality decodes and merges core.v3.Localities. It returns region/zone/sub-zone without empty parts at the end. It
-// fails for malformed protobuf. It also fails for a part that is not UTF-8, contains a slash or is too long. The error
-// quotes such a part.
+// fails for malformed protobuf. It also fails for a part that is not UTF-8, contains a slash or is too long, and the
+// error then quotes this part.
 func locality(encoded [][]byte) (string, error) {
 	var parts [3][]byte
 	for _, b := range encoded {
@@ -192,8 +192,9 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries calls the function do with every entry of an encoded Struct, in the order of the encoding. If a key occurs
-// more than once, the caller must use the last entry. If do is nil, the Struct is only validated.
+// entries passes every entry of an encoded Struct to the function in the parameter do, in the order of the encoding. If
+// a key occurs more than once, the caller must use the last entry. If the parameter is nil, the Struct is only
+// validated.
 func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)
@@ -277,7 +278,7 @@ var words = vocabulary{most: 8192}
 type vocabulary struct {
 	most int
 
-	mu    sync.Mutex // guards known; no other lock is acquired while it is held
+	mu    sync.Mutex // guards known; no other lock is acquired while mu is held
 	known map[string]string
 }
 

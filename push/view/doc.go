@@ -2,12 +2,12 @@
 // contains all facts on which the proxy's resources depend. It does not contain the proxy's name, so the proxies of one
 // workload can have equal Views. Proxies with equal Views get equal resources.
 //
-// Resources of the outbound side are planned as entries: clusters, endpoint assignments, listeners and route
+// Envoy's resources of the outbound side are planned as entries: clusters, endpoint assignments, listeners and route
 // configurations. The scope contains the facts about the outbound side that many proxies have in common. A property of
 // the proxy that only some entries read is an input (Inputs). Proxies that differ only in inputs share the scope, and
 // all entries that do not read these inputs. The Kubernetes cluster and the DNS domain of the proxy belong to the
-// scope, because they affect most entries. The cluster decides the virtual addresses of services that several clusters
-// define. The domain decides the short names of hosts.
+// scope, because they affect most entries. The Kubernetes cluster decides the virtual addresses of services that
+// several Kubernetes clusters define. The domain decides the short names of hosts.
 //
 // Owns: nothing; values are immutable. Reads: store/mirror. Never: builds resources; reads a clock; opens a socket.
 //
@@ -19,13 +19,13 @@
 //
 // # A node's claims
 //
-// The values in a node are claims of the proxy, which are not verified. A claimed network, DNS domain or cluster leads
-// to a separate plan only if the value is known:
+// The values in a node are claims of the proxy, which are not verified. A claimed network, DNS domain or Kubernetes
+// cluster leads to a separate plan only if the value is known:
 //
-//   - a network is known if an endpoint, a Workload or a gateway of the configuration belongs to it
-//   - a DNS domain is known if it is the domain of the services
-//   - a cluster is known if it is the config cluster, or if a service, an endpoint or a Workload of the configuration
-//     belongs to it, or if the proxy's credential states it
+//   - A network is known if an endpoint, a Workload or a gateway of the configuration belongs to it.
+//   - A DNS domain is known if it is the domain of the services.
+//   - The config cluster is known. Any other cluster is known if a service, an endpoint or a Workload of the
+//     configuration belongs to it, or if the proxy's credential states it.
 //
 // Plans differ by network only if a rule compares networks (failoverPriority), if networks have gateways, or if the
 // proxy's agent resolves names.

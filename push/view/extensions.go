@@ -56,9 +56,9 @@ func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.Traff
 	return found
 }
 
-// extend sets Workload.Extensions of a View to the found extensions, and Inputs.Extensions to their filters in the
-// outbound listeners of a sidecar. It closes the workload of an application without a proxy if a required extension
-// cannot run there. The filters of inbound listeners are derived from Workload.Extensions later.
+// extend adds the found extensions to a View. Workload.Extensions lists all of them. For a sidecar, Inputs.Extensions
+// lists their filters in outbound listeners. The filters of inbound listeners are derived from Workload.Extensions
+// later. If a required extension cannot run in an application without a proxy, extend closes the workload.
 func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	if len(found) == 0 {
 		return

@@ -16,8 +16,8 @@ type Identity struct {
 	Cluster string
 	// Bound is true if the credential is bound to a Pod of the configuration.
 	Bound bool
-	// Labels lists labels of that Pod as sorted "key=value"; empty unless Bound. Only labels that decide about the use
-	// of Secrets are included.
+	// Labels lists labels of that Pod as sorted "key=value". It is empty unless Bound is true. Only labels that decide
+	// about the use of Secrets are included.
 	Labels intern.List[string]
 }
 

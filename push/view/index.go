@@ -15,9 +15,9 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index counts, for each property of proxies, the records (configuration objects) of a snapshot that read it. It also
-// caches the objects that apply to proxies, for the snapshot of the last call of View. It is not safe for concurrent
-// use.
+// Index counts the records (configuration objects) of a snapshot that read a property of proxies, for each property. It
+// also caches the objects that apply to proxies, for the snapshot of the last call of View. It is not safe for
+// concurrent use.
 type Index struct {
 	*counts
 	shared bool // another Index (Fork) may use the same counts, so they are copied before they change
@@ -55,11 +55,11 @@ func (c *counts) clone() *counts {
 	return &next
 }
 
-// choice contains the objects that apply to all proxies of a namespace and cluster with the same labels.
+// choice contains the objects that apply to all proxies with the same kind, namespace, cluster and labels.
 type choice struct {
 	sidecar         model.Key
-	ownAddress      bool // listeners of the Sidecar depend on the workload's address (ownAddress)
-	bindsOwn        bool // some ingress listener of the Sidecar has no bind (ownAddress)
+	ownAddress      bool // listeners of the Sidecar depend on the workload's address (see the function ownAddress)
+	bindsOwn        bool // some ingress listener of the Sidecar has no bind (see the function ownAddress)
 	services        intern.List[model.Key]
 	headless        bool // a headless service with a TCP port that is not HTTP selects the proxies
 	closed          bool // a policy that cannot be enforced selects the proxies
@@ -103,8 +103,8 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	return c
 }
 
-// chosenFor returns the choice for one proxy, and the ports that ServiceEntries define at its addresses. Patches that
-// match by more than labels are computed for this proxy.
+// chosenFor returns the choice for one proxy, and the ports that ServiceEntries define at the proxy's addresses. If
+// patches match by more than labels, chosenFor selects the patches for this proxy alone.
 func (x *Index) chosenFor(s *mirror.Snapshot, root string, n Node) (c choice, served []Served) {
 	c, served = x.choice(s, root, n), x.servedBy(s, n)
 	if len(served) > 0 {

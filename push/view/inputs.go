@@ -62,7 +62,8 @@ type Own struct {
 // corresponding label of a Deployment.
 const generation = "rollouts-pod-template-hash"
 
-// ownOf returns Inputs.Own for a node. services lists the services that select the node, the oldest first.
+// ownOf returns Inputs.Own for a node. The parameter services lists the services that select the node, the oldest
+// first.
 func ownOf(n Node, services intern.List[model.Key]) Own {
 	if !n.Caps.Has(xds.CapSelfDiscovery) || services.Len() == 0 {
 		return Own{}

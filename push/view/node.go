@@ -33,7 +33,7 @@ type Kind uint8
 // The kinds of proxies.
 const (
 	Sidecar   Kind = iota // an Envoy beside a workload
-	Router                // a gateway, to which no traffic is redirected and no Sidecar applies
+	Router                // a gateway; no traffic is redirected to it, and no Sidecar applies
 	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc)
 )
 
@@ -89,8 +89,8 @@ type Node struct {
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs"). Keys and
 	// values of more than 256 bytes are left out.
 	Metadata map[string]string
-	// Unacted lists, sorted, the metadata keys of the node that have an effect in Istio, but not in this control plane.
-	// The control plane only reports their presence. Keys with the value null are not listed.
+	// Unacted lists the metadata keys of the node that have an effect in Istio, but not in this control plane. The
+	// control plane only reports their presence. The list is sorted. Keys with the value null are not listed.
 	Unacted intern.List[string]
 	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.
 	// Nodes with equal settings may share the value, so callers must not change it.
@@ -118,7 +118,7 @@ func (t *texts) add(key, value []byte) (room bool) {
 	return t.number <= mostTexts && t.bytes <= mostBytes
 }
 
-// check returns an error that names the field if the group exceeds a limit.
+// check returns an error if the group exceeds a limit. The error contains the name in the parameter field.
 func (t *texts) check(field string) error {
 	if t.number > mostTexts || t.bytes > mostBytes {
 		return fmt.Errorf("%s: %d texts of %d bytes; %d and %d at most", field, t.number, t.bytes, mostTexts, mostBytes)
@@ -350,9 +350,9 @@ func (n *Node) labels(parts [][]byte) error {
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
-// labelledLocality returns region/zone/sub-zone by the proxy's labels, or "". As in istiod (setTopologyLabels), labels
-// override the locality in the node, which comes from the platform. Thereby a proxy has the same locality as the
-// endpoints of its Pod. Istio's own labels override the labels that Kubernetes sets on Pods
+// labelledLocality returns region/zone/sub-zone by the proxy's labels, or "" without such labels. As in istiod
+// (setTopologyLabels), labels override the node's field locality, which comes from the platform. A proxy thus has the
+// same locality as the endpoints of its Pod. Istio's own labels override the labels that Kubernetes sets on Pods
 // (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
 	kubernetes := joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])

@@ -10,9 +10,9 @@ import (
 // closed reports whether a policy that cannot be enforced selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool { return len(closing(s, root, n)) > 0 }
 
-// Closing lists the policies that select the proxy and that cannot be enforced, because they are invalid or not
-// supported; nil without such policies. PeerAuthentications come first, then AuthorizationPolicies, then
-// RequestAuthentications. A proxy with such a policy refuses all connections.
+// Closing lists the policies that select the proxy and cannot be enforced, because they are invalid or not supported. A
+// proxy with such a policy refuses all connections. PeerAuthentications come first, then AuthorizationPolicies, then
+// RequestAuthentications. Without such policies the result is nil.
 func Closing(s *mirror.Snapshot, n Node) []model.Key {
 	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
 }

@@ -34,7 +34,7 @@ var stated = configurations{most: 64}
 type configurations struct {
 	most int // maximum number of entries, each of longestProxyConfig bytes at most
 
-	mu    sync.Mutex // guards known; no other lock is acquired while it is held
+	mu    sync.Mutex // guards known; no other lock is acquired while mu is held
 	known map[string]*proxyconfig.Settings
 }
 
@@ -102,10 +102,10 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 	return nil
 }
 
-// settingsOf returns the settings that apply to a node (own), and the settings of the mesh's defaultConfig (mesh). A
-// node's own ProxyConfig replaces defaultConfig as a whole, except for connection settings. If the ProxyConfig lacks
-// connection settings, the node gets those of the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault;
-// pilot/pkg/networking/core, resolveConnectionSettings).
+// settingsOf returns two results. The result own contains the settings that apply to a node. The result mesh contains
+// the settings of the mesh's defaultConfig. A node's own ProxyConfig replaces defaultConfig as a whole, except for
+// connection settings. If the ProxyConfig lacks connection settings, the node gets those of the mesh (istio:
+// pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core, resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {
 	if of := s.Mesh(); x.mesh != of {
 		x.mesh = of
@@ -129,7 +129,7 @@ func (v *View) configure(own, mesh proxyconfig.Settings, n Node) {
 		return // the method router sets the fields of gateways; applications without a proxy leave them empty
 	}
 	v.Scope.Routes, v.Workload.HeaderCase = own.Routes, v.Scope.HeaderCase
-	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read them, so they must not make inputs differ
+	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read these settings, so inputs must not differ by them
 	v.Inputs.Listeners = proxyconfig.OwnOf(own.Listeners, mesh.Listeners)
 	v.Workload.Listeners = v.Inputs.Listeners
 }

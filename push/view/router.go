@@ -78,8 +78,8 @@ func (e Edge) String() string {
 }
 
 // router returns the View of a gateway. The gateway's listeners belong to the scope, and Scope.Edge has the facts that
-// decide them. Of the objects that select the gateway, the workload has only patches of the bootstrap and extensions.
-// Sidecars and PeerAuthentications do not apply to gateways.
+// decide them. Of the objects that select the gateway, the field Workload of the View has only the extensions and the
+// patches of the bootstrap. Sidecars and PeerAuthentications do not apply to gateways.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	c, served := x.chosenFor(s, root, n)
 	caps, listening := n.Caps&^(extensionCaps|xds.CapHeaderCase), listeningOf(n)

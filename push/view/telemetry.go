@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// telemetryOf returns the key of the oldest Telemetry of the proxy's namespace whose selector or targets match, or the
-// zero Key (https://istio.io/latest/docs/reference/config/telemetry/, scope and inheritance).
+// telemetryOf returns the key of the oldest Telemetry in the proxy's namespace that selects the proxy by a selector or
+// by targets. Without such a Telemetry it returns the zero Key
+// (https://istio.io/latest/docs/reference/config/telemetry/, scope and inheritance).
 func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	var first *model.Telemetry
 	for r := range s.In(model.KindTelemetry, n.Namespace) {

@@ -7,11 +7,12 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Damping of repeated scaling. A replica that leaves soon after it joined has moved shards (groups of proxies) in vain.
-// So the leader counts departures of replicas that joined less than forgiveAfter ago. After two of these departures,
-// each newcomer (replica that becomes ready) starts with half of its share of the shards. Each further departure halves
-// the starting share again, up to six times. The share doubles each minute that the newcomer stays. Without such a
-// departure for forgiveAfter, newcomers start with their full share again. A new leader counts from zero.
+// The leader damps repeated scaling. A replica that leaves soon after it joined has moved shards (groups of proxies) in
+// vain. So the leader counts departures of replicas that joined the ring less than forgiveAfter (10 minutes) ago. After
+// two of these departures, each newcomer (replica that becomes ready) starts with half of its share of the shards. Each
+// further departure halves the starting share again, up to six times. The share doubles each minute that the newcomer
+// stays. If no departure is counted for forgiveAfter, newcomers start with their full share again. A new leader counts
+// from zero.
 const (
 	flapsAtOnce = 30 * time.Second // departures within this time count once, for example one step of an autoscaler
 	growEvery   = time.Minute      // interval at which a newcomer's share doubles
@@ -44,7 +45,7 @@ func (d *damper) level(now time.Time) int {
 	return min(max(d.flaps-1, 0), mostDamped)
 }
 
-// places records whether a replica is in the ring, and when it joined.
+// places records whether the replica is in the ring (parameter in), and when it joined.
 func (r *replica) places(now time.Time, in bool) {
 	if in && r.out {
 		r.joined, r.flapped = now, false
@@ -52,8 +53,8 @@ func (r *replica) places(now time.Time, in bool) {
 	r.out = !in
 }
 
-// flap counts the departure of a replica, if the replica is in the ring and joined recently. Each departure counts
-// once.
+// flap counts the departure of a replica, if the replica is in the ring and joined less than forgiveAfter ago. Each
+// departure counts once.
 func (a *assigner) flap(now time.Time, r *replica, in bool) {
 	if in && !r.flapped && !r.joined.IsZero() && now.Sub(r.joined) < forgiveAfter {
 		r.flapped = a.damper.went(now)
@@ -72,9 +73,9 @@ func (r *replica) damped(now time.Time) int {
 	return max(r.level-int(now.Sub(r.ready)/growEvery), 0)
 }
 
-// damp lowers the weights of newcomers in members. All members together keep at least half of their weight. So the
-// other members receive at most twice their share. A newcomer's weight is not lowered below its weight in the present
-// ring, current.
+// damp lowers the weights of newcomers in members. The sum of all weights stays at least half of the original sum. So
+// the other members receive at most twice their share. A newcomer's weight is not lowered below its weight in the
+// present ring, current.
 func (a *assigner) damp(now time.Time, members []ring.Member, current *ring.Ring) {
 	full := uint32(0)
 	for _, m := range members {

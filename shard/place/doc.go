@@ -5,10 +5,10 @@
 // # Control loops
 //
 // Three control loops adapt to the measured load. Each loop corrects one fault, whose effect is measured by one figure.
-// A loop is kept only while it improves its figure by a tenth. NAVARCH_EXPERIMENT_OFF of navarchd switches a loop off
-// for measurements. The command make experiment LOOP=moves runs a load test with and without the loop moves, in turns.
-// It prints the medians of both (loadtest/RESULTS.md, Control loops). For joins and drain, the command runs a Go test
-// instead.
+// A loop stays in the program only while it improves its figure by a tenth. NAVARCH_EXPERIMENT_OFF of navarchd switches
+// a loop off for measurements. The command make experiment LOOP=moves runs a load test with and without the loop moves,
+// in turns. It prints the medians of both (loadtest/RESULTS.md, Control loops). For joins and drain, the command runs a
+// Go test instead.
 //
 //   - joins (Admission, Pace): thousands of proxies connect at once, after another replica was killed or etcd came
 //     back. Serving all of them at once would fill the container's memory and delay every proxy. The figure is the time
@@ -16,8 +16,8 @@
 //     cmd/internal/e2e). With enough memory, the loop makes no difference (load tests storm and memory).
 //   - moves (Moves): a replica joins or leaves, and a quarter of all proxies change owner at once. Their new
 //     connections would delay the pushes to all other proxies. The figure is the 99th percentile of the time from an
-//     edit of the configuration to its ACK. The time while the number of replicas changes is compared with the time
-//     while it is stable (load test scale).
+//     edit of the configuration to its ACK. The load test scale compares this figure while the number of replicas
+//     changes with the figure while the number is stable.
 //   - drain (Drain): the agents of Istio do not follow the ring. So a restarted replica would stay empty, while the
 //     other replicas keep its former streams. Without the loop, the replicas never have equal loads (TestFleetEvensOut
 //     of cmd/internal/e2e).

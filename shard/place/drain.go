@@ -10,8 +10,8 @@ import (
 // cannot move a stream. When their stream is closed, they reconnect, usually to another replica. A zero field means its
 // default.
 type DrainConfig struct {
-	// Above is a multiple of the replica's share of the streams. The replica is uneven (has too many streams) if it
-	// exceeds both Above and Slack. The default is 1.25.
+	// Above is a multiple of the replica's share of the streams. The replica is uneven (has too many streams) if its
+	// streams exceed Above times the share, and also exceed the share by more than Slack. The default is 1.25.
 	Above float64
 	Until float64       // multiple of the share down to which closing continues; default 1.1
 	Slack int           // number of streams above the share that do not make the replica uneven; default 8
@@ -59,8 +59,8 @@ func NewDrain(cfg DrainConfig) *Drain {
 // drainEvery is the longest interval between two steps.
 const drainEvery = time.Second
 
-// Step decides whether to close one stream now (closing). The result again is the time until the next call of Step, at
-// most one second. Closings that were permitted but not used are not made up for later.
+// Step decides whether to close one stream now (closing). The result named again is the time until the next call of
+// Step, at most one second. A late call of Step permits no additional closings.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
 	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {

@@ -6,7 +6,7 @@ import (
 )
 
 // gate is the queue of joins (new streams that wait for admission). It admits joins in the order of their arrival. Two
-// token buckets limit them: one for the cost of joins, one for their number. The gate reads no clock, and the mutex of
+// token buckets limit the joins: one by their cost, one by their number. The gate reads no clock, and the mutex of
 // Admission guards it. The buckets differ from golang.org/x/time/rate in three points. A join takes tokens from both
 // buckets or from neither. An expensive join may take more tokens than there are, and later joins wait for the missing
 // tokens. The expected wait of a join is computed without taking a token.
@@ -33,7 +33,8 @@ type ticket struct {
 	element *list.Element // in gate.waiting; nil: the join does not wait
 }
 
-// burst is the idle time for which tokens accumulate, so that joins may come together.
+// burst is the longest idle time for which tokens accumulate. Joins that arrive together may use the accumulated
+// tokens.
 const burst = 200 * time.Millisecond
 
 // fewWait bounds the number of waiting joins while memory is full, since each join holds its first request.
@@ -60,7 +61,7 @@ func (g *gate) take(cost float64) bool {
 	return true
 }
 
-// expected returns the expected wait of a join that comes now. If the rate is 0, the result is the longest wait.
+// expected returns the expected wait of a join that comes now. If the rate is 0, the result is gate.longest.
 func (g *gate) expected() time.Duration {
 	if g.rate <= 0 {
 		return g.longest
@@ -73,7 +74,7 @@ func (g *gate) expected() time.Duration {
 }
 
 // arrive admits, queues or refuses a join. It refuses if the queue is full, if memory is full and fewWait joins wait,
-// or if the expected wait is longer than the longest.
+// or if the expected wait exceeds gate.longest.
 func (g *gate) arrive(now time.Time, t *ticket) {
 	g.fill(now)
 	t.came, t.open = now, make(chan struct{})

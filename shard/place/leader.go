@@ -24,16 +24,17 @@ type LeaderConfig struct {
 	Store *kv.Store
 	// Wrote is called after each write of a ring, with the number of moved shards. It may be nil.
 	Wrote func(next *ring.Ring, moved int)
-	// Alone is the name of the only replica that can run when Lead begins: its process has just started the embedded
-	// etcd. Lead then removes the records of all other replicas, and reassigns their shards without waiting for the end
-	// of their leases. Replicas that come later are not affected. If Alone is empty, other replicas may run.
+	// Alone is the name of the only replica that can run when Lead begins, because its process has just started the
+	// embedded etcd. If Alone is set, Lead removes the records of all other replicas, and reassigns their shards
+	// without waiting for the end of their leases. Replicas that come later are not affected. If Alone is empty, other
+	// replicas may run.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Lead writes the ring during one epoch (the term of one leader). The store rejects its writes after the epoch. Lead
-// starts from the stored ring, and adapts the ring to the replicas and their loads. A failed write of the ring is
-// logged and repeated. Lead returns an error in these cases:
+// Lead writes the ring during one epoch (the term of one leader). After the epoch, the store rejects the writes of
+// Lead. Lead starts from the stored ring, and adapts the ring to the replicas and their loads. A failed write of the
+// ring is logged and repeated. Lead returns an error in these cases:
 //
 //   - ctx ends: the error of ctx.
 //   - A write shows that another process leads: an error that wraps kv.ErrDeposed.
@@ -92,8 +93,8 @@ type leader struct {
 	fleet    []member.Record
 	current  *ring.Ring
 	revision int64 // revision of the stored ring; 0: no ring is stored
-	counted  bool  // the fleet was read
-	known    bool  // the ring was read
+	counted  bool  // the records of all replicas were read
+	known    bool  // the stored ring was read
 }
 
 // clear removes the records of all replicas except LeaderConfig.Alone when Lead begins. It returns the records that
@@ -145,7 +146,7 @@ func (l *leader) read(folder kv.Folder) {
 }
 
 // act computes the next ring, and writes it if it differs from the present one. The result wake is the time of the next
-// call. An error wraps kv.ErrDeposed, and the epoch has ended.
+// call. Every error wraps kv.ErrDeposed, and means that the epoch has ended.
 func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err error) {
 	next, wake := l.assigner.step(now, l.fleet, l.current)
 	if next == l.current {

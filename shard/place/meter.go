@@ -17,7 +17,7 @@ type processMeter struct {
 	samples []metrics.Sample
 }
 
-// Names of runtime/metrics.
+// These are names of metrics in package runtime/metrics.
 const (
 	memoryTotal    = "/memory/classes/total:bytes"
 	memoryReleased = "/memory/classes/heap/released:bytes"

@@ -26,10 +26,10 @@ type MovesInput struct {
 }
 
 // Moves decides how many agents to notify now. When a replica joins or leaves, a quarter of all proxies may change
-// owner at once. Their moves delay the pushes to other streams. So the pace starts slowly. It rises while goroutines do
-// not wait for processors, and falls while they wait. Load by other processes has the same effect. In contrast to
-// golang.org/x/time/rate, unused notifications are not saved, and Step returns a number. Moves reads no clock
-// (MovesInput.Now). Only one goroutine may call it.
+// owner at once. Their moves delay the pushes to other streams. So the pace starts slowly. The pace rises while
+// goroutines do not wait for processors, and falls while they wait. Load by other processes also lowers the pace. In
+// contrast to golang.org/x/time/rate, unused notifications are not saved, and Step returns a number. Moves reads no
+// clock (MovesInput.Now). Only one goroutine may call it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Costs of a join (the start of a new stream), relative to a full join. In a full join, the proxy states no versions of
-// resources. A full join needs 2 ms of CPU time and 1.8 MB without TLS, and 5 ms with mTLS. With mTLS on new
-// connections and 2,000 clusters, a refusal needs 450 KB. A join at CostHolds needs 540 KB. Both sizes include the
-// client. The refusal needs 0.7 of the CPU time of the join at CostHolds. All numbers were measured.
+// The costs of a join (the start of a new stream) are relative to a full join. In a full join, the proxy states no
+// versions of resources. Without TLS, a full join needs 2 ms of CPU time and 1.8 MB of memory. With mTLS, it needs 5 ms
+// of CPU time. With mTLS on new connections and 2,000 clusters, a refusal needs 450 KB of memory, and a join at
+// CostHolds needs 540 KB. Both sizes include the memory of the client. The refusal needs 0.7 of the CPU time of the
+// join at CostHolds. All numbers were measured.
 const (
 	CostFull    = 1.0  // join of a proxy that states no initial versions
 	CostHolds   = 0.25 // join of a proxy that states initial versions: handshake, reading and comparison
@@ -48,9 +49,9 @@ type Pace struct {
 
 // Thresholds of Measure.Memory. Above tight, joins slow down. From tooTight on, only a trickle (a small constant rate)
 // of joins is admitted. Without the trickle, proxies might never be admitted, because the memory may be garbage or used
-// by other work. From overfull on, the memory is in use, since the collector keeps garbage below the limit. In a
-// container, no join is then admitted, because the kernel would kill the process. Served streams are not closed: each
-// holds less memory than its reconnection would need.
+// by other work. From overfull on, the memory cannot be garbage, since the garbage collector keeps garbage below the
+// limit. In a container, no join is then admitted, because the kernel would kill the process. Served streams are not
+// closed: each holds less memory than its reconnection would need.
 const (
 	tight    = 0.80
 	tooTight = 0.92
@@ -67,7 +68,8 @@ const (
 // fewJoins is the smallest Measure.Cost from which the CPU time of a join is estimated.
 const fewJoins = 2 * CostFull
 
-// leastPart is the fraction of the processors that joins may use even on a busy machine, since clients wait for them.
+// leastPart is the fraction of the processors that joins may use even on a busy machine, since clients wait for
+// admission.
 const leastPart = .1
 
 // newPace returns a Pace without measurements.

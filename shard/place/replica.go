@@ -109,8 +109,8 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 }
 
 // Run follows the ring, the fleet and the leader until ctx ends, and returns the error of ctx. While etcd does not
-// answer, the last known state stays in use. Any other error is returned at the start, because of a programming error
-// (kv.Store.Follow).
+// answer, the last known state stays in use. Run returns any other error only at its start, because of a programming
+// error (kv.Store.Follow).
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {
@@ -219,7 +219,7 @@ func (r *Replica) count(fleet []member.Record) {
 type Numbers struct {
 	Ready   int     // ready replicas, including this one if it is ready; 0 until Run has read the fleet
 	Streams int     // streams of all replicas, ready or not, including streams that wait for admission
-	Share   float64 // part of Streams by this replica's weight among the ready replicas; 0 while it is not ready
+	Share   float64 // Streams times this replica's fraction of the ready replicas' weight; 0 while it is not ready
 	Mixed   bool    // the ready replicas run different versions
 }
 
@@ -263,7 +263,7 @@ func sameSeats(a, b map[string]seat) bool {
 
 // Owner returns the address (host:port) of the replica that owns a proxy. The result self reports whether this replica
 // is the owner. The address may be empty even if self is true. If the address is empty and self is false, the proxy
-// should stay at its replica. There are four reasons for this result:
+// should stay at its present replica. There are four reasons for this result:
 //
 //   - The ring has no owner for the proxy.
 //   - The record of the owner contains no address.

@@ -18,15 +18,15 @@ type Leaving struct {
 	Margin time.Duration
 
 	since  time.Time // time of the first step that sends streams away; zero: there was no such step
-	closed float64   // fraction of a stream that earlier steps have left to close (portion)
-	moved  float64   // the same fraction, for the streams counted in LeavingInput.Follow
+	closed float64   // fraction of a stream that portion carries to the next step
+	moved  float64   // like closed, for the streams counted in LeavingInput.Follow
 }
 
 // LeavingInput is the input of one step.
 type LeavingInput struct {
 	Now     time.Time
 	Streams int  // streams that this replica still serves
-	Follow  int  // those of Streams whose agents move them after a notification
+	Follow  int  // number of these streams that their agents move after a notification
 	Peers   int  // other ready replicas (Placement.Peers)
 	Led     bool // there is a leader, which will write a ring without this replica
 	// HandedOver means that the departure is recorded (Member.LeavingRecorded is closed), and that the ring no longer
@@ -37,8 +37,8 @@ type LeavingInput struct {
 
 // LeavingStep is the result of one step.
 type LeavingStep struct {
-	Close int  // number of streams to close, which the caller selects
-	All   bool // Close includes the streams counted in Follow, which have had their time to move
+	Close int  // number of streams to close; the caller selects the streams
+	All   bool // Close includes the streams counted in LeavingInput.Follow, which have had time to move
 	// NotifyBy is the deadline for notifying all agents, so that their streams move before the end. It is zero until
 	// HandedOver or the end of Notice, and in the last step.
 	NotifyBy time.Time
@@ -51,8 +51,8 @@ type LeavingStep struct {
 // the whole remaining time. So the other replicas do not receive all clients at once. In the last eighth of the time,
 // streams that no agent has moved are closed as well.
 //
-// GoAway is due Margin before the end of Grace. It is due earlier if there are no streams or no other ready replicas.
-// While there is a leader, GoAway still waits for HandedOver or the end of Notice.
+// GoAway is due when no more than Margin remains of Grace. It is due earlier if there are no streams or no other ready
+// replicas. While there is a leader, GoAway still waits for HandedOver or the end of Notice.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := cmp.Or(l.Notice, min(3*time.Second, l.Grace/5)), cmp.Or(l.Margin, min(2*time.Second, l.Grace/5))
 	elapsed := in.Now.Sub(l.Began)
@@ -79,8 +79,8 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 }
 
 // portion returns the number of streams to close in one step. With this number in each step, all streams are closed
-// when the remaining time has passed. The number of streams is in the parameter of, the remaining time in left. The
-// variable *rest carries the fraction of a stream to the next step.
+// when the remaining time has passed. The remaining time is in the parameter left. The number of streams is in the
+// parameter of. The variable *rest carries the fraction of a stream to the next step.
 func portion(rest *float64, of int, left time.Duration) int {
 	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
 	n := min(int(*rest), of)

@@ -11,10 +11,11 @@ import (
 // control plane's name again, so one replica may refuse several times.
 const lowerTries = 8
 
-// minRevision holds the highest store revision of any response so far. A replica that stays below it refuses the
-// agent's stream. So a lagging replica does not send older configuration. Versions of resources cannot prevent this,
-// because they are content hashes without an order. If all replicas are cut off from the store, perhaps no replica has
-// the minimum revision. The minimum is then lowered, since stale configuration is better than no configuration.
+// minRevision holds the highest store revision of any response so far. A replica that stays below this revision refuses
+// the agent's stream. So a lagging replica does not send older configuration. Versions of resources cannot prevent
+// this, because they are content hashes without an order. If all replicas are cut off from the store, perhaps no
+// replica has the minimum revision. The minimum is then lowered, since stale configuration is better than no
+// configuration.
 type minRevision struct {
 	mu   sync.Mutex
 	seen agentapi.MinRevision

@@ -13,8 +13,8 @@ const wildcard = "*"
 // version. So the next upstream (connection to the control plane) sends the resource, or its removal, again.
 const inDoubt = "navarch-in-doubt"
 
-// mirror is a copy of Envoy's state of one delta stream: its subscriptions, and the versions of its resources. Envoy
-// would state both on a new stream. The mirror follows Envoy's
+// mirror is a copy of Envoy's state of one delta stream: its subscriptions, and the versions of its resources. On a new
+// stream, Envoy would state these subscriptions and versions. The mirror follows Envoy's
 // source/extensions/config_subscription/grpc/delta_subscription_state.cc.
 type mirror struct {
 	types []*typeState // in the order of first use, which Envoy keeps when it reconnects
@@ -169,8 +169,8 @@ func (s *sent) suspect(doubt map[string]struct{}) {
 	}
 }
 
-// quiet reports whether Envoy has answered every response, and the control plane every subscription. Subscriptions
-// older than the duration patience are ignored.
+// quiet reports whether Envoy has answered every response, and the control plane every subscription. Unanswered
+// subscriptions older than the duration patience are ignored.
 func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 	for _, k := range m.types {
 		if len(k.flying) > 0 {

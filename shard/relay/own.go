@@ -42,9 +42,10 @@ func (t *taker) ask() mem.BufferSlice {
 	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
 }
 
-// submit queues a response and frees data. The function done is called once, possibly before submit returns. Its
-// argument is nil if Take has accepted all waiting resources, those of other responses included. If not, the argument
-// joins the errors of Take. If the response does not decode, the argument is the error of decoding.
+// submit queues a response and frees data. The function done is called once, possibly before submit returns. The
+// argument of done is nil if Take has accepted all waiting resources, those of other responses included. If Take has
+// failed, the argument joins the errors of Take. If the response does not decode, the argument is the error of
+// decoding.
 func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	err := proto.Unmarshal(data.Materialize(), &response)
@@ -96,7 +97,7 @@ func (t *taker) run() {
 	}
 }
 
-// take calls Take for a resource, unless Take has last accepted the same version of it. An empty version never counts
+// take calls Take for a resource, unless the version that Take last accepted is the same. An empty version never counts
 // as the same.
 func (t *taker) take(r *discoveryv3.Resource) error {
 	name, version := r.GetName(), r.GetVersion()

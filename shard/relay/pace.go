@@ -15,8 +15,8 @@ const (
 	healthyAfter = 3 * time.Second
 )
 
-// pacer spaces dials to an unreachable control plane, for all streams together. The pauses grow exponentially. The
-// upper half of each pause is random.
+// pacer spaces dials to an unreachable control plane, for all streams together. The pauses grow exponentially. Each
+// pause is shortened at random, by at most half.
 type pacer struct {
 	mu       sync.Mutex
 	random   func() float64
@@ -50,7 +50,8 @@ func (p *pacer) worked() {
 	p.failures, p.next = 0, time.Time{}
 }
 
-// moveForget is the time without moves and failures after which the pause has its initial length again.
+// moveForget is the time without moves and failed moves after which the pause between moves has its initial length
+// again.
 const moveForget = 5 * time.Minute
 
 // movePace spaces the moves of one stream between replicas, including failed moves. Replicas do not all learn at the
@@ -67,7 +68,8 @@ type movePace struct {
 // open reports whether a move may begin.
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space sets the pause after a move or a failed move. The pause doubles each time, up to max. Its upper half is random.
+// space sets the pause after a move or a failed move. The pause doubles each time, up to p.max. It is then shortened at
+// random, by at most half.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// Config configures Envoy's socket and the control plane.
+// Config configures a Relay: the socket for Envoy, and the connections to the control plane.
 type Config struct {
 	// Socket is the path of the Unix socket. Processes with the same user as this process may connect, for example
 	// Envoy. Access permits further processes. Every client acts as this proxy towards the control plane.
@@ -30,8 +30,8 @@ type Config struct {
 	// it is known and no pause between moves is under way.
 	Target string
 	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial.
-	// An owner (see Follow) is dialled by its address, but must prove the same name as Target. This is the name in the
-	// credentials. If they have no name, it is the host of Target.
+	// An owner (see Follow) is dialled by its address, but must prove the same server name as Target. The server name
+	// is the name in the credentials, or the host of Target if the credentials have no name.
 	Credentials func() (credentials.TransportCredentials, error)
 	// Metadata is called for each dial and returns the headers to send upstream. A nil function or a nil result means
 	// no headers. The result is copied. An error fails the dial. The relay adds navarch-place, navarch-revision and
@@ -77,9 +77,9 @@ type Relay struct {
 	timing      timing
 }
 
-// New validates cfg and returns a Relay. It opens nothing. The error reports all problems of these kinds: Socket,
-// Target or Credentials is missing, the socket path is longer than socket.MaxPath, or a subscription in Own is invalid
-// (only the first one is reported).
+// New validates cfg and returns a Relay. New opens no socket and no connection. The error reports all problems of these
+// kinds: Socket, Target or Credentials is missing, the socket path is longer than socket.MaxPath, or a subscription in
+// Own is invalid (only the first one is reported).
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
@@ -128,7 +128,7 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // options returns the options of the socket's server. Envoy pings the server every ten seconds (cmd/navarch-agent
-// writes its bootstrap), more often than gRPC permits by default.
+// writes Envoy's bootstrap), more often than gRPC permits by default.
 func (r *Relay) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}),

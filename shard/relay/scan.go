@@ -28,7 +28,7 @@ type request struct {
 	initial                []named
 	failed                 bool   // the request has an error_detail
 	failure                string // the message of the error_detail
-	strange                bool   // the request has resource locators, which the mirror of Envoy does not follow
+	strange                bool   // the request has resource locators, which the mirror (copy of Envoy's state) does not follow
 }
 
 // response has the parts of a DeltaDiscoveryResponse that the relay reads: all but the bodies of the resources.
@@ -267,7 +267,7 @@ func (c *cursor) appendTo(b []byte, n int) []byte {
 	return b
 }
 
-// text returns the next n bytes. Names and versions repeat, so equal ones share one string.
+// text returns the next n bytes as a string. Names and versions repeat, so equal texts share one string.
 func (c *cursor) text(n int) string {
 	if n == 0 {
 		return ""

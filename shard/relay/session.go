@@ -16,9 +16,9 @@ type timing struct {
 	spread    time.Duration // random delay of moves, since a change of owners moves thousands of agents at once
 	resume    time.Duration // random delay of the replacement of an ended upstream
 	look      time.Duration // interval of checks whether a waiting move can continue
-	between   time.Duration // first pause between two moves or attempts; it doubles
-	longest   time.Duration // longest such pause
-	lower     time.Duration // time of refusals by replicas that are behind, before the minimum revision is lowered
+	between   time.Duration // first pause between two moves or failed moves; each further pause is twice as long
+	longest   time.Duration // longest pause between two moves
+	lower     time.Duration // time for which lagging replicas must refuse before the minimum revision is lowered
 }
 
 var defaultTiming = timing{
@@ -62,14 +62,14 @@ type connState struct {
 	prefix   string // prefix of the nonces that Envoy receives; empty for the first connection
 	ready    bool
 	in       bool            // for the connection of a move: the server has admitted the stream
-	said     bool            // a request with the node was sent on it
+	said     bool            // a request with the node was sent on this connection
 	open     map[string]bool // types with a request on this connection
 	asked    bool            // the owner was requested
 	answered bool            // the owner was received
 	owner    agentapi.Owner  // the last received owner
 }
 
-// Events.
+// These are the events that step handles.
 type (
 	started   struct{} // the first event
 	tick      struct{}
@@ -98,7 +98,7 @@ type (
 	}
 )
 
-// Effects.
+// These are the effects that step returns.
 type (
 	dial struct {
 		conn  uint32
@@ -196,7 +196,8 @@ func (s *session) conn(addr string) *connState {
 	return &connState{id: s.conns, addr: addr, open: map[string]bool{}}
 }
 
-// candidate returns the address to dial: the owner's, unless the owner failed recently or the stream has just moved.
+// candidate returns the address to dial. It is the owner's address if s.follow is true, the owner is known, and s.pace
+// permits a move now. Otherwise it is s.target.
 func (s *session) candidate(now time.Time) string {
 	if s.follow && s.known != "" && s.pace.open(now) {
 		return s.known
@@ -248,7 +249,8 @@ func (s *session) restate(l *connState) {
 	}
 }
 
-// agentTypes sends the first requests of the agent's own subscriptions: the owner's and those of Config.Own.
+// agentTypes sends the first requests of the agent's own subscriptions: the subscription to the owner, and those of
+// Config.Own.
 func (s *session) agentTypes(l *connState) {
 	s.askOwner(l, nil)
 	s.do(ask{l.id})

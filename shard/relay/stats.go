@@ -19,7 +19,7 @@ type Stats struct {
 	Upstream  string `json:"upstream,omitempty"` // address of the newest connected upstream, as it was dialled
 	Peer      string `json:"peer,omitempty"`     // remote IP and port of that upstream
 	Owner     string `json:"owner,omitempty"`    // last known address of the proxy's owner; empty: unknown, or no owner
-	AtOwner   bool   `json:"atOwner"`            // the replica that named the owner is the owner
+	AtOwner   bool   `json:"atOwner"`            // the replica that named the owner is the owner itself
 
 	Moves       uint64 `json:"moves"`           // completed moves to an owner, unnoticed by Envoy
 	MovesFailed uint64 `json:"movesFailed"`     // moves that failed or took too long; abandoned moves do not count
@@ -182,8 +182,8 @@ type counters struct {
 	refusals    map[string]Refused // by type, of Envoy's newest stream
 }
 
-// begin counts a new stream of Envoy, and returns its number. It drops the refusals of the previous stream. When the
-// new stream ends, finish is called.
+// begin counts a new stream of Envoy, and returns its number. It drops the refusals of the previous stream. The caller
+// calls finish when the new stream ends.
 func (c *counters) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,8 +36,8 @@ type weight struct {
 
 var errBeside = fmt.Errorf("the AdmissionReview has more than %d JSON values beside its objects", maxBeside)
 
-// weigh scans a review without decoding it. Errors: the body is not JSON, is nested too deeply, or has more than
-// maxBeside values outside of the objects.
+// weigh scans a review without decoding it. An error means that the body is not JSON, is nested too deeply, or has more
+// than maxBeside values outside of the objects.
 func weigh(body []byte) (w weight, err error) {
 	w.bytes = len(body)
 	s := scan.New(body)
@@ -114,8 +114,8 @@ type Chooser interface {
 	Concerns(r *admissionv1.AdmissionRequest) bool
 }
 
-// unread answers a review with objects that are too heavy to decode. If the handler is a Chooser that is not concerned,
-// the review is admitted. Otherwise it is refused with code 413.
+// unread answers a review with objects that are too heavy to decode. If the handler is a Chooser whose method Concerns
+// returns false, the review is admitted. In all other cases the review is refused with code 413.
 func unread(h Handler, r *admissionv1.AdmissionRequest, why error) *admissionv1.AdmissionResponse {
 	if c, is := h.(Chooser); is && !c.Concerns(r) {
 		return Allow()

@@ -16,9 +16,9 @@ const (
 	// mostOfEntry is the maximum number of hosts of one ServiceEntry that get automatic addresses. The CRD has the same
 	// limit for the hosts of a ServiceEntry.
 	mostOfEntry = 256
-	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. Addresses that
-	// specs state are not assigned to hosts. This applies to at most the same number of stated addresses of one
-	// namespace.
+	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. It is also the
+	// maximum number of addresses in the specs of one namespace that are reserved. Reserved addresses are not assigned
+	// to hosts.
 	MostOfNamespace = 1 << 14
 )
 
@@ -57,15 +57,15 @@ const (
 // book assigns addresses to hosts during one term of the leader. The sources of an assignment, by priority:
 //
 //  1. the addresses stored in etcd for the host;
-//  2. one address of each family in the host's status, if it is in the ranges and no other host has it;
+//  2. one address of each family in the host's status, if the address is in the ranges and no other host has it;
 //  3. a new address.
 //
-// While another party assigns addresses, the status has priority over the stored addresses. If the status of a host
-// contains an address, the host gets this address. The address may have been assigned to another host before, if that
-// host's own status does not contain it.
+// While another party assigns addresses, the status has priority over the stored addresses. During this time, a host
+// also gets an address of its status that was assigned to another host. This does not apply if the status of the other
+// host contains the address too.
 //
-// If a spec states an address of the ranges, this address is not assigned. If it is already assigned to a present host,
-// the host keeps it, and store/normal ignores the address in the spec.
+// If a spec states an address of the ranges, this address is not assigned. A present host that already has the address
+// keeps it, and store/normal ignores the address in the spec.
 //
 // book reads no clock, and is not safe for concurrent use.
 type book struct {
@@ -73,7 +73,7 @@ type book struct {
 	grace    time.Duration
 	entries  map[Name]*entry
 	owners   map[netip.Addr]slot // host of each assigned address
-	stated   map[netip.Addr]int  // number of specs that state the address, for addresses of the ranges
+	stated   map[netip.Addr]int  // number of specs that state an address of the ranges
 	used     []int               // number of used addresses (in owners or stated) of each range, by index of ranges
 	of       map[string]int      // number of hosts with addresses, by namespace
 	statedIn map[string]int      // number of stated addresses of the ranges, by namespace
@@ -93,7 +93,7 @@ type slot struct {
 // entry is one ServiceEntry with the assignments of its hosts.
 type entry struct {
 	ServiceEntry
-	there    bool                    // the ServiceEntry exists; false: it is only stored in etcd, or was removed
+	there    bool                    // the ServiceEntry exists; false if it is only stored in etcd, or was removed
 	has      map[string][]netip.Addr // assigned addresses, by host
 	reserved []netip.Addr            // addresses of the ranges that the spec states, within the namespace's bound
 	problem  string                  // reason why a host lacks an address; empty while no new addresses are assigned
@@ -149,7 +149,7 @@ func (b *book) Remove(name Name) {
 	}
 }
 
-// retry marks all ServiceEntries that lack an address for the next decision.
+// retry marks all ServiceEntries that lack an address, to be decided again.
 func (b *book) retry() {
 	for name := range b.short {
 		b.changed[name] = true
@@ -158,9 +158,9 @@ func (b *book) retry() {
 
 // Step assigns and releases addresses. The second parameter is the party that assigns new addresses. If this party is
 // self, hosts that lack an address get new addresses. altered has the sorted names of the ServiceEntries for which the
-// result of Addresses or Kept has changed since the last Step. It also has those that Load added, and perhaps unchanged
-// ones. wait is the time after which Step must be called again even without changes. If it is 0, no such call is
-// needed.
+// result of Addresses or Kept has changed since the last Step. It also has the ServiceEntries that Load added, and may
+// have unchanged ServiceEntries. wait is the time after which Step must be called again even without changes. If wait
+// is 0, no such call is needed.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -197,15 +197,16 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 	return altered, wait
 }
 
-// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. If two of them
-// have the same address in their status, and the address is stored for neither, the older ServiceEntry gets it, as in
-// istiod.
+// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. Two
+// ServiceEntries may have the same address in their status. If the address is stored for neither of them, the older one
+// gets it, as in istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
 
 // decide assigns addresses to the hosts of one ServiceEntry. A removed host keeps its addresses for the time
-// book.grace. decide starts this time for removed hosts, and ends it for hosts that exist again.
+// book.grace, unless a spec states one of them. decide starts this time for removed hosts, and cancels it for hosts
+// that exist again.
 func (b *book) decide(e *entry, now time.Time) {
 	e.problem = ""
 	delete(b.short, e.Name)
@@ -233,9 +234,10 @@ func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// decideHost assigns the addresses of the host with index i. It retains the present addresses, and adopts addresses of
-// the status. If this process assigns addresses, the host also gets a new address from the range of each address family
-// that it still lacks. If one of these ranges has no unused address, the host gets no new address at all.
+// decideHost assigns the addresses of the host with index i. The host retains its addresses, and adopts addresses of
+// its status (adopt). If this process assigns addresses, the host also gets a new address from the range of each
+// address family that it still lacks. If one of these ranges has no unused address, the host gets no new address at
+// all.
 func (b *book) decideHost(e *entry, host string, i int) {
 	at := slot{e.Name, host}
 	wrong := b.beyond(at, i)
@@ -264,8 +266,8 @@ func (b *book) decideHost(e *entry, host string, i int) {
 	b.assign(e, host, fresh)
 }
 
-// beyond returns the bound that excludes the host with index i of a ServiceEntry, as text; empty: the host is within
-// the bounds.
+// beyond returns a text that names the bound that excludes the host with index i of a ServiceEntry. The text is empty
+// if the host is within the bounds.
 func (b *book) beyond(at slot, i int) string {
 	switch have := b.entries[at.name].has[at.host]; {
 	case i >= mostOfEntry:
@@ -373,8 +375,8 @@ func (b *book) Addresses(name Name) Hosts {
 	return out
 }
 
-// Kept returns the addresses of a ServiceEntry to store in etcd: those of present hosts, and of hosts removed less than
-// grace ago. The map may be empty, and is never nil. The caller must not change the lists of addresses.
+// Kept returns the addresses of a ServiceEntry to store in etcd. They include the addresses of removed hosts that are
+// not released yet. The map may be empty, and is never nil. The caller must not change the lists of addresses.
 func (b *book) Kept(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
@@ -384,9 +386,9 @@ func (b *book) Kept(name Name) Hosts {
 	return out
 }
 
-// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. If there are more than
-// `most` such ServiceEntries, the result has the first `most` problems, and one more with the number of the others. The
-// result is nil if there are no problems, and while no new addresses are assigned.
+// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. The parameter most is the
+// maximum number of these problems. If there are more ServiceEntries, one additional problem states the number of the
+// others. The result is nil if there are no problems, and while no new addresses are assigned.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

@@ -1,9 +1,9 @@
 // Package allocate assigns automatic addresses to hosts of ServiceEntries that state no addresses. Each host gets one
 // IPv4 and one IPv6 address of the configured ranges. The host keeps these addresses while it exists, unless another
 // party (istiod, or another revision of the control plane) assigns addresses. If status.addresses of a ServiceEntry
-// contains an address of the ranges for a host, the host gets this address. No other host may have the address, and no
-// spec may state it. Assignments are stored in etcd below allocations/ before they are used, so they survive restarts,
-// changes of leader and the loss of a status.
+// contains an address of the ranges for a host, the host gets this address. This does not apply to an address that
+// another host has, or that a spec states. Assignments are stored in etcd below allocations/ before they are used, so
+// they survive restarts, changes of leader and the loss of a status.
 //
 // Owns: allocations/ in etcd, which only the leader writes; the objects that it emits, each with the addresses of one
 // ServiceEntry.
@@ -31,7 +31,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// folder is the prefix of the stored assignments in etcd; namespace/name of the ServiceEntry follows.
+// folder is the prefix of the stored assignments in etcd. The rest of a path is the namespace/name of the ServiceEntry.
 const folder = "allocations/"
 
 // Grace is the usual value of Config.Grace. DNS clients have dropped their cached answers after this time.
@@ -57,14 +57,14 @@ type Problem struct {
 // time.
 type Leader struct {
 	Config
-	wake chan struct{} // capacity 1: something was observed
+	wake chan struct{} // capacity 1; Observe sends a value
 
 	mu       sync.Mutex                 // leaf mutex; guards the fields below
 	entries  map[object.ID]ServiceEntry // ServiceEntries of all sources
 	changed  map[Name]bool              // ServiceEntries that changed since the last inform
 	unsynced map[origin.Origin]bool     // sources that are not synced at present
 
-	problems atomic.Pointer[[]Problem] // nil: this process does not lead
+	problems atomic.Pointer[[]Problem] // nil while this process does not lead
 }
 
 // New returns a Leader that has observed no events. It sends no request.
@@ -77,9 +77,9 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Problems returns the problems of the present term of leadership, sorted by name. It returns at most 20 problems, and
-// one more with the number of the others. The result is nil if there are no problems, before the first assignment of
-// the term, and while Run does not run. The caller must not change the result.
+// Problems returns the problems of the present term of leadership, sorted by name. It returns the problems of at most
+// 20 ServiceEntries, and one more problem with the number of the others. The result is nil if there are no problems,
+// before the first assignment of the term, and while Run does not run. The caller must not change the result.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -261,9 +261,9 @@ func (t *term) inform() bool {
 	return true
 }
 
-// step decides about addresses, stores the decisions in etcd, and then emits them. The caller must call step again
-// after the returned time, or earlier after a change. The error is kv.ErrDeposed or an error of etcd. After an error
-// the decisions stay pending, and nothing is emitted.
+// step assigns addresses, stores the assignments in etcd, and then emits them. The caller must call step again after
+// the returned time, or earlier after a change. The error is kv.ErrDeposed or an error of etcd. After an error the
+// assignments stay pending, and nothing is emitted.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
 	if !t.inform() {
@@ -365,13 +365,14 @@ func (t *term) publish() {
 // Origin returns the origin of the objects that a Leader emits.
 func Origin() origin.Origin { return origin.New("", origin.Addresses) }
 
-// report stores the problems of the book for Problems.
+// report stores the problems of the book, for the method Leader.Problems.
 func (t *term) report() {
 	problems := t.book.Problems(maxProblems)
 	t.problems.Store(&problems)
 }
 
-// want calls Want with the target status of the cluster's ServiceEntries, or with an empty map if allocate is false.
+// want calls Config.Want with the addresses that the status of ServiceEntries in the config cluster should have.
+// ServiceEntries whose hosts need no addresses are left out. If allocate is false, the map is empty.
 func (t *term) want(allocate bool) {
 	all := map[Name]Hosts{}
 	if allocate {

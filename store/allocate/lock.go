@@ -39,7 +39,7 @@ type Lock struct {
 	since   [2]time.Time  // time of the last change of each element of seen, by this process's clock
 	held    bool          // see Held
 	others  bool          // see Others
-	why     string        // reason why the lock cannot be read; empty: it can be read
+	why     string        // see Unknown
 	changed chan struct{} // closed when held or others changes
 }
 
@@ -67,7 +67,7 @@ func (l *Lock) Held() bool {
 }
 
 // Others reports whether the last read succeeded and found that istiod holds the lock. The result is false before the
-// first read, and for a nil Lock.
+// first read, after a failed read, and for a nil Lock.
 func (l *Lock) Others() bool {
 	if l == nil {
 		return false

@@ -2,10 +2,10 @@
 // references to missing objects, selectors that match no workload, and objects that another object overrides. All
 // findings are warnings. Problems that are visible in one object alone are reported by store/normal.
 //
-// A record is the stored form of an object. Each record is examined on its own. A fact is a property of a record, such
-// as a host (fact.go). The examination stores the facts of other records that it read, and the selectors that it
-// watches (selectors.go). After an edit, a record is examined again if its examination read a fact that the edited
-// record has before or after the edit. It is also examined again if a selector that it watches gained its first
+// A record is the stored form of an object. An examination finds the problems of one record. A fact is a property of a
+// record, such as a host (fact.go). Each examination stores the facts of other records that it read, and the selectors
+// that it watches (selectors.go). After an edit, a record is examined again if its examination read a fact that the
+// edited record has before or after the edit. It is also examined again if a selector that it watches gained its first
 // workload or lost its last workload.
 //
 // Owns: an index of the records by their facts; the findings.
@@ -58,9 +58,9 @@ type Analysis struct {
 	present  map[fact]int                      // by fact: number of the records that have it; only for facts with fact.counted
 	watches  watches
 	units    map[model.Key]*unit // examined records that read a fact or watch a selector
-	sorted   []object.Problem    // all findings; nil: to be sorted again
+	sorted   []object.Problem    // all findings; nil if they have to be sorted again
 	listed   int                 // number of findings added to sorted or removed from it since the last call of Problems
-	handed   bool                // Problems returned the present list sorted, so it must not change
+	handed   bool                // Problems has returned the slice sorted, so its elements must not change
 	// Examined counts the examinations of records since New.
 	Examined uint64
 }
@@ -116,8 +116,8 @@ func (a *Analysis) Step(edits []Edit) {
 	}
 	a.count(counts, touched)
 	a.renew(touched, next)
-	// Edits of workloads come last. All watches exist now, and each edit updates their counts. A search of all
-	// workloads is not needed.
+	// Edits of workloads come last. All watches exist now, and each edit updates their counts, so no search of all
+	// workloads is needed.
 	touched = map[model.Key]bool{}
 	for _, e := range edits {
 		if e.key().Kind == model.KindWorkload {
@@ -277,8 +277,8 @@ func (a *Analysis) Problems() []object.Problem {
 	return slices.Clip(a.sorted)
 }
 
-// maxListed bounds the findings that are entered into the sorted list one by one. For more findings, it is cheaper to
-// sort the whole list.
+// maxListed bounds the findings that are added to the sorted list, or removed from it, one by one. For more findings,
+// it is cheaper to sort the whole list.
 const maxListed = 100
 
 // list replaces the findings of the previous examination of a record in the sorted list by the findings of the
@@ -312,7 +312,7 @@ type examination struct {
 	of      *Analysis
 	read    map[fact]bool   // facts that were read so far
 	watched map[*watch]bool // selectors watched so far
-	known   Known           // source of records for Applied; nil: the index of the Analysis is used
+	known   Known           // source of records for Applied; nil if the index of the Analysis is used
 	gave    map[given]bool  // results of the method gives; nil if the index is used
 }
 

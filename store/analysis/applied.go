@@ -49,8 +49,8 @@ type given struct {
 }
 
 // gives reports whether the record r has the fact f. If f is a fact about a host, r must name this host. A record has
-// such facts for all of its hosts or for no host, so the result is stored for all of them. Two objects may have
-// thousands of hosts in common.
+// such a fact for all of its hosts or for no host. So the result for one host is stored, and serves all hosts. Two
+// objects may have thousands of hosts in common.
 func (x *examination) gives(r model.Record, f fact) bool {
 	if !f.byHost() {
 		return givesAny(r, func(g fact) bool { return g == f })
@@ -88,8 +88,8 @@ func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	return known.ByHost(kind, f.name)
 }
 
-// selects returns 1 if labels, a selector, match a workload in a namespace, and otherwise 0. An empty namespace stands
-// for all namespaces.
+// selects returns 1 if a workload of the namespace matches the selector in the parameter labels. If not, it returns 0.
+// An empty namespace stands for all namespaces.
 func selects(known Known, namespace string, labels map[string]string) int {
 	in := known.In(model.KindWorkload, namespace)
 	if namespace == "" {

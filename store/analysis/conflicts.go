@@ -13,8 +13,8 @@ import (
 // mesh is the name in a VirtualService's list of gateways that stands for sidecars.
 const mesh = "mesh"
 
-// older returns the records that have the fact f and are older than the examined record. If there are more than
-// maxCompared, it returns the oldest.
+// older returns the records that have the fact f and are older than the examined record. It returns only the
+// maxCompared oldest of them.
 func (x *examination) older(f fact) []model.Record {
 	all := x.with(f)
 	at, _ := slices.BinarySearchFunc(all, x.record, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
@@ -23,7 +23,7 @@ func (x *examination) older(f fact) []model.Record {
 
 // sharedHosts warns of a host of a VirtualService if another VirtualService with this host has precedence in some
 // namespace (precedes). For sidecars of that namespace, the http rules of the examined VirtualService have no effect.
-// VirtualServices for gateways are merged, and so are tcp and tls rules. This package does not examine them.
+// sharedHosts does not examine VirtualServices for gateways, nor tcp and tls rules, because these are merged.
 func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -87,8 +87,8 @@ func ruledHost(x *examination) {
 // only the oldest has an effect.
 type single struct {
 	field   string           // path of the selector
-	several problem.Analyzer // of findings about records without a selector
-	twice   problem.Analyzer // of findings about records that select the same workload
+	several problem.Analyzer // analyzer of the findings about records without a selector
+	twice   problem.Analyzer // analyzer of the findings about records that select the same workload
 }
 
 // singles lists the kinds of which only one record for each workload has an effect.
@@ -100,7 +100,8 @@ var singles = map[model.Kind]single{
 	model.KindPeerAuthentication: {"spec.selector", "", ""},
 }
 
-// general warns of a record without selector if an older record of its kind without selector exists in its namespace.
+// general warns of a record without a selector if its namespace has an older record of the same kind without a
+// selector.
 func general(x *examination) {
 	key := x.record.Meta().Key
 	if s, applies := selectorOf(x.record, ""); !applies || len(s.labels) > 0 {
@@ -142,7 +143,7 @@ func unknownGateways(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	for _, name := range vs.Spec.GetGateways() {
 		namespace, short, qualified := strings.Cut(name, "/")
-		if !qualified { // mesh
+		if !qualified { // the name is "mesh"
 			continue
 		}
 		found := x.with(fact{kind: gatewayOfName, namespace: namespace, name: short})
@@ -160,7 +161,8 @@ func unknownGateways(x *examination) {
 }
 
 // unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. If the VirtualService also applies
-// to sidecars, and the Gateway has at least one of its hosts, there is no warning. The other hosts may be for sidecars.
+// to sidecars, and the Gateway has at least one of its hosts, there is no warning, because the other hosts may be for
+// sidecars.
 func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
 	served := servedBy(servers, namespace, vs.Key.Namespace)
 	var unserved []string

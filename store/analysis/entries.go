@@ -14,8 +14,8 @@ import (
 
 // sharedHost warns of a host of a ServiceEntry if a Service or another ServiceEntry with this host has precedence for
 // some proxies. A Service may have precedence at any age (behindService). Another ServiceEntry may have precedence if
-// it is older. If it is joined with the examined ServiceEntry into one service (model.Joins), only their ports are
-// compared.
+// it is older. If an older ServiceEntry and the examined one are joined into one service (model.Joins), only their
+// ports are compared.
 func sharedHost(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -79,8 +79,8 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 	}
 }
 
-// ahead reports whether the ServiceEntry a precedes b for proxies of a third namespace. The older precedes. If the ages
-// are equal, the names of the namespaces decide.
+// ahead reports whether the ServiceEntry a precedes b for proxies of a third namespace. The older one precedes. If
+// their ages are equal, the names of the namespaces decide.
 func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
@@ -114,8 +114,8 @@ func (x *examination) endpointsOf(host string, entry *model.Service) (all []*mod
 	return all
 }
 
-// sharedPorts warns of ports of a ServiceEntry that has older entries, which are joined with it into one service. It
-// warns if an older entry has the same port number with another name or protocol.
+// sharedPorts compares the ports of a ServiceEntry with the ports of the older entries that are joined with it into one
+// service. It warns of a port if an older entry has the port number with another name or protocol.
 func (x *examination) sharedPorts(host string, entry *model.Service, older []model.Record) {
 	for _, p := range entry.Spec.GetPorts() {
 		for _, r := range older {

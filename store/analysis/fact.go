@@ -11,7 +11,7 @@ import (
 // fact.
 type fact struct {
 	kind      factKind
-	of        model.Kind // kind of the records, for withSelector and withoutSelector; else KindInvalid
+	of        model.Kind // kind of the records that have the fact; only for withSelector and withoutSelector
 	namespace string
 	name      string
 }
@@ -40,8 +40,8 @@ const (
 // counted reports whether readers need to know only whether a record with the fact exists.
 func (f fact) counted() bool { return f.kind == readyHost || f.kind == knownEndpoints }
 
-// byHost reports whether every record that has the fact also names a host (model.HostsOf), by which it is found. A
-// record has facts of such a kind for all of its hosts or for no host.
+// byHost reports whether every record that has the fact also names a host (model.HostsOf). The record can be found by
+// this host. A record has facts of such a kind for all of its hosts or for no host.
 func (f fact) byHost() bool {
 	switch f.kind {
 	case gatewayOfName, withSelector, withoutSelector, servedPort, servicePort:
@@ -60,7 +60,7 @@ func (f fact) ranked() bool {
 type giver func(model.Record) iter.Seq[fact]
 
 // givers lists the functions that return the facts of the records of each kind. After an edit of a record, the readers
-// of its facts are examined again even if the facts stay the same. For counted facts this does not apply.
+// of its facts are examined again even if the facts stay the same. This does not apply to counted facts (fact.counted).
 var givers = [model.NumKinds][]giver{
 	model.KindService:            {ofService, ofPorts},
 	model.KindServiceEntry:       {ofService, ofPorts},

@@ -32,7 +32,7 @@ func ofPorts(r model.Record) iter.Seq[fact] {
 }
 
 // targetOf returns the number of the target port of a service's port. It returns 0 if the target port has only a name.
-// Each workload then defines the number, which its Endpoints contain.
+// In this case each workload defines the number, and the Endpoints contain it.
 func targetOf(p *model.ServicePort) uint32 {
 	switch {
 	case p.GetTargetNumber() != 0:

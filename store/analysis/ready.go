@@ -104,9 +104,9 @@ func (x *examination) readyWith(host string, labels map[string]string) bool {
 	})
 }
 
-// countable reports whether the records state all endpoints of the services that have the labels of a subset. The
-// result is false without services, and if Envoy does not get the endpoints of each service by EDS. It is false for a
-// Service in a namespace without any EndpointSlice, because the configuration may come from files without
+// countable reports whether all those endpoints of the services that have the given labels are stored as records. The
+// result is false without services, and if Envoy gets the endpoints of a service in another way than by EDS. It is
+// false for a Service in a namespace without any EndpointSlice, because the configuration may come from files without
 // EndpointSlices. It is also false for a ServiceEntry that selects a workload with these labels, because the workload's
 // endpoint is not stored.
 func (x *examination) countable(services []*model.Service, labels map[string]string) bool {
@@ -121,7 +121,7 @@ func (x *examination) countable(services []*model.Service, labels map[string]str
 	})
 }
 
-// routed yields the destinations to which a VirtualService sends requests, each after the path of its field. It leaves
+// routed yields the destinations to which a VirtualService sends requests, each with the path of its field. It leaves
 // out wildcards. If a route has several destinations, it leaves out those of weight 0.
 func routed(vs *networkingv1.VirtualService) iter.Seq2[string, *networkingv1.Destination] {
 	return func(yield func(path string, to *networkingv1.Destination) bool) {

@@ -12,9 +12,9 @@ import (
 
 // selector describes the workloads that a record selects.
 type selector struct {
-	labels    map[string]string // empty: all workloads
+	labels    map[string]string // if empty, all workloads are selected
 	field     string            // path of the labels in the object, for the warning
-	namespace string            // of the workloads; empty: any
+	namespace string            // namespace of the workloads; empty for any namespace
 	analyzer  problem.Analyzer  // for the warning that the selector matches no workload
 }
 
@@ -107,10 +107,10 @@ type watches struct {
 	byLabel   map[label][]*watch // watches by the field first
 }
 
-// watched identifies a watch: a namespace (empty: any) and a selector as text.
+// watched identifies a watch by a namespace (empty for any namespace) and a selector as text.
 type watched struct{ namespace, selector string }
 
-// label is one label of workloads in a namespace (empty: any).
+// label is one label of workloads in a namespace (empty for any namespace).
 type label struct{ namespace, key, value string }
 
 // watch is one watched selector.
@@ -121,16 +121,17 @@ type watch struct {
 	// only the namespace.
 	first   label
 	count   int                     // number of matching workloads
-	readers smallset.Set[model.Key] // records that depend on the watch; it is removed with its last reader
+	readers smallset.Set[model.Key] // records that depend on the watch; without readers the watch is removed
 }
 
-// newWatches returns watches of no workloads and no selectors.
+// newWatches returns an empty watches, without workloads and selectors.
 func newWatches() watches {
 	return watches{workloads: map[string]map[*model.Workload]struct{}{}, all: map[watched]*watch{}, byLabel: map[label][]*watch{}}
 }
 
-// watch returns the watch of a selector in a namespace (empty: any), and records that the examination depends on it.
-// For Applied, the result has only the field count, which is 1 if any workload matches and else 0.
+// watch returns the watch of a selector in a namespace (empty for any namespace). It records that the examination
+// depends on this watch. For Applied, the result has only the field count, which is 1 if any workload matches and else
+// 0.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	if x.known != nil {
 		return &watch{count: selects(x.known, namespace, labels)}

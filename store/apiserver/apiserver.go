@@ -27,7 +27,7 @@ import (
 const MaxAnswer = 4 << 20
 
 // Client sends requests to one API server. It is safe for concurrent use. A method with a context blocks until the
-// response is read. If the context ends before, the method returns an error.
+// response is read. If the context ends before that, the method returns an error.
 type Client struct {
 	base string // URL without a slash at its end
 	http *http.Client
@@ -173,9 +173,9 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 // objects.
 const pageSize = 200
 
-// Each reads the list at a path page by page, and calls the function with the JSON of every object, in the API server's
-// order. The function may keep the JSON. path may have a query, but without the parameters "limit" and "continue". If a
-// page exceeds MaxAnswer, it is requested again with half as many objects.
+// Each reads the list at a path page by page, and calls the function in the parameter each with the JSON of every
+// object, in the API server's order. The function may keep the JSON. path may have a query, but without the parameters
+// "limit" and "continue". If a page exceeds MaxAnswer, it is requested again with half as many objects.
 //
 // An error of the function ends the list, and is returned. Other errors are those of Do. Before an error, the function
 // may have been called for some objects. *Status with code 410 means that the list cannot be continued, because the API

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Pair makes a P-256 key and a self-signed certificate for it. cert is the certificate in PEM, key is the private key
-// in PEM (PKCS #8), and private is the same private key, not encoded. The certificate has no subject and no DNS name,
-// and expires one hour after the call. Errors end the test at once.
+// Pair makes a P-256 key and a self-signed certificate for it. The result cert is the certificate in PEM, and the
+// result key is the private key in PEM (PKCS #8). The result private is the same private key, not encoded. The
+// certificate has no subject and no DNS name, and expires one hour after the call. Errors end the test at once.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package bench has benchmarks of speed and memory: of the CA, and of the stages from stored records to xDS resources.
-// The make target bench prints the figures as a table.
+// Package bench measures the speed and memory of the CA, and of the stages from stored records to xDS resources. The
+// command `make bench` prints the figures as a table.
 package bench
 
 import (

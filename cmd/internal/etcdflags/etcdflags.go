@@ -70,7 +70,7 @@ func (e *Flags) Config() (kv.Config, error) {
 	return kv.Config{Endpoints: e.Endpoints, TLS: conf, Username: e.User, Password: password}, nil
 }
 
-// tls returns the TLS configuration; nil if no flag requests TLS.
+// tls returns the TLS configuration. It is nil if no flag requests TLS.
 func (e *Flags) tls() (*tls.Config, error) {
 	if e.CA == "" && e.Cert == "" {
 		return nil, nil

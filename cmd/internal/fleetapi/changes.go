@@ -12,16 +12,16 @@ import (
 )
 
 // Change is one item of /api/v1/changes. It covers the edits with the store's revisions First to Last (inclusive), and
-// counts the proxies that have received them. Each replica plans edits separately: it computes the new configuration of
-// its own proxies. A lane is the kind of a plan: config or endpoints. Plans of one lane form one item if their
-// revisions overlap.
+// counts the proxies that have received them. To plan an edit is to compute the new configuration of proxies. Each
+// replica plans edits for its own proxies. A plan belongs to one lane: config or endpoints. Plans of one lane form one
+// item if their revisions overlap.
 type Change struct {
 	Lane     string    `json:"lane"`  // config, endpoints
 	First    int64     `json:"first"` // revision of the store
 	Last     int64     `json:"last"`
 	Since    time.Time `json:"since"`             // time of the commit of the first edit
 	Objects  []string  `json:"objects,omitempty"` // sorted, each as "KIND NAMESPACE/NAME" or "KIND NAME"
-	More     int       `json:"more,omitempty"`    // largest number of objects of one plan that are not listed
+	More     int       `json:"more,omitempty"`    // number of objects that a plan does not list; maximum of the plans
 	Replicas int       `json:"replicas"`          // number of replicas whose plans are in the item
 	Views    int       `json:"views"`             // affected views (groups of proxies with equal configuration), summed over replicas
 	// Affected counts the proxies whose configuration changed, including Refused and Gone. A proxy counts once for each
@@ -32,8 +32,8 @@ type Change struct {
 	Gone         int `json:"gone,omitempty"`    // proxies that disconnected before they acknowledged
 	Pending      int `json:"pending"`           // connected proxies that have not answered
 	// Half, Most and All are the times in seconds from the commit until 50, 99 and 100 % of the proxies had
-	// acknowledged. The percentages are of Affected without Gone. Half and Most may be up to 41 % too long. 0: fewer
-	// proxies have acknowledged so far, or no proxy is affected.
+	// acknowledged. The percentages are of Affected without Gone. Half and Most may be up to 41 % too long. A time is 0
+	// if fewer proxies have acknowledged so far, or if no proxy is affected.
 	Half float64 `json:"p50_seconds,omitempty"`
 	Most float64 `json:"p99_seconds,omitempty"`
 	All  float64 `json:"p100_seconds,omitempty"`
@@ -118,7 +118,7 @@ func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[
 	return a
 }
 
-// descending returns a text of fixed length for a revision. It sorts before the texts of all smaller revisions.
+// descending returns a text of fixed length for a revision. The text sorts before the texts of all smaller revisions.
 func descending(revision int64) string {
 	text := strconv.FormatInt(1<<62-revision, 10)
 	return strings.Repeat("0", max(19-len(text), 0)) + text

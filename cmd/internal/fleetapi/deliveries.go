@@ -13,23 +13,26 @@ import (
 // proxies.
 type Delivery struct {
 	Revision int64 `json:"revision"` // the parameter revision
-	// Done: all replicas have answered and have planned the revision, and no proxy still has to answer.
+	// Done reports that all replicas have answered and have planned the revision, and that no proxy still has to
+	// answer.
 	Done bool `json:"done"`
-	// Planned: all replicas in the answer have planned the revision. Replicas without an answer do not count.
+	// Planned reports that all replicas in the answer have planned the revision. Replicas without an answer do not
+	// count.
 	Planned bool `json:"planned"`
-	// Exact: at least one replica knows the newest change of the requested object. For such a replica, Change and Done
-	// are about this change alone. For other replicas, Done needs all changes up to the revision. Exact is false if no
-	// object was requested.
+	// Exact reports that at least one replica knows the newest change of the requested object. For such a replica,
+	// Change and Done are about this change alone. For other replicas, Done needs all changes up to the revision. Exact
+	// is false if no object was requested.
 	Exact bool `json:"exact,omitempty"`
-	// Change counts the proxies of the change. nil: no replica has a record of such a change that the caller may see.
+	// Change counts the proxies that the change affects. It is nil if no replica has a record of the change that the
+	// caller may see.
 	Change *Change `json:"change,omitempty"`
 	// Pending names proxies that still have to answer, at most MaxNamed, sorted by Proxy. PendingCount counts all
 	// proxies that still have to answer.
 	Pending      []Pending `json:"pending,omitempty"`
 	PendingCount int       `json:"pending_count,omitempty"`
-	// Refusing names proxies that refuse a version because of the change or object. It also names views (groups of
-	// proxies with equal configuration) from which such a version is withheld. It has at most MaxNamed entries, sorted
-	// by Proxy.
+	// Refusing names proxies that refuse a version of a resource because of the change or object. It also names views
+	// (groups of proxies with equal configuration) from which such a version is withheld. It has at most MaxNamed
+	// entries, sorted by Proxy.
 	Refusing []Pending `json:"refusing,omitempty"`
 }
 
@@ -38,8 +41,8 @@ type Delivery struct {
 type Pending struct {
 	Proxy   string `json:"proxy"`   // name.namespace, or the node's id; of a view: "view NAME"
 	Replica string `json:"replica"` // the replica to which the proxy is connected
-	// Since is the time at which the proxy fell behind or refused the version, or at which the version was withheld.
-	// Zero: the proxy connected with older resources, and is not in sync yet.
+	// Since is the time at which the proxy fell behind or refused the version, or at which the version was withheld. It
+	// is zero if the proxy connected with older resources, and is not in sync yet.
 	Since   time.Time `json:"since,omitzero"`
 	Why     string    `json:"why"`               // the reason, as a text for operators
 	Objects []string  `json:"objects,omitempty"` // in Refusing: the objects from which the resource was made
@@ -67,7 +70,7 @@ type Delivered struct {
 }
 
 // MergeDeliveries merges the replicas' parts into one item. The argument missing is the number of replicas without an
-// answer. If it is above 0, Done is false. Without parts, Planned is true. MergeDeliveries sets only Items of the
+// answer. If missing is above 0, Done is false. Without parts, Planned is true. MergeDeliveries sets only Items of the
 // answer.
 func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a Answer[Delivery]) {
 	d := Delivery{Revision: revision, Done: missing == 0, Planned: true}
@@ -98,13 +101,14 @@ func named(all []Pending) []Pending {
 	return all[:min(len(all), MaxNamed)]
 }
 
-// Stored is the item of /api/v1/stored. It reports whether the leader has read an object from its source and stored it.
+// Stored is the item of /api/v1/stored. It reports whether the leader (the replica that writes the store) has read an
+// object from its source and stored it.
 type Stored struct {
-	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
+	Leads bool `json:"leads"` // this process is the leader; if false, the fields below are empty
 	// Revision is the store's revision of the leader's newest write. It is 0 until the leader has read the requested
-	// generation of the object, has sealed its private key, and has written all waiting changes. For an object with
-	// errors (Problems), the newest write may precede the object's edit, because the object's previous records stay
-	// stored.
+	// generation of the object, has sealed (encrypted) the object's private key, and has written all waiting changes.
+	// For an object with errors (Problems), the newest write may precede the object's edit, because the object's
+	// previous records stay stored.
 	Revision   int64    `json:"revision"`
 	Unsealed   bool     `json:"unsealed,omitempty"`   // the private key of the Secret is not sealed yet; Revision is 0
 	Read       bool     `json:"read"`                 // the leader has read the object

@@ -27,8 +27,8 @@ const (
 type Answer[T any] struct {
 	Schema string `json:"schema"`
 	// Revision is the newest revision of the store up to which all replicas in the answer have planned. To plan is to
-	// compute the configuration of the replica's proxies. Replicas that have planned no revision do not count. 0: no
-	// replica has planned a revision.
+	// compute the configuration of the replica's proxies. Replicas that have planned no revision do not count. Revision
+	// is 0 if no replica has planned a revision.
 	Revision int64 `json:"revision"`
 	// Partial names the replicas that are not in the answer; empty: the answer is complete.
 	Partial []Missing `json:"partial"`
@@ -41,12 +41,12 @@ type Answer[T any] struct {
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
-	// Unable: the replica that gives the answer cannot query the missing replica, which may nevertheless run. The
-	// missing replica has an older version, or one of the two has no certificate that proves its identity. Clients may
-	// get an answer from the missing replica itself.
+	// Unable reports that the replica that gives the answer cannot query the missing replica, which may nevertheless
+	// run. The missing replica has an older version, or one of the two has no certificate that proves its identity.
+	// Clients may get an answer from the missing replica itself.
 	Unable bool `json:"unable,omitempty"`
-	// Last has the counts of all proxies of the missing replica, from its record in etcd. nil: the counts are unknown,
-	// or the caller may not see them.
+	// Last has the counts of all proxies of the missing replica, from its record in etcd. It is nil if the counts are
+	// unknown, or if the caller may not see them.
 	Last *Last `json:"last,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type Proxy struct {
 }
 
 // Sums counts proxies by state, in total and for each value of a property (version, zone, namespace, replica). Each map
-// lists at most 128 values. It counts proxies with further values under Others. The zero value is ready for use. Not
+// lists at most 128 values. Proxies with further values are counted under Others. The zero value is ready for use. Not
 // safe for concurrent use.
 type Sums struct {
 	Total      Counts            `json:"total"`
@@ -176,7 +176,7 @@ func addTo(m *map[string]Counts, value string, c Counts) {
 
 // Window selects consecutive items of a sorted list.
 type Window struct {
-	Limit int    // greatest number of items; 0: the window is empty; never negative
+	Limit int    // greatest number of items, never negative; 0: the window is empty
 	After string // key of the last item of the previous window; empty: from the beginning
 }
 
@@ -214,8 +214,8 @@ func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next stri
 	return cut(w, items, false, key)
 }
 
-// cut is Cut for a list that may be incomplete. The argument more reports that further items exist elsewhere. In this
-// case next is set even if the window has the whole list, unless the window is empty.
+// cut is Cut for a list that may be incomplete. If the argument more is set, further items exist after those of the
+// list. In this case next is set even if the window has the whole list, unless the window is empty.
 func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
 	type keyed struct {
 		key string

@@ -73,7 +73,7 @@ func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 }
 
 // ordered is a time layout. Its texts sort in the order of the times, if all times are in UTC. The texts of
-// time.RFC3339Nano do not, because it drops trailing zeros: 05.1Z sorts before 05Z.
+// time.RFC3339Nano do not sort in this order, because they have no trailing zeros: 05.1Z sorts before 05Z.
 const ordered = "2006-01-02T15:04:05.000000000Z07:00"
 
 // key returns a text by which proxies sort in the selection's order.
@@ -104,8 +104,8 @@ type Proxies struct {
 	Sums  Sums    `json:"sums"`
 	Items []Proxy `json:"items"`
 	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items; false if the limit is 0
-	// Left are selected proxies whose stream at this replica ended in the last ten minutes; their number is bounded.
-	// They may be connected to another replica now.
+	// Left has selected proxies whose stream at this replica ended in the last ten minutes. Their number is bounded.
+	// These proxies may be connected to another replica now.
 	Left []Proxy `json:"left,omitempty"`
 	// Back has the Hash of the node id of each stream that began in the last ten minutes and is still connected.
 	Back []uint64 `json:"back,omitempty"`
@@ -131,9 +131,9 @@ func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	return part
 }
 
-// MergeProxies merges the replicas' parts. A proxy in Left of any part counts once as Gone. Exception: if any part
-// lists its node id in Back, the proxy has connected again. Proxies that are Gone are items only if the selection's
-// State is Gone. MergeProxies sets only Sums, Items and Next of the answer.
+// MergeProxies merges the replicas' parts. A proxy in Left of one or more parts counts once as Gone. It does not count
+// if a part has the Hash of its node id in Back, because the proxy has connected again. Proxies that are Gone are items
+// only if the selection's State is Gone. MergeProxies sets only Sums, Items and Next of the answer.
 func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	var all []Proxy
 	sums, more, back := &Sums{}, false, map[uint64]bool{}

@@ -50,15 +50,15 @@ type recorded struct {
 }
 
 // Encode returns the stored form, of at most MaxRecorded bytes. It contains At in milliseconds, and leaves out Gone and
-// Replicas. Values longer than 64 bytes, and values for which there is no room, are counted under Others. Values with
-// more refusing proxies take precedence. Among equals, values with more proxies behind take precedence, and then values
-// with more proxies in sync.
+// Replicas. Versions, zones and namespaces that are longer than 64 bytes, or for which there is no room, are counted
+// under Others. There is room first for the values with the most refusing proxies. If these numbers are equal, the
+// number of proxies behind decides, and then the number of proxies in sync.
 func (r Recorded) Encode() []byte {
 	for most := maxValues; ; most /= 2 {
 		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
 			Zones: largest(r.Sums.Zones, most), Namespaces: largest(r.Sums.Namespaces, most)})
 		if err != nil {
-			panic(err) // numbers and texts only
+			panic(err) // impossible for numbers and texts
 		}
 		if len(out) <= MaxRecorded || most == 0 {
 			return out
@@ -69,8 +69,8 @@ func (r Recorded) Encode() []byte {
 // list returns counts in the stored form.
 func list(c Counts) [3]int { return [3]int{c.InSync, c.Behind, c.Refusing} }
 
-// largest returns the counts of the first values in the order of precedence (Encode). The argument most limits the
-// number of values. largest counts all other values under Others.
+// largest returns the counts of the first values in the order that Encode describes. The argument most limits the
+// number of values. All other values are counted under Others.
 func largest(counts map[string]Counts, most int) map[string][3]int {
 	values := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		x, y := counts[a], counts[b]
@@ -124,7 +124,7 @@ func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
 	return r, nil
 }
 
-// counted returns the counts of a stored list.
+// counted returns the counts of a stored list (see recorded). It fails if a count is out of bounds.
 func counted(l [3]int) (Counts, error) {
 	const most = 1 << 24 // proxies of one replica
 	if slices.Min(l[:]) < 0 || slices.Max(l[:]) > most {

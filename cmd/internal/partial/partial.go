@@ -1,5 +1,6 @@
 // Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts the bytes of
-// incomplete messages. gRPC buffers an incomplete message until it is complete, and does not report its size.
+// incomplete messages. gRPC buffers an incomplete message until it is complete, and does not report the number of
+// buffered bytes.
 //
 // Owns: the state of the frames and messages of one connection.
 // Reads: the client's bytes.
@@ -13,9 +14,9 @@ import (
 )
 
 // Messages counts the messages of one connection. Read must receive the client's bytes in order, from the first byte,
-// and before gRPC receives them. gRPC must read one frame after the other (grpc.ReadBufferSize(0)). This makes sure
-// that a call that gRPC begins belongs to the HEADERS frame that was read last. The zero Messages is ready for use.
-// Safe for concurrent use.
+// and before gRPC receives them. gRPC must read one frame after the other (grpc.ReadBufferSize(0)). So when gRPC begins
+// a call, the HEADERS frame of the call is the one that was read last. The zero Messages is ready for use. Safe for
+// concurrent use.
 type Messages struct {
 	mu       sync.Mutex
 	preface  uint8   // bytes of the connection preface that were read
@@ -29,7 +30,7 @@ type Messages struct {
 	packed   bool    // a message of a counted call was marked as compressed
 	lists    int     // header lists that were begun
 	list     int     // bytes of the frames of the last header list
-	calls    []*Call // few
+	calls    []*Call // the counted calls; there are few
 	frames   int     // frames that were begun
 	held     int     // bytes of incomplete messages
 	reported int     // value of held that Change reported last
@@ -91,7 +92,7 @@ func (m *Messages) Read(b []byte) {
 	}
 }
 
-// frame processes the header of a frame, once it is complete.
+// frame processes the header of the current frame, once it is complete.
 func (m *Messages) frame() {
 	m.frames++
 	m.work++
@@ -174,7 +175,8 @@ func (m *Messages) Begin(c *Call) {
 	m.calls = append(m.calls, c)
 }
 
-// End stops counting a call, and subtracts the bytes of its incomplete message from Held. Repeated calls do nothing.
+// End stops counting the messages of c, and subtracts the bytes of its incomplete message from Held. A second End for c
+// does nothing.
 func (m *Messages) End(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,9 +230,9 @@ func (m *Messages) Held() int {
 	return m.held
 }
 
-// Change returns by how many bytes Held has grown since the last report; the number is negative if Held has shrunk. The
-// call is the next report. Exception: if Held is not 0 and differs by less than step bytes, Change returns 0 and the
-// call is not a report.
+// Change returns the number of bytes by which Held has grown since the last report. The number is negative if Held has
+// shrunk. Each call of Change is a report, with one exception. If Held is not 0 and has changed by less than step
+// bytes, Change returns 0, and the call is not a report.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -242,8 +244,9 @@ func (m *Messages) Change(step int) int {
 	return change
 }
 
-// Work returns the cost of the frames that the client has begun since the last report. A unit is about a microsecond of
-// the server's work. If the cost is below step, Work returns 0 and keeps the cost for later calls.
+// Work returns the cost of the frames that the client has begun since Work last returned a cost above 0. A unit is
+// about a microsecond of the server's work. If the cost is below step, Work returns 0 and keeps the cost for later
+// calls.
 func (m *Messages) Work(step int) (work int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

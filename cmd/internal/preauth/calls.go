@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses a call that exceeds the limits on an unauthenticated connection. gRPC has not started a goroutine for the
-// call yet. For all other calls of the Limiter's connections, tap starts to count the messages. gRPC does not call tap
-// concurrently for one connection.
+// tap refuses a call that exceeds the limits of an unauthenticated connection. At this time, gRPC has not started a
+// goroutine for the call. For all other calls on the Limiter's connections, tap starts to count the messages. gRPC does
+// not call tap concurrently for one connection.
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
 	if c == nil {

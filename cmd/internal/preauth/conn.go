@@ -23,7 +23,7 @@ type conn struct {
 	entry   *sources.Entry
 	shared  bool          // its source (the client's network) is in Limits.Shared
 	began   int64         // the time at which it requested its place; Unix nanoseconds
-	least   int           // number of bytes that wakes its reader (wakes); 0: not set
+	least   int           // number of bytes that wakes its reader (method wakes); 0: not set
 	gone    chan struct{} // closed when the connection closes
 
 	shown   atomic.Bool   // a credential was accepted
@@ -34,11 +34,12 @@ type conn struct {
 	calls   atomic.Int32  // calls before a credential was accepted
 	headers atomic.Int64  // bytes of the headers of these calls
 
+	assigning sync.Mutex // held during a call of Assign for the connection, and never while mu is held
+
 	mu       sync.Mutex // guards the fields below
 	deadline *time.Timer
 	ended    bool
 	lost     bool   // another connection got its place
-	assigned bool   // Assign was called for it
 	holder   Holder // nil: no Assign has returned a Holder for it
 
 	messages partial.Messages // incomplete messages of its client
@@ -72,8 +73,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. After an unauthenticated connection has ended, writes fail. If they succeeded, the client
-// would receive the TLS alert close_notify. It would see the end before the place is free (Close).
+// Write implements net.Conn. After an unauthenticated connection has ended, writes fail. If writes succeeded, the
+// client would receive the TLS alert close_notify. It would see the end of the connection before the connection's place
+// is free (Close).
 func (c *conn) Write(b []byte) (int, error) {
 	if !c.shown.Load() {
 		select {
@@ -85,9 +87,10 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// await waits up to Limiter.await for the verification of a credential that the bytes read so far may contain.
-// Verification takes milliseconds, unless the issuer's keys have to be fetched. If no credential is accepted in time,
-// await ends the connection; the argument why is the reason for it.
+// await waits until a credential is accepted, for the time Limiter.await at most. The bytes read so far may contain a
+// credential that is being verified. Verification takes milliseconds, unless the issuer's keys have to be fetched. If
+// no credential is accepted in time, await ends the connection. The argument why is the reason that is counted and
+// logged.
 //
 // If the client has not begun a call, await ends the connection at once. gRPC handles all bytes that it has read before
 // it reads further bytes. Without a call, the client's header list is therefore unfinished or too long for gRPC.
@@ -114,10 +117,10 @@ func (c *conn) RemoteAddr() net.Addr { return c.address }
 // Busy implements sources.Holder. A connection is busy while a step of its handshake is computed or waits for its turn,
 // and for Limits.Progress after each step.
 //
-// A connection of a shared source (Limits.Shared) is also busy for a fixed time from its beginning (Limiter.place),
-// because other connections wait for its place. Further steps do not prolong the fixed time, so the connections that
-// wait for places get them in time. During the fixed time younger is true, because the fixed times of later connections
-// of the source have not ended either.
+// A connection of a shared source (Limits.Shared) is also busy for a fixed time (Limiter.place) after it requested its
+// place, because other connections wait for its place. Steps of the handshake do not prolong the fixed time. So the
+// connections that wait for places get them in time. The result younger is true during the fixed time. It means that
+// all younger connections of the source are busy too, because their fixed times end later.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -139,8 +142,8 @@ func (c *conn) enter() bool {
 	return ok
 }
 
-// lose closes the connection after the ledger assigned its place to another connection. The connection closes at
-// once, without the delay of keeps, because the ledger no longer counts this connection.
+// lose closes the connection after the ledger assigned its place to another connection. The connection closes at once,
+// without the delay of the method keeps, because the ledger no longer counts this connection.
 func (c *conn) lose() {
 	c.mu.Lock()
 	ended := c.ended
@@ -184,9 +187,9 @@ func (c *conn) end(why reason) {
 	_ = c.Close() // the client sees the end
 }
 
-// Close implements net.Conn. The connection may occupy its place for some time after Close (keeps). The client sees the
-// end only after this time. A client that saw it earlier would reconnect and wait for a second place. Bytes that were
-// written before Close are sent at once.
+// Close implements net.Conn. The connection may occupy its place for some time after Close (method keeps). The client
+// sees the end only after this time. A client that saw the end earlier would reconnect and wait for a second place.
+// Bytes that were written before Close are sent at once.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,10 +223,10 @@ func (c *conn) Close() error {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// Assign registers a connection with the holder of its credential. After a success it is not called again for the
-// connection; after an error it may be called again. The argument end closes the connection, and may be called from any
-// goroutine. If the error is nil, the Holder must not be nil. The error reports why the connection is refused, such as
-// too many connections of the holder.
+// Assign registers a connection with the holder of its credential. After a success, Assign is not called again for the
+// connection. After an error, it may be called again. The argument end closes the connection, and may be called from
+// any goroutine. If the error is nil, the Holder must not be nil. The error reports why the connection is refused, such
+// as too many connections of the holder.
 type Assign func(end func()) (Holder, error)
 
 // Holder receives the costs of one authenticated connection. It is implemented by *budget.Entry of push/budget. Several
@@ -240,33 +243,38 @@ type Holder interface {
 }
 
 // assign calls the function assign, which registers the connection with a holder. If the function is nil, or if the
-// connection has a holder or has ended, the method does nothing. The error is that of the function.
+// connection has a holder or has ended, the method does nothing. The error is that of the function. Concurrent calls
+// wait for one another, so that a stream is never served while a refusal of its connection is still pending.
 func (c *conn) assign(assign Assign) error {
-	c.mu.Lock()
-	if assign == nil || c.assigned || c.ended {
-		c.mu.Unlock()
+	if assign == nil {
 		return nil
 	}
-	c.assigned = true
+	c.assigning.Lock()
+	defer c.assigning.Unlock()
+	c.mu.Lock()
+	done := c.holder != nil || c.ended
 	c.mu.Unlock()
+	if done {
+		return nil
+	}
 	holder, err := assign(func() { _ = c.Close() })
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case err != nil:
-		c.assigned = false
-	case c.ended:
+	if c.ended {
 		holder.Leave()
-	default:
+	} else {
 		c.holder = holder
 	}
-	return err
+	return nil
 }
 
 // keeps returns the time for which the place stays occupied after the connection has ended. It is the time until
-// another connection could displace this one (Busy); 0 or less: the place is free at once. A client that ends its
-// connections early, or is refused early, therefore causes no more handshakes than a client that stays. If no step of
-// the handshake was computed, the place is free at once.
+// another connection could displace this one (Busy). So a client that ends its connections early, or is refused early,
+// causes no more handshakes than a client that stays. If the result is 0 or less, the place is free at once. The result
+// is 0 if no step of the handshake was computed.
 func (c *conn) keeps() time.Duration {
 	step := c.step.Load()
 	if step == 0 {
@@ -288,7 +296,7 @@ func (c *conn) free() {
 	}
 }
 
-// address is a peer's address with a reference to its connection; gRPC passes it to calls.
+// address is a peer's address with a reference to the peer's connection. gRPC passes the address to calls.
 type address struct {
 	net.Addr
 	conn *conn

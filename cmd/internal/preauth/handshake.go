@@ -70,9 +70,10 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake. For each computation it needs a turn (a permission to compute) from the
-// Limiter's line, which grants Limits.Steps turns at once. While it waits for its client, it has no turn. Among the
-// handshakes of one source, those that have begun get their turns first.
+// steps is a connection during its handshake. For each computation it needs a turn (a permission to compute).
+// Limits.Steps handshakes can have a turn at a time, and the Limiter's field line decides their order. While a
+// handshake waits for its client, it has no turn. Among the handshakes of one source (the client's network), those that
+// have begun get their turns first.
 type steps struct {
 	net.Conn
 	of    *conn

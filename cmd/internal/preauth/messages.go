@@ -19,8 +19,9 @@ type following struct {
 	of *conn
 }
 
-// holdStep is a number of bytes of incomplete messages. Smaller changes are not reported to the connection's Holder.
-// Acknowledgements and certificate requests are smaller, so they never take the Holder's lock.
+// holdStep is the change, in bytes of incomplete messages, that a connection reports to its Holder
+// (partial.Messages.Change). Acknowledgements and certificate requests are smaller, so they never take the Holder's
+// lock.
 const holdStep = 64 << 10
 
 // workStep is the smallest cost of frames that is reported to the Holder, in the units of partial.Messages.Work. A few
@@ -28,11 +29,11 @@ const holdStep = 64 << 10
 const workStep = 256
 
 // Read implements net.Conn. In three cases it waits for an accepted credential before it returns: the client has begun
-// too many frames, its header list is too long, or an earlier header list of the client began no call. Until then
+// too many frames, its header list is too long, or an earlier header list of the client began no call. During the wait,
 // further bytes stay in the kernel.
 //
 // A compressed message closes the connection, with or without a credential. gRPC would decompress the message before a
-// handler runs, to up to a thousand times its size. It would use any decompressor that a dependency registers.
+// handler runs, to up to a thousand times its size. gRPC would use any decompressor that a dependency registers.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
@@ -57,7 +58,7 @@ func (f following) Read(b []byte) (int, error) {
 }
 
 // uncompressed sends the responses of a stream uncompressed, even if the client's headers announce compressed messages.
-// By default gRPC answers in the client's encoding (https://github.com/grpc/grpc/blob/master/doc/compression.md). It
+// By default gRPC answers in the client's encoding (https://github.com/grpc/grpc/blob/master/doc/compression.md). gRPC
 // would compress a response separately for each of thousands of streams.
 func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
@@ -66,8 +67,8 @@ func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, n
 	return next(srv, stream)
 }
 
-// excess returns the limit that a client without a credential has exceeded; empty: no limit is exceeded, or a
-// credential was accepted.
+// excess returns the limit that a client without a credential has exceeded. The result is empty if no limit is
+// exceeded, or if a credential was accepted.
 func (c *conn) excess() reason {
 	if c.shown.Load() {
 		return ""
@@ -82,7 +83,7 @@ func (c *conn) excess() reason {
 }
 
 // hold reports a change of the bytes of incomplete messages to the Holder. A connection without an accepted credential
-// has no Holder; Limits.Bytes limits these bytes for it.
+// has no Holder, but Limits.Bytes limits its bytes.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()
@@ -96,7 +97,7 @@ func (c *conn) hold() {
 
 // throttle reports the cost of frames to the Holder, and waits for the time that the Holder returns. During the wait
 // further bytes stay unread, and TCP slows the client down. The wait limits tiny frames, and calls that are begun and
-// reset at once (CVE-2023-44487). The error is net.ErrClosed: the connection ended during the wait.
+// reset at once (CVE-2023-44487). The error is net.ErrClosed if the connection ended during the wait.
 func (c *conn) throttle() error {
 	work := c.messages.Work(workStep)
 	if work == 0 {
@@ -124,8 +125,8 @@ func (c *conn) throttle() error {
 }
 
 // count starts to count the messages of a call. For a method with a message limit, it ends the call if a message is
-// above the limit, or if the first message is late. The client of an ended call gets the status Canceled, and the log
-// has the reason.
+// above the limit, or if the first message is late (Limits.First). The client of an ended call gets the status
+// Canceled, and the log has the reason.
 func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
 	call := &partial.Call{}
 	if l.limits.Message != nil {

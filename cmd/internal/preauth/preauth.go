@@ -1,8 +1,8 @@
 // Package preauth limits the cost of gRPC connections on which no credential was accepted yet. It bounds the number of
 // such connections, in total and from one source (an IPv4 address or an IPv6 /64). It also bounds their duration, bytes
 // and calls, and orders the computation of their handshakes. On all connections, it bounds the size of messages, and
-// refuses compressed messages. The further cost of an authenticated connection is limited by its Holder. The Holder
-// receives the number of bytes of incomplete messages, and the cost of frames.
+// refuses compressed messages. The interface Holder limits the further cost of an authenticated connection. The Holder
+// of a connection receives the number of bytes of incomplete messages, and the cost of frames.
 //
 // A connection is unauthenticated until its client certificate is admitted in the handshake, or until a call on the
 // connection is authenticated (Authenticated). Until then it occupies one of a limited number of places.
@@ -12,8 +12,8 @@
 // Never: verifies a credential; decides which callers are admitted.
 //
 // A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd. A call finds its
-// connection by the peer's address. For an authenticated connection, only the limits of header lists, of concurrent
-// streams (100) and of messages apply, and those of its Holder.
+// connection by the peer's address. For an authenticated connection, only these limits apply: those of header lists, of
+// concurrent streams (100), of messages, and of its Holder.
 //
 // gRPC reads the message of a unary method before a handler can authenticate the caller. Methods that need a credential
 // are therefore registered as streams (ca/serve/call.go), which are identical on the wire.
@@ -86,7 +86,8 @@ func (l *Limits) fill() {
 	l.First = cmp.Or(l.First, 10*time.Second)
 }
 
-// reason is the reason why a connection or call was refused; a label of navarch_unauthenticated_refused_total.
+// reason states why a connection or call was refused. It is a label of the metric
+// navarch_unauthenticated_refused_total.
 type reason string
 
 const (
@@ -111,7 +112,8 @@ type Limiter struct {
 	waiting atomic.Int64  // connections of shared sources that wait for a place
 }
 
-// New returns a Limiter. clients receives log lines about refusals and failed handshakes, and must not be nil.
+// New returns a Limiter. The argument clients receives log lines about refusals and failed handshakes. It must not be
+// nil.
 func New(l Limits, clients *obs.Sampled) *Limiter {
 	l.fill()
 	return &Limiter{

@@ -8,12 +8,12 @@ import (
 )
 
 // A client that sends its handshake byte by byte would wake this process for each byte, and a thousand such clients
-// cost a third of a processor. So each connection sets the number of bytes that wake its reader (SO_RCVLOWAT,
+// would cost a third of a processor. So each connection sets the number of bytes that wake its reader (SO_RCVLOWAT,
 // socket(7)). While the connection waits for its place, the number is large. During the handshake it is the length of a
 // TLS record's header, and after the header it is the length of the record's body. After the handshake it is 1.
 
-// leastWaiting is the number of bytes for a connection without a place. Nobody reads from such a connection. The number
-// is less than the kernel's receive buffer.
+// leastWaiting is the number of bytes that wake the reader of a connection without a place. No code reads from such a
+// connection yet. The number is less than the kernel's receive buffer.
 const leastWaiting = 16 << 10
 
 // wakes sets the number of bytes that wake the connection's reader. The end of the connection also wakes the reader.
@@ -46,8 +46,8 @@ type record struct {
 	body   int // bytes of the body that are still to come
 }
 
-// read processes bytes that were read. It returns the number of further bytes that complete the current record, or the
-// next record's header.
+// read processes b, the bytes that were read from the connection. It returns the number of further bytes that complete
+// the current record, or the next record's header.
 func (r *record) read(b []byte) int {
 	for len(b) > 0 {
 		if r.have < len(r.header) {

@@ -36,8 +36,8 @@ func (n Node) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Bounds of a node in an archive. Servers accept only smaller nodes (push/view). The JSON of a node may have four times
-// mostBytes.
+// Bounds of a node in an archive. Servers accept only smaller nodes (push/view). The JSON of a node may have up to four
+// times mostBytes.
 const (
 	mostTexts = 512
 	mostBytes = 64 << 10

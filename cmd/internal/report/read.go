@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Limits bound the archives that Read accepts. A zero field permits nothing of its kind.
+// Limits bound the archives that Read accepts. A zero field permits nothing of its kind. The entries held.bin have the
+// xDS resources of proxies, in lists and sets.
 type Limits struct {
 	Compressed   int64 // bytes of the archive
 	Decompressed int64 // bytes of all entries with their headers
@@ -23,11 +24,11 @@ type Limits struct {
 	Processes    int
 	Texts        int   // labels and entries of metadata, of all nodes
 	Refusals     int   // refused and withheld versions of all proxies
-	Page         int64 // bytes of one entry that Pages or Facts counts
+	Page         int64 // bytes of one entry that is counted in Pages or Facts
 	Pages        int64 // bytes of all entries in Process.Pages
 	Facts        int64 // bytes of all entries index.json, process.json and envoys.json
 	Held         int64 // bytes of all entries held.bin
-	Resources    int   // in all held.bin; in memory, a resource has about 250 bytes besides its body
+	Resources    int   // in all entries held.bin; a resource takes about 250 bytes of memory besides its body
 	Lists        int   // of all held.bin
 	Sets         int   // of all held.bin
 }
@@ -82,11 +83,11 @@ type reader struct {
 }
 
 // Read decodes an archive up to its end. The archive may come from an untrusted source, so l limits it. Unknown entries
-// are skipped. Entries with the same name are permitted. Their proxies accumulate. The first records.bin is used; of
-// other entries, the last one of a name is used.
+// are skipped. Several entries may have the same name. The proxies of all entries proxies.jsonl of a process are
+// joined. Read uses the first records.bin of the archive. Of other entries with the same name, it uses the last one.
 //
 // Read fails if r fails or is not gzip or tar, if a limit is exceeded, or if an entry is damaged or not a regular file.
-// It also fails if index.json has another Schema, or if index.json or the process.json of a process is missing. Errors
+// It also fails if Index.Schema is not Schema, or if index.json or the process.json of a process is missing. Errors
 // about an entry name the entry. With an error the Report is nil.
 func Read(r io.Reader, l Limits) (*Report, error) {
 	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}

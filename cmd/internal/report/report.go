@@ -87,12 +87,12 @@ type Facts struct {
 	Flags       []string  `json:"flags,omitempty"`       // the flags that were set, as --name=value
 	Environment []string  `json:"environment,omitempty"` // variables that the process reads, as NAME=value
 	Created     time.Time `json:"created"`               // the time at which the process began to write its part
-	// Served is the store's revision that the process serves. Notified is the revision up to which its proxies are
-	// notified. Both are 0 if the process serves no proxies.
+	// Served is the store's revision that the process serves. Notified is the revision up to which the process has
+	// notified its proxies. Both are 0 if the process serves no proxies.
 	Served   int64 `json:"served,omitempty"`
 	Notified int64 `json:"notified,omitempty"`
 	// Cluster is the name of the config cluster. Normal has the options by which objects are normalised to records.
-	// Both are for previews.
+	// Cluster and Normal are for previews of edits.
 	Cluster string         `json:"cluster,omitempty"`
 	Normal  normal.Options `json:"normal"`
 	Missing []Missing      `json:"missing,omitempty"` // entries that this process could not make
@@ -108,7 +108,7 @@ type Proxy struct {
 	Revision  int64            `json:"revision"`        // the store's revision of the proxy's newest configuration
 	Types     map[string]State `json:"types"`           // states of the subscribed types, by xds.Type.Noun
 	// Set is the number (Sets.Add) of the set of resources that the proxy has. Proxies with equal configuration may
-	// share one set. -1: the archive has no set for the proxy.
+	// share one set. Set is -1 if the archive has no set for the proxy.
 	Set int `json:"set"`
 }
 
@@ -123,8 +123,8 @@ type State struct {
 }
 
 // StatesOf returns the states of the subscribed types, by Type.Noun. It replaces credentials in the Text of each
-// refused or withheld version, also in the argument. The result is not nil, and shares slices and pointers with the
-// argument.
+// refused or withheld version, and also changes the argument in this way. The result is not nil, and shares slices and
+// pointers with the argument.
 func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	all := map[string]State{}
 	for t := range types {

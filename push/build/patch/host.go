@@ -10,22 +10,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RoutePatches contains the patches of HTTP_ROUTE that match one virtual host. RoutesOf creates it. The caller calls
-// Change for each route, then Add. A RoutePatches is not safe for concurrent use.
+// RoutePatches contains the patches with the applyTo HTTP_ROUTE that match one virtual host. RoutesOf creates it. The
+// caller calls Change for each route of the virtual host, and then Add once. A RoutePatches is not safe for concurrent
+// use.
 type RoutePatches struct {
 	*omissions
 	changes []model.Patch    // patches that merge into routes or remove them
 	adds    []model.Patch    // patches that add routes
-	kinds   map[string]kinds // types of actions that the patches in changes match, by name of route; "" stands for every name
+	kinds   map[string]kinds // types of actions that changes match, by route name; key "": patches without a route name
 }
 
-// kinds is a set of types of actions. It has a bit for each RouteMatch_Action.
+// kinds is a set of types of route actions, with one bit for each value of RouteMatch_Action.
 type kinds uint8
 
-// HeadOf applies the patches of VIRTUAL_HOST that match the name and domains of head, a virtual host without its
-// routes. If a patch removes the virtual host, HeadOf returns nil and false. The result has only the routes that
-// patches state. If keeps is true, these routes come after the original routes of the virtual host. If keeps is false,
-// they replace the original routes. The result may be head itself. HeadOf may change head, so the caller must own head.
+// HeadOf applies patches to head, a virtual host without its routes. It applies only patches with the applyTo
+// VIRTUAL_HOST that match the name and domains of head. If a patch removes the virtual host, HeadOf returns nil and
+// false. The returned virtual host has only the routes that patches state. If keeps is true, these routes come after
+// the original routes of the virtual host. If keeps is false, they replace the original routes. The result may be head
+// itself. HeadOf may change head, so the caller must own head.
 //
 // A patch that does not decode, or whose result Envoy would refuse, is left out without an error. ApplyVirtualHost
 // reports such patches.
@@ -34,7 +36,8 @@ func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.Virtu
 	if len(itself) == 0 {
 		return head, true
 	}
-	// A single route stands for all routes, so that the cost of a patch does not depend on the number of routes.
+	// One placeholder represents all routes of the virtual host. The cost of a patch thus does not depend on the number
+	// of routes.
 	head.Routes = []*routev3.Route{{Name: placeholder, Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}}}}
 	l := &omissions{resource: "virtual host " + head.GetName()}
@@ -45,8 +48,8 @@ func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.Virtu
 	return vh, keeps
 }
 
-// placeholder is the name of the route that stands for all routes of a virtual host. It is random, so that no patch can
-// state it.
+// placeholder is the name of the route by which HeadOf represents all routes of a virtual host. No patch can state the
+// name, because it is random.
 var placeholder = rand.Text()
 
 // changesHost reports whether the applyTo of a patch is VIRTUAL_HOST.
@@ -68,7 +71,8 @@ func RoutesOf(vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	return routesOf(&omissions{resource: "virtual host " + vh.GetName()}, vh, patches)
 }
 
-// routesOf returns the same RoutePatches as RoutesOf. The patches that its methods leave out are recorded in l.
+// routesOf returns the same RoutePatches as RoutesOf. The methods of the result record in l the patches that they leave
+// out.
 func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	r := &RoutePatches{omissions: l, kinds: map[string]kinds{}}
 	for _, p := range patches {
@@ -87,9 +91,9 @@ func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *Rou
 // Empty reports whether r contains no patches.
 func (r *RoutePatches) Empty() bool { return len(r.changes)+len(r.adds) == 0 }
 
-// Matches reports whether a patch may match the route's name and type of action. If the result is false, Change returns
-// the route unchanged. Matches ignores other properties of the route. Its cost does not grow with the number of
-// patches.
+// Matches reports whether a patch that changes or removes routes may match the route's name and type of action. If the
+// result is false, Change returns the route unchanged. Matches ignores other properties of the route, and patches that
+// add routes. The cost of Matches does not grow with the number of patches.
 func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	const all = kinds(1) << networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
@@ -107,10 +111,10 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns all routes. Patches with invalid values are left out. Add may
-// change the array of its argument, but not the routes in the array. It reads only the names of these routes and the
-// types of their actions. The added routes are shared with other resources, and read-only. Add calls pause, which must
-// not be nil, after each patch that may add a route.
+// Add inserts the routes that patches add into the list routes, and returns the list. Patches with invalid values are
+// left out. Add may change the array of the list, but not the routes in the list. Of these routes, Add reads only the
+// names and the types of the actions. The added routes are shared with other resources, and read-only. Add calls pause,
+// which must not be nil, after each patch that may add a route.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// InboundRoutes returns the properties that patches match for the route configuration of an inbound cluster. This route
-// configuration is part of a listener and has the name of the cluster. The Port of the result is the port in the name:
-// 8080 for inbound|8080||. A name without a port, such as InboundPassthroughCluster, gives 0 (istio:
+// InboundRoutes returns the RouteConfig (the properties that patches match) for an inbound cluster. The route
+// configuration of the cluster is part of a listener, and has the name of the cluster. The Port of the result is the
+// port in the name: 8080 for inbound|8080||. A name without a port, such as InboundPassthroughCluster, gives 0 (istio:
 // pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func InboundRoutes(cluster string) RouteConfig {
 	_, port, _, _, _ := xds.ParseCluster(cluster)
@@ -22,13 +22,14 @@ func InboundRoutes(cluster string) RouteConfig {
 }
 
 // RouteConfiguration applies the matching patches to a route configuration and its virtual hosts, and returns the
-// result. The argument `of` has the properties of rc that patches match. The order is Istio's: ROUTE_CONFIGURATION,
-// then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the added virtual hosts. RouteConfiguration may change
-// rc, so the caller must own rc. If no patch matches, the result is rc, unchanged. Routes that patches add are shared
-// and read-only.
+// result. Patches are compared with the RouteConfig in the parameter `of`, which describes rc. The order is Istio's:
+// ROUTE_CONFIGURATION, then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the added virtual hosts.
+// RouteConfiguration may change rc, so the caller must own rc. If no patch matches, the result is rc, unchanged. Routes
+// that patches add are shared and read-only.
 //
-// A patch that does not decode, or whose result Envoy would refuse, is left out. If patches match, repeated domains are
-// removed without an error, because Envoy would refuse the listener. Virtual hosts without domains are removed too. The
+// A patch that does not decode, or whose result Envoy would refuse, is left out. If any patch matches, repeated domains
+// are removed without an error, because Envoy would refuse the listener. A domain is repeated if the same or an earlier
+// virtual host already has the domain, in upper or lower case. Virtual hosts without domains are removed too. The
 // errors have at least one Left for each patch that is left out. They also have a model.Problem for each patch that
 // states a different name for the route configuration.
 func RouteConfiguration(

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. Its text is that of the embedded Problem, which names
-// the object, the field and the reason.
+// Left is the error of a patch that is left out of a resource. Its text is the text of the embedded Problem, which
+// names the EnvoyFilter, the field and the reason.
 type Left struct {
 	model.Problem
 	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"
@@ -20,7 +20,8 @@ type Left struct {
 // Unwrap returns the Problem.
 func (l Left) Unwrap() error { return l.Problem }
 
-// left returns a Left for a patch. err is the reason. If err names no field, the field is patch.value.
+// left returns a Left for a patch. err is the reason. If err is not a Problem, the field is patch.value or a field
+// below it.
 func left(p model.Patch, resource string, err error) error {
 	return Left{Problem: model.ProblemOf(fault(p, "patch.value", err), p.Filter.Key), Resource: resource}
 }
@@ -30,10 +31,11 @@ type omissions struct {
 	resource string
 	faults   []error
 	trace    *Trace // nil: nothing is traced
-	pause    func() // called between the chains of a listener; nil: not called
+	pause    func() // called between the filter chains of a listener; may be nil
 }
 
-// check is Check, in pieces if the resource is a listener and pause is set.
+// check returns the error of Check for m. If m is a listener, check calls l.pause, unless it is nil, between the filter
+// chains.
 func (l *omissions) check(m proto.Message) error {
 	if of, is := m.(*listenerv3.Listener); is && l.pause != nil {
 		return checkChains(of, l.pause)
@@ -51,9 +53,9 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 
 // applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the refused
 // patches in l. If Envoy would refuse the resource with all patches, applyAccepted finds the refused patches by
-// bisection, which is cheap if they are few. Each patch is tried together with the accepted patches before it. build
-// must return a new resource at each call, and the errors of the patches that it left out. l.trace records only the
-// patches that change the returned resource.
+// bisection. Bisection is cheap if few patches are refused. Each patch is tried together with the accepted patches
+// before it. build must return a new resource at each call, and the errors of the patches that it left out. l.trace
+// records only the patches that change the returned resource.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	l.trace.keep()
 	attempt := func(some []model.Patch) (M, []error) {
@@ -94,7 +96,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	return built
 }
 
-// keepName restores the original name (the argument was) in *name, because the name identifies the resource. If the
+// keepName sets *name to the original name in the parameter `was`, because the name identifies the resource. If the
 // patch p changed the name, keepName returns one error. Otherwise it returns nil.
 func keepName(p model.Patch, kind string, name *string, was string) []error {
 	if *name == was {

@@ -17,10 +17,11 @@ import (
 // https://istio.io/latest/docs/reference/config/networking/envoy-filter/. For details that the page does not specify,
 // they follow Istio's code.
 
-// ListenerMatches reports whether a patch may change a listener. The listener's builder needs all such patches. context
-// is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. ListenerMatches compares
-// only properties of the whole listener. The function Listener compares the chains and filters. ListenerMatches returns
-// false for patches that add or remove whole listeners (AddsListener, RemovesListener).
+// ListenerMatches reports whether a patch may change a listener. The builder of the listener needs all patches for
+// which the result is true. context is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix
+// socket. ListenerMatches compares only the context, the name and the port. The function Listener compares the filter
+// chains and filters. ListenerMatches returns false for patches that add or remove whole listeners (AddsListener,
+// RemovesListener).
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -46,7 +47,8 @@ func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 }
 
 // AddsListener reports whether a patch adds a listener to sidecars or gateways (LISTENER ADD). It does not decode the
-// value. The caller compares the context of the patch.
+// value. For the context WAYPOINT, the result is false. The caller must compare any other context with that of the
+// proxy.
 func AddsListener(p model.Patch) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -57,8 +59,9 @@ func AddsListener(p model.Patch) bool {
 // isVirtual reports whether a name is that of a listener for redirected connections.
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
-// matchesListener reports whether a patch matches the context, name and port of a listener. For virtual listeners, a
-// port in the match is the port of a chain, except in a LISTENER patch. matchesChain compares the port of a chain.
+// matchesListener reports whether a patch matches the context, name and port of a listener. For a virtual listener
+// (isVirtual), the port in the match is the destination port of a filter chain, which matchesChain compares. In a
+// LISTENER patch, the port is always the port of the listener.
 func matchesListener(
 	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
 ) bool {
@@ -80,10 +83,10 @@ func matchesListener(
 // HTTP_FILTER for each chain, then the added chains. Patches that add or remove whole listeners have no effect. Patches
 // may remove all chains.
 //
-// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. Otherwise Envoy
-// would refuse every listener of the response. The name stays, because it identifies the listener. The result has at
-// least one error (Left) for each patch that is left out. It also has an error (a model.Problem) for each applied patch
-// that states a different name.
+// A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. With such a patch,
+// Envoy would refuse every listener of the response. The listener keeps its name, because the name identifies it. The
+// second result has at least one error (Left) for each patch that is left out. It also has an error (a model.Problem)
+// for each applied patch that states a different name.
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -111,7 +114,8 @@ type listenerPatches struct {
 }
 
 // applyToListener returns a copy of a listener to which the matching patches are applied. It does not validate the
-// copy. The errors are for patches that do not decode, and for patches that state a different name.
+// copy. The errors are for patches that do not decode, and for patches that state a different name. The parameter `of`
+// contains the listener's description for errors, the Trace and the function pause.
 func applyToListener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, of omissions,
 ) (*listenerv3.Listener, []error) {
@@ -154,7 +158,7 @@ func applyToListener(
 	return l, s.faults
 }
 
-// matching iterates over the patches of one kind that match the listener as a whole, in order.
+// matching iterates over the patches with one applyTo that match the listener's context, name and port, in order.
 func (s *listenerPatches) matching(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[model.Patch] {
 	return func(yield func(model.Patch) bool) {
 		for _, p := range s.patches {
@@ -166,7 +170,8 @@ func (s *listenerPatches) matching(kind networkingv1.EnvoyFilter_ApplyTo) iter.S
 	}
 }
 
-// patchChain applies the patches that match one chain. It returns false if a patch removes the chain.
+// patchChain applies the matching patches to one filter chain and its filters. It returns false if a patch removes the
+// filter chain.
 func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
 	if s.pause != nil {
 		s.pause()
@@ -190,11 +195,11 @@ func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// rawBuffer is Envoy's transport socket for a chain that states no transport socket.
+// rawBuffer is Envoy's transport socket for a filter chain that states no transport socket.
 const rawBuffer = "envoy.transport_sockets.raw_buffer"
 
-// matchesChain reports whether the filterChain in the match of a patch matches a chain. For virtual listeners it also
-// compares the port of the match with the chain's destination port.
+// matchesChain reports whether a filter chain has the properties in a patch's match.listener.filterChain. For virtual
+// listeners (isVirtual) it also compares the port of the match with the filter chain's destination port.
 func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
 	m, has := p.Config().GetMatch().GetListener(), c.GetFilterChainMatch()
 	port := has.GetDestinationPort().GetValue()

@@ -39,18 +39,19 @@ func httpAnchor(p model.Patch) anchor {
 	return anchor{f.GetName(), f != nil}
 }
 
-// editFilters applies one patch to a list of filters, and returns the list. Patches that merge have no effect here.
-// fresh is an empty filter, into which the value is decoded. If the match states no filter, INSERT_BEFORE inserts at
-// the start and INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
+// editFilters applies one patch to a list of filters, and returns the list. Patches that merge have no effect here. The
+// parameter a is the filter in the patch's match. fresh is an empty filter, into which the value is decoded. If the
+// match states no filter, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end, and REPLACE and REMOVE have
+// no effect.
 //
-// The function isTerminal, which may be nil, reports whether a filter must be the last. A value that would come behind
-// such a filter is inserted before it, because Envoy would refuse the listener. If the value does not decode,
-// editFilters fails and the list is unchanged. t records the patch if the list changes.
+// The function isTerminal, which may be nil, reports whether a filter must be the last. If the last filter of the list
+// is such a filter, a value for the end of the list is inserted before it. Otherwise Envoy would refuse the listener.
+// If the value does not decode, editFilters fails and the list is unchanged. t records the patch if the list changes.
 func editFilters[F named](t *Trace, p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	return tracedList(t, p, list, func() ([]F, error) { return editList(p, list, a, fresh, isTerminal) })
 }
 
-// editList is editFilters without a Trace.
+// editList returns the results of editFilters. It records nothing.
 func editList[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
@@ -73,7 +74,7 @@ func editList[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal fu
 		at++
 	case (op == networkingv1.EnvoyFilter_Patch_INSERT_BEFORE || op == networkingv1.EnvoyFilter_Patch_REPLACE) && at >= 0:
 	default:
-		return list, nil // the anchor is missing, or the operation is not for lists
+		return list, nil // the list lacks the anchor, or the operation does not change lists
 	}
 	if err := Decode(p, fresh); err != nil {
 		return list, err
@@ -114,7 +115,7 @@ func mergeFilter[F named](t *Trace, p model.Patch, f F, a anchor) (err error) {
 	return err
 }
 
-// networkFilters applies NETWORK_FILTER and HTTP_FILTER patches to one chain.
+// networkFilters applies the matching NETWORK_FILTER and HTTP_FILTER patches to the filters of one filter chain.
 func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	for p := range s.matching(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 		if s.matchesChain(p, c) {
@@ -133,7 +134,8 @@ func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	}
 }
 
-// httpFilters applies HTTP_FILTER patches to one connection manager.
+// httpFilters applies the matching HTTP_FILTER patches to f, a network filter of the filter chain c. If f is not an
+// HTTP connection manager, httpFilters does nothing.
 func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	m := &hcmv3.HttpConnectionManager{}
 	var matching []model.Patch
@@ -160,7 +162,7 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 }
 
 // isTerminalNetworkFilter reports whether a network filter is the TCP proxy or the HTTP connection manager, which must
-// be the last of its chain.
+// be the last of its filter chain.
 func isTerminalNetworkFilter(f *listenerv3.Filter) bool {
 	switch f.GetTypedConfig().MessageName() {
 	case "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
@@ -170,7 +172,7 @@ func isTerminalNetworkFilter(f *listenerv3.Filter) bool {
 	return false
 }
 
-// isTerminalHTTPFilter reports whether an HTTP filter is the router, which must be the last filter.
+// isTerminalHTTPFilter reports whether an HTTP filter is the router, which must be the last of the HTTP filters.
 func isTerminalHTTPFilter(f *hcmv3.HttpFilter) bool {
 	return f.GetTypedConfig().MessageName() == "envoy.extensions.filters.http.router.v3.Router"
 }

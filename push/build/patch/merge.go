@@ -4,7 +4,7 @@
 // message.
 //
 // Owns: caches of decoded values and of message types. Reads: its arguments only. Never: reads the snapshot of all
-// records; decodes a built resource.
+// records; decodes a resource that is already encoded.
 package patch
 
 import (
@@ -26,7 +26,8 @@ import (
 var position = regexp.MustCompile(`^proto:\s*(syntax error )?\(line \d+:\d+\): `)
 
 // readable returns an error of protojson without parts that are useless for users. These are positions in generated
-// JSON, and the no-break spaces by which protobuf keeps programs from comparing error texts.
+// JSON, and no-break spaces, which become plain spaces. The protobuf library adds no-break spaces to keep programs from
+// comparing error texts.
 func readable(err error) error {
 	return errors.New(position.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
@@ -49,10 +50,10 @@ func merges(p model.Patch) bool {
 //   - An Any is merged with an Any of the same type, and replaced otherwise.
 //
 // A value with a transport_socket is merged like other values. Istio merges only the transport_socket of such a value.
-// After Merge, the message and the patch's value share the values of maps, so the values of maps are read-only.
+// After Merge, the message shares the values of its maps with the patch's value, so these map values are read-only.
 //
-// Merge fails if the value is missing or does not decode, or if an Any in the message does not decode. In the last case
-// a part of the value may be merged already. The error is a model.Problem of the patch.
+// Merge fails if the value is missing or does not decode, or if an Any in the message does not decode. If an Any does
+// not decode, Merge may have merged a part of the value already. The error is a model.Problem of the patch.
 func Merge(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {
@@ -65,11 +66,11 @@ func Merge(p model.Patch, into proto.Message) error {
 	return nil
 }
 
-// field is a field that a value states.
+// field is a field that a patch's value states.
 type field struct {
 	protoreflect.FieldDescriptor
 	value   protoreflect.Value
-	fields  []field // fields of a message that is merged field by field
+	fields  []field // stated fields of a message that is merged field by field
 	entries []entry // entries of a map
 }
 
@@ -79,8 +80,8 @@ type entry struct {
 	value protoreflect.Value
 }
 
-// fieldsOf returns the fields that a message states. The search for these fields costs more than a merge, so callers
-// search once for each value.
+// fieldsOf returns the fields that a message states. The search for these fields costs more than a merge, so the type
+// decoded caches the result for a patch's value.
 func fieldsOf(m protoreflect.Message) (all []field) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f := field{FieldDescriptor: fd, value: v}
@@ -106,7 +107,7 @@ func isAny(fd protoreflect.FieldDescriptor) bool { return fd.Message().FullName(
 // merger merges values by the rules of Merge.
 type merger struct{ replaceLists bool }
 
-// message merges the fields of a value into dst.
+// message merges src, the fields of a value, into dst.
 func (m merger) message(dst protoreflect.Message, src []field) error {
 	for _, f := range src {
 		var err error
@@ -132,8 +133,8 @@ func (m merger) message(dst protoreflect.Message, src []field) error {
 	return nil
 }
 
-// copyOf returns a copy of a message, because later patches may be merged into it. It returns any other value
-// unchanged.
+// copyOf returns a copy of v if v is a message, because later patches may be merged into the copy. It returns any other
+// value unchanged.
 func copyOf(v protoreflect.Value) protoreflect.Value {
 	if m, is := v.Interface().(protoreflect.Message); is {
 		return protoreflect.ValueOfMessage(proto.Clone(m.Interface()).ProtoReflect())
@@ -151,8 +152,9 @@ func (m merger) list(dst, src protoreflect.List) {
 	}
 }
 
-// isValue reports whether a message is replaced as one value. If it were merged field by field, 1 s merged into 500 ms
-// would be 1.5 s, and false merged into true would be true (https://github.com/golang/protobuf/issues/1359).
+// isValue reports whether a message is replaced as one value. A merge field by field would make 1.5 s of the durations
+// 1 s and 500 ms. It would ignore a wrapped false, so a wrapped true would stay true
+// (https://github.com/golang/protobuf/issues/1359).
 func isValue(d protoreflect.MessageDescriptor) bool {
 	switch d.FullName() {
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "envoy.type.v3.Percent":

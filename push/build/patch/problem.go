@@ -34,7 +34,7 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 }
 
 // Problem returns an error if a patch cannot be applied to any resource. push/plan leaves such patches out. The error
-// is a model.Problem that names the EnvoyFilter and the field. The reasons:
+// is a model.Problem that names the EnvoyFilter and the field. The possible reasons are:
 //
 //   - The operation or the value is missing.
 //   - The value does not decode.
@@ -69,8 +69,8 @@ func Problem(p model.Patch) error {
 }
 
 // validateType returns an error if a field of the patch's value does not have the type that Envoy's API states, or if
-// the value has an Any of an unknown type. It ignores unknown fields and violated constraints, which Problem reports.
-// A patch without a value, or with an unsupported applyTo, is valid.
+// the value has an Any of an unknown type. It ignores unknown fields and violated constraints. A patch without a value,
+// or with an unsupported applyTo, is valid.
 func validateType(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
@@ -84,7 +84,7 @@ func validateType(p model.Patch) error {
 
 // Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field, an
 // unknown enumeration value, or an Any of an unknown type. If refused is not empty, the caller must refuse the whole
-// object. For all other patches, warned has the errors of Problem. All errors are model.Problems.
+// object. For each other patch, warned has the error of Problem, if any. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
@@ -97,18 +97,19 @@ func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	return refused, warned
 }
 
-// fault returns the error of an invalid field of a patch. field is a path below the patch.
+// fault returns the error of an invalid field of a patch. The parameter field is the field's path within the patch,
+// such as patch.value.
 func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)
 }
 
-// faultOf returns the error of fault, with the given code instead of problem.Invalid.
+// faultOf returns the same error as fault, but with the given code instead of problem.Invalid.
 func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused returns the error, a model.Problem, for a patch's value that decodes but that Envoy would refuse. err, which
-// must not be nil, is the reason. If err is or wraps a model.Problem, this Problem is returned.
+// Refused returns a model.Problem for a patch whose value decodes, but would be refused by Envoy. err, which must not
+// be nil, is the reason. If err is or wraps a model.Problem, Refused returns that Problem.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)
 }

@@ -54,8 +54,8 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 }
 
 // serverOf parses the name https.PORT.PORTNAME.GATEWAY.NAMESPACE. It returns the name of the port, and the Gateway as
-// "namespace/name". As in istiod, both results are empty for a name of any other form. For example, a name with a bind
-// address has another form, and so has a name with a dot in the Gateway's name.
+// "namespace/name". As in istiod, both results are empty for a name of any other form. Examples are a name with a bind
+// address, and a name with a dot in the Gateway's name.
 func serverOf(name string) (portName, gateway string) {
 	if parts := strings.Split(name, "."); len(parts) == 5 && parts[0] == "https" {
 		return parts[2], parts[4] + "/" + parts[3]
@@ -64,8 +64,8 @@ func serverOf(name string) (portName, gateway string) {
 }
 
 // VirtualHostMatches reports whether a patch may change a virtual host of a route configuration. Such a patch is for
-// HTTP_ROUTE, or for VIRTUAL_HOST with an operation other than ADD. The virtual host's builder needs all such patches.
-// VirtualHostMatches does not compare domains.
+// HTTP_ROUTE, or for VIRTUAL_HOST with an operation other than ADD. The builder of the virtual host needs all patches
+// for which the result is true. VirtualHostMatches does not compare domains.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -94,9 +94,10 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 }
 
 // ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order. It returns
-// rc itself if there are no such patches. It does not compare the matches of patches with rc. The name stays, because
-// it identifies the resource. A patch that does not decode, or whose result Envoy would refuse, is left out. The errors
-// have a Left for each patch that is left out, and a model.Problem for each applied patch that states a different name.
+// rc itself if there are no such patches. It ignores the matches of the patches, so the caller must pass only patches
+// that match rc. The result keeps the name of rc, because the name identifies the resource. A patch that does not
+// decode, or whose result Envoy would refuse, is left out. The errors have a Left for each patch that is left out, and
+// a model.Problem for each applied patch that states a different name.
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	return (*Trace)(nil).ApplyRouteConfig(rc, patches)
 }
@@ -124,11 +125,11 @@ func (t *Trace) ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model
 	return merged, l.faults
 }
 
-// ApplyVirtualHost applies the patches that match the virtual host's name and domains, first the patches of
-// VIRTUAL_HOST, then the patches of HTTP_ROUTE. It does not compare the properties of the route configuration. If a
-// patch removes the virtual host, the first result is nil. ApplyVirtualHost may change vh, so the caller must own vh.
-// Routes that patches add are shared and read-only. A patch that does not decode, or whose result Envoy would refuse,
-// is left out. The result has at least one error (Left) for each patch that is left out.
+// ApplyVirtualHost applies the patches that match the virtual host's name and domains. The patches of VIRTUAL_HOST
+// precede the patches of HTTP_ROUTE. ApplyVirtualHost does not compare the properties of the route configuration, such
+// as its name. If a patch removes the virtual host, the first result is nil. ApplyVirtualHost may change vh, so the
+// caller must own vh. Routes that patches add are shared and read-only. A patch that does not decode, or whose result
+// Envoy would refuse, is left out. The second result has at least one error (Left) for each patch that is left out.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	return (*Trace)(nil).ApplyVirtualHost(vh, patches)
 }
@@ -225,9 +226,9 @@ func changeRoute(r *routev3.Route, resource string, patches []model.Patch, t *Tr
 }
 
 // addRoute inserts the route of a patch, and returns all routes. ADD appends the route, and INSERT_FIRST inserts it at
-// the start. INSERT_BEFORE and INSERT_AFTER insert the route beside the first route that matches. If the patch has no
-// route match, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end. If the patch has a route match that no
-// route matches, the three INSERT operations have no effect.
+// the start. INSERT_BEFORE and INSERT_AFTER insert the route directly before or after the first route that matches. If
+// the patch has no route match, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end. If the patch has a
+// route match that no route matches, the three INSERT operations have no effect.
 func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {
@@ -277,7 +278,7 @@ func hasDomain(p model.Patch, vh *routev3.VirtualHost) bool {
 	return domain == "" || slices.Contains(vh.GetDomains(), domain)
 }
 
-// routeMatch returns the part of a patch's match that is about a route, or nil.
+// routeMatch returns the part of a patch's match that describes a route, or nil.
 func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch {
 	return p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetRoute()
 }
@@ -292,8 +293,8 @@ func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY || want == kindOf(r)
 }
 
-// kindOf returns the type of a route's action, in the form that matches use. It returns ANY for an action that no
-// match can state.
+// kindOf returns the type of a route's action as the value that a patch's match states. It returns ANY for an action
+// that no match can state.
 func kindOf(r *routev3.Route) networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_Action {
 	switch r.GetAction().(type) {
 	case *routev3.Route_Route:

@@ -10,9 +10,8 @@ import (
 )
 
 // mergedInto merges a patch into m and returns the result. If the value does not decode, or if Envoy would refuse the
-// result, mergedInto returns m unchanged and records the patch in l. Most values cannot make a valid message invalid
-// (mergesSafely). Such a value is merged into m itself. Any other value is merged into a copy, which is validated. The
-// caller must own m.
+// result, mergedInto returns m unchanged and records the patch in l. If the value cannot make m invalid (mergesSafely),
+// it is merged into m itself. Any other value is merged into a copy of m, which is validated. The caller must own m.
 func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
 		l.omit(p, Merge(p, m))
@@ -25,8 +24,8 @@ func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	return with
 }
 
-// soundness describes a value: it states which valid messages stay valid when the value is merged into them. It ignores
-// constraints on the length of lists.
+// soundness states which valid messages stay valid when a value is merged into them. It ignores constraints on the
+// length of lists.
 type soundness struct {
 	never bool // the value may make any message invalid
 	// parts are the paths of those messages in the value that lack required fields. The target of the merge stays valid
@@ -55,8 +54,8 @@ func (d decoded) mergesSafely(m protoreflect.Message) bool {
 	return true
 }
 
-// soundnessOf returns the soundness of a value. If the value violates a constraint of Envoy's API other than a required
-// field, never is set.
+// soundnessOf returns the soundness of a value. If the value violates a constraint of Envoy's API, soundness.never is
+// true. Missing required fields do not count as violations here.
 func soundnessOf(value proto.Message) soundness {
 	if checkAnys(value.ProtoReflect()) != nil {
 		return soundness{never: true}
@@ -75,7 +74,7 @@ type violation interface {
 }
 
 // lacks reports whether all violations of a message m are missing fields. It adds the paths of messages with missing
-// fields to s.parts. The argument at is the path of m, and err is the error that the validator of m returned.
+// fields to s.parts. The path of m is in the parameter at. The validator of m returned err.
 func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {
@@ -106,8 +105,8 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 	return true
 }
 
-// statedAs returns the populated field of m with a name in Go's spelling, and true. If the name is that of a oneof with
-// a populated field, statedAs returns nil and true. Otherwise it returns nil and false.
+// statedAs returns the populated field of m that has the given name in Go's spelling, and true. If the name is that of
+// a oneof with a populated field, statedAs returns nil and true. Otherwise it returns nil and false.
 func statedAs(m protoreflect.Message, name string) (found protoreflect.FieldDescriptor, stated bool) {
 	name, _, _ = strings.Cut(name, "[")
 	same := func(n protoreflect.Name) bool {

@@ -33,7 +33,7 @@ type valueKey struct {
 	of    protoreflect.FullName
 }
 
-// valueOf returns the patch's value, decoded as a message of a type.
+// valueOf returns the patch's value, decoded as a message of the given type.
 func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 	filter := weak.Make(p.Filter)
 	patches, known := values.Load(filter)
@@ -51,7 +51,7 @@ func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 	return value.(func() decoded)()
 }
 
-// decode decodes the patch's value as a message of a type.
+// decode decodes the patch's value as a message of the given type.
 func decode(p model.Patch, of protoreflect.MessageType) decoded {
 	value := p.Config().GetPatch().GetValue()
 	if value == nil {

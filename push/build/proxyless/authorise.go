@@ -20,9 +20,9 @@ func hostPort(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems returns one problem for each part of the policies that a gRPC server cannot enforce (gRFC A41); nil without
-// such parts. These parts are the action CUSTOM, a source with request principals, an operation with path templates,
-// and a condition (`when`) with an unsupported key. Unsupported keys are connection.sni, request.auth.*,
+// Problems returns one problem for each part of the policies that a gRPC server cannot enforce (gRFC A41). Without such
+// parts, the result is nil. The parts are the action CUSTOM, a source with request principals, an operation with path
+// templates, and a condition (`when`) with an unsupported key. Unsupported keys are connection.sni, request.auth.*,
 // experimental.*, and the names of some headers. gRPC servers refuse rules on these headers, or do not see the headers
 // as the client sent them. All problems have the severity Error. A server that a reported policy selects refuses all
 // calls (Server.Build). Each element of policies must be an AuthorizationPolicy.
@@ -65,7 +65,7 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 	return out
 }
 
-// noTokens is the reason why fields about tokens cannot be enforced.
+// noTokens is the reason why a gRPC server cannot enforce fields that concern tokens.
 const noTokens = "servers do not verify tokens"
 
 // unenforceable returns the reason why a gRPC server cannot enforce a key of `when`, or "" if it can.

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the API listener of a gRPC client. The listener refers to the route configuration Route. Build fails
-// only if a string is not valid UTF-8. The error names the listener.
+// Build encodes the API listener of a gRPC client. The listener refers to the route configuration with the name in
+// s.Route. Build fails only if a string is not valid UTF-8. The error names the listener.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -43,9 +43,9 @@ func serverName(bind string, port uint32) string {
 	return xds.ServerListener + hostPort(bind, port)
 }
 
-// Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection. RBAC filters
-// enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. Build fails if the listener
-// violates a constraint of Envoy's API, or if a string is not valid UTF-8. The error names the listener.
+// Build encodes the listener of a gRPC server. The listener has one filter chain, which matches every connection. RBAC
+// filters enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. Build fails if the
+// listener violates a constraint of Envoy's API, or if a string is not valid UTF-8. The error names the listener.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{
@@ -84,7 +84,7 @@ func (s Server) Build() (*xds.Resource, error) {
 }
 
 // rbacFilters returns the RBAC filters of a server. With mTLS, the first filter refuses callers outside of the mesh's
-// trust domains. For Envoy the TLS context states these domains, but gRPC servers ignore them in the TLS context.
+// trust domains. Envoy would read these domains from the TLS context, but gRPC servers ignore them there.
 func (s Server) rbacFilters() (filters []*hcmv3.HttpFilter) {
 	add := func(name string, rules *rbacconfigv3.RBAC) {
 		if rules != nil {

@@ -28,8 +28,8 @@ func (s Spec) Build() (*xds.Resource, error) {
 	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
 }
 
-// head returns the patched route configuration without its virtual hosts, and the errors of Problems. t records patches
-// that change the route configuration.
+// head returns the patched route configuration without its virtual hosts, and the errors that Problems returns. The
+// Trace t, which may be nil, records the patches that change the route configuration.
 func (s Spec) head(t *patch.Trace) (*routev3.RouteConfiguration, []error) {
 	return t.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,

@@ -9,8 +9,8 @@ import (
 
 // Files is the input of a Secret whose content Envoy reads from files of the proxy: a certificate chain with its key,
 // or certificates of CAs with their revocation lists. If a file is missing or is not PEM, Envoy refuses only the
-// Secret. If the listener named the files itself, Envoy would refuse the listener. All fields except Name are paths.
-// Exactly one of Certificate and Authorities is set.
+// Secret. If the listener named the files itself, such a file would make Envoy refuse the listener. All fields except
+// Name are paths. Exactly one of Certificate and Authorities is set.
 type Files struct {
 	Name                 string
 	Certificate, Key     string

@@ -27,7 +27,7 @@ const (
 // Side is the direction and protocol of traffic at a proxy.
 type Side struct {
 	Inbound bool // false: outbound
-	HTTP    bool // requests; false: connections
+	HTTP    bool // HTTP requests; false: other connections
 }
 
 // plainCounts maps each Side to its access log without overrides.
@@ -116,8 +116,8 @@ func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	return l
 }
 
-// overridesOf returns a metric's overrides that concern tags, and whether the metric is dropped. The argument metric is
-// Istio's name without "istio_".
+// overridesOf returns a metric's overrides that have a Tag, and whether an override drops the metric. The parameter
+// metric is Istio's name without "istio_".
 func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	for _, o := range m.Overrides.All() {
 		if o.Metric == metric {

@@ -43,10 +43,11 @@ var peerStates = []string{"upstream_peer", "downstream_peer"}
 var legacyPeers = slices.Concat(peerStates,
 	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
-// AccessLogs returns the access logs of requests and connections, in the order of the Spec; nil without logs. A log
-// that is disabled, or whose provider is unknown or not for access logs, is left out. If the Spec has no logs, the
-// result is the log to the mesh's accessLogFile. That log is left out if the mesh has no such file, or if caps, the
-// capabilities of the proxy, lack file logs. caps does not restrict the logs of a Spec. The caller owns the result.
+// AccessLogs returns the access logs of requests and connections, in the order of Spec.Logs. Without access logs, the
+// result is nil. A log that is disabled, or whose provider is unknown or not for access logs, is left out. If Spec.Logs
+// is empty, the result is the log to the mesh's accessLogFile. That log is left out if the mesh has no such file, or if
+// caps, the capabilities of the proxy, lack file logs. If Spec.Logs is not empty, caps has no effect. The caller owns
+// the result.
 func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	return s.logs(mesh, caps, nil)
 }
@@ -54,7 +55,7 @@ func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.
 // UnmatchedLogs returns the access logs of connections that match no filter chain (response flag NR). The listener
 // itself writes these logs, because no filter sees such connections. The result has the logs of AccessLogs, restricted
 // to entries with the flag. It is nil if the mesh disables the listener log (disableEnvoyListenerLog), or if AccessLogs
-// is empty. The elements may share one filter message and are read-only.
+// returns nil. The elements may share one filter message and are read-only.
 func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	if mesh.GetDisableEnvoyListenerLog() {
 		return nil
@@ -113,7 +114,8 @@ func accessLog(name string, config proto.Message) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{Name: name, ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// encode returns the access log without a filter; nil if the provider is not for access logs.
+// encode returns the Envoy access log of l, without a filter. The result is nil if the provider is unknown or not for
+// access logs.
 func (l Log) encode(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
 	if l.Provider == MeshLog {
 		return accessLog("envoy.access_loggers.file", fileOfMesh(mesh, mesh.GetAccessLogFile()))

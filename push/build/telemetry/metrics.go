@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// statsInbound and statsOutbound are the filter's configurations without overrides.
+// statsInbound and statsOutbound are configurations of the filter istio.stats without overrides.
 var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
 
 // Stats returns the configuration of the filter istio.stats, which is equal for HTTP and TCP. It returns nil if caps,
 // the capabilities of the proxy, lack the filter, and if metrics are off. Metrics are off if Metrics.Off is set.
 // Without a Telemetry for metrics (Metrics.Said is false), metrics are also off if the mesh's default providers of
-// metrics lack Prometheus. Callers set inbound for inbound listeners and for gateways. There, a client outside of the
-// mesh can choose any Host header, so the filter does not derive the destination from that header. The result may be
-// shared and is read-only.
+// metrics lack Prometheus. Callers set inbound for inbound listeners and for gateways. At such listeners, a client
+// outside of the mesh can choose any Host header, so the filter does not derive the destination from that header. The
+// result may be shared and is read-only.
 func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
 	switch m := s.Metrics; {
 	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -39,8 +39,8 @@ func countsByDefault(mesh *meshv1.MeshConfig) bool {
 	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), isPrometheus)
 }
 
-// stats encodes a configuration of the filter as a TypedStruct, because this program's libraries lack the Go type of
-// the configuration.
+// stats encodes a configuration of the filter istio.stats as a TypedStruct, because this program's libraries lack the
+// Go type of the configuration.
 func stats(inbound bool, m Metrics) *anypb.Any {
 	fields := map[string]any{}
 	if inbound {
@@ -68,7 +68,7 @@ func stats(inbound bool, m Metrics) *anypb.Any {
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
 }
 
-// metric encodes the overrides of one metric. There is at least one override.
+// metric encodes a list of overrides of one metric. The list must not be empty.
 func metric(of []Override) map[string]any {
 	out, dimensions := map[string]any{"name": of[0].Metric}, map[string]any{}
 	var removed []any

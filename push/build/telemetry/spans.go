@@ -27,9 +27,9 @@ const exportTimeout = 5 * time.Second
 // samplingPath is the path of Dynatrace's API that returns the sampling configuration.
 const samplingPath = "api/v2/samplingConfiguration"
 
-// Build returns the tracing settings of a connection manager. Without a provider's name, the settings contain no
-// tracer, and Envoy uses the tracer of its bootstrap. Build returns nil if tracing is off, if the mesh does not have
-// the provider, or if the provider is not for spans. The caller owns the result.
+// Build returns the tracing settings of a connection manager. If t.Provider is empty, the settings contain no tracer,
+// and Envoy uses the tracer of its bootstrap. Build returns nil if tracing is off, if the mesh does not have the
+// provider, or if the provider is not for spans. The caller owns the result.
 func (t Tracing) Build(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tracing {
 	if !t.On {
 		return nil
@@ -77,7 +77,7 @@ func (t Tracing) tracer(p *meshv1.MeshConfig_ExtensionProvider) (name string, co
 }
 
 // zipkin returns the configuration for a Zipkin collector. Only the field CollectorService has a timeout and headers.
-// Envoys before Istio 1.29 ignore that field, so the other fields name the collector too.
+// Proxies before Istio 1.29 ignore CollectorService, so the other fields name the collector too.
 func (t Tracing) zipkin(p *meshv1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := p.GetPath()
 	if path == "" {

@@ -41,18 +41,18 @@ type Service struct{ Host, Cluster string }
 
 // Tracing contains the settings of spans. With the zero Tracing no request is sampled and no spans are sent.
 type Tracing struct {
-	On       bool    // requests are sampled, and spans of them are sent if there is a tracer
+	On       bool    // requests are sampled; their spans are sent if the proxy has a tracer
 	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap, if any
 	To       Service // the provider's service
-	Sampler  Service // the service of the provider's sampler; zero: To
+	Sampler  Service // the service that the provider's sampler states; zero: the sampler uses To
 	Name     string  // service name in the proxy's spans (node.cluster)
-	Sampling float64 // percentage of requests that are sampled if the caller has not decided; 0 to 100
+	Sampling float64 // percentage of requests that are sampled if the client has not decided; 0 to 100
 	Tags     intern.List[Tag]
 	// MaxPathTagLength is the number of bytes after which paths in spans are cut; 0: Envoy's 256.
 	MaxPathTagLength uint32
 	RequestID        bool                   // the request ID carries the sampling decision
 	NoPropagation    bool                   // trace headers are not forwarded
-	By               intern.List[model.Key] // keys of the Telemetries that set spans
+	By               intern.List[model.Key] // keys of the Telemetries that set tracing
 }
 
 // Kind names the source of a Tag's value.
@@ -82,8 +82,8 @@ type Metrics struct {
 	Said      bool                  // a Telemetry sets metrics; false: the default providers decide, and the other fields are zero
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
-	// Interval is the time between updates for an open TCP connection. Only the filter istio.stats uses it; 0: the
-	// filter's default, 5 s.
+	// Interval is the time between updates for an open TCP connection. Only the filter istio.stats uses Interval. 0
+	// means the filter's default, 5 s.
 	Interval time.Duration
 }
 

@@ -16,8 +16,8 @@ var (
 
 // Format converts the CEL expression of a tag's value to a format of Envoy's access logs. It supports a quoted text
 // without backslashes, or one attribute with or without string() around it. It ignores white space around the
-// expression. For any other expression, and for an empty one, it returns an empty format and false. Envoy would refuse
-// a whole listener for a function that it lacks, such as concatenation.
+// expression. For any other expression, and for an empty one, it returns an empty format and false. For an expression
+// with a function that Envoy lacks, such as concatenation, Envoy would refuse the whole listener.
 func Format(expression string) (format string, ok bool) {
 	expression = strings.TrimSpace(expression)
 	if literal.MatchString(expression) {

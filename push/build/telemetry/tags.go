@@ -6,7 +6,7 @@ import (
 )
 
 // DryRunTags are the span tags with the results of AuthorizationPolicies in dry runs. Envoy omits a tag without a
-// result (istio: pilot/pkg/networking/core/tracing.go). Callers must not change them.
+// result (istio: pilot/pkg/networking/core/tracing.go). Callers must not change DryRunTags.
 var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.allow_policy.name", Kind: DryRun, Value: "istio_dry_run_allow_shadow_effective_policy_id"},
 	{Name: "istio.authorization.dry_run.allow_policy.result", Kind: DryRun, Value: "istio_dry_run_allow_shadow_engine_result"},

@@ -124,8 +124,8 @@ func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute,
 }
 
 // weighted returns the clusters of several destinations, and adds their hash policies to action. A destination's share
-// is its weight divided by the sum of the weights. Destinations of weight 0 are left out. It fails if the sum is 0 or
-// exceeds 32 bits, or if a destination's operations set a host with spaces or control characters.
+// is its weight divided by the sum of the weights. Destinations of weight 0 are left out. weighted fails if the sum is
+// 0 or exceeds 32 bits, or if a destination's operations set a host with spaces or control characters.
 func (d *routeBuilder) weighted(
 	action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination,
 ) ([]*routev3.WeightedCluster_ClusterWeight, error) {
@@ -161,15 +161,15 @@ func (d *routeBuilder) weighted(
 	return clusters, nil
 }
 
-// resolve returns the Spec's Destination for a destination of a rule. If the Spec lacks it, resolve returns the zero
-// Destination.
+// resolve returns the Spec's Destination for a destination of a rule. If the Spec has no such Destination, resolve
+// returns the zero Destination.
 func (d *routeBuilder) resolve(dest *networkingv1.Destination) Destination {
 	ref, _ := virtualservice.RefOf(dest)
 	return d.destinations[ref]
 }
 
 // clusterOf returns the name of a destination's cluster. For an unresolved destination the name is BlackHoleCluster.
-// Requests then get status 503, as for a missing cluster.
+// Envoy answers requests to BlackHoleCluster with status 503, as for a missing cluster.
 func clusterOf(dest Destination) string {
 	if dest.Cluster == (xds.ClusterName{}) {
 		return xds.BlackHole
@@ -191,8 +191,8 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 			Cluster:         cluster.String(),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
-			// As in Istio, the mirrored request keeps its host. No service would serve the host with Envoy's suffix
-			// -shadow.
+			// As in Istio, the mirrored request keeps its host. By default, Envoy appends -shadow to the host, and no
+			// service serves such a host.
 			DisableShadowHostSuffixAppend: true,
 		})
 	}
@@ -251,7 +251,8 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 }
 
 // operation returns the name of a route's spans: "host:port" and the matched path. Host and port are those of the
-// rule's only destination, if it is resolved. Otherwise they are the VirtualService's name and the Spec's port.
+// destination, if the route forwards to exactly one destination and the Spec has it. In all other cases they are the
+// VirtualService's name and the Spec's port.
 func (d *routeBuilder) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {

@@ -57,7 +57,7 @@ func headerOperations(in *networkingv1.Headers) operations {
 }
 
 // headerChanges encodes the operations on the headers of requests or of responses: `set`, then `add`, each sorted by
-// name. It leaves out the headers that Envoy alone sets.
+// name. It leaves out the headers for which model.SetByEnvoy returns true.
 func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	var out headerChange
 	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
@@ -79,8 +79,8 @@ func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	return out
 }
 
-// validateFormats returns an error for a header value that is not a format string for headers. For a single value such
-// as "50%", Envoy would refuse the whole route configuration.
+// validateFormats returns an error for the first header value that is not a valid format string of Envoy. A single
+// invalid value, such as "50%", would make Envoy refuse the whole route configuration.
 func validateFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
@@ -105,7 +105,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 }
 
 // redirect returns the redirect action of a route whose match is given. It leaves out a port that is the default of the
-// scheme. A redirect without a scheme counts as http. The error names the field that Envoy does not support.
+// scheme. For this purpose, a missing scheme counts as http. The error names the field that Envoy does not support.
 func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]
 	if !ok {
@@ -182,8 +182,8 @@ func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction encodes the percentage p with four decimal digits. If p is nil, it encodes the second argument, without
-// decimal digits. The result is limited to the range 0 to 100.
+// fraction encodes the percentage p with four decimal digits. If p is nil, it encodes the number in the parameter
+// otherwise, rounded down to an integer. The result is limited to the range 0 to 100.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}

@@ -11,9 +11,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// BoundTo returns the VirtualServices with http rules that list exactly this host or wildcard, name the gateway
-// ("namespace/name"), and are exported to the proxies' namespace. They are sorted by precedence (see precedes), the
-// highest first. The result is nil without such VirtualServices.
+// BoundTo returns the VirtualServices that have http rules, list exactly this host or wildcard, and name the gateway
+// ("namespace/name"). Only VirtualServices count that are exported to the namespace of the table's proxies. They are
+// sorted by precedence (by exportTo and then by age, see the method precedes), the highest first. The result is nil
+// without such VirtualServices.
 func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
@@ -34,7 +35,7 @@ func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 }
 
 // BoundConnecting returns the VirtualServices with tcp or tls rules that name the gateway ("namespace/name") and are
-// exported to the proxies' namespace. They are sorted by precedence.
+// exported to the namespace of the table's proxies. They are sorted by precedence.
 func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for _, vs := range t.in.BoundConnecting(gateway) {
 		if t.sees(vs, gateway) {
@@ -51,10 +52,11 @@ func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
 }
 
 // BoundRoutes sets the Rules and Destinations of spec, which describes a virtual host of a gateway. The parameter rules
-// has the http rules (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. A match of
-// all requests moves to the end, so a rule that also has other matches is split. Later rules of the same VirtualService
-// are unreachable and left out (istio: pilot/pkg/networking/core/route, SortVHostRoutes). BoundRoutes appends problems
-// to found. If no rule applies to the proxies that the Perspective selects, it returns false and does not change spec.
+// has the http rules (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. BoundRoutes
+// moves each match that matches all requests to the end, and splits a rule that also has other matches. It leaves out
+// later rules of the same VirtualService, since no request reaches them (istio: pilot/pkg/networking/core/route,
+// SortVHostRoutes). BoundRoutes appends problems to found. If no rule applies to the proxies that the Perspective
+// selects, it returns false and does not change spec.
 func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if applies {
@@ -63,15 +65,15 @@ func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as 
 	return applies
 }
 
-// BoundOrder returns the rules that BoundRoutes sets for a port and for proxies with the given inputs, in the order of
-// their routes. It returns nil if no rule applies.
+// BoundOrder returns the rules that BoundRoutes sets for a port and for proxies with the given inputs (properties such
+// as labels), in the order of the routes. It returns nil if no rule applies.
 func (t *Table) BoundOrder(rules intern.List[vhost.Rule], port uint32, inputs view.Inputs) []vhost.Rule {
 	applying, _ := t.applying(rules, port, inputs)
 	return catchAllsLast(applying.All())
 }
 
-// catchAllsLast moves matches of all requests behind all other matches. The rules of a VirtualService that follow its
-// first match of all requests are unreachable, and are left out.
+// catchAllsLast moves the matches that match all requests behind all other matches. No request reaches the rules of a
+// VirtualService after its first such match, so these rules are left out. Rules that do not apply are left out too.
 func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	var specific, last []vhost.Rule
 	ended := map[*model.VirtualService]bool{}
@@ -86,9 +88,9 @@ func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	return append(specific, last...)
 }
 
-// split divides a rule at its first match of all requests. The result before has the rule with only the matches in
-// front of that match. The result all has the rule with only that match. Without such a match, before has the whole
-// rule. Each result has at most one rule.
+// split divides a rule at its first match that matches all requests. The result named before has the rule with only the
+// earlier matches. The result named all has the rule with only that match. Without such a match, the result named
+// before has the whole rule. Each result has at most one rule.
 func split(r vhost.Rule) (before, all []vhost.Rule) {
 	matches := r.HTTP().GetMatch()
 	if len(matches) == 0 {

@@ -11,7 +11,7 @@ import (
 type Routed struct {
 	Config  string        // name of the route configuration
 	Spec    vhost.Spec    // the inputs of the virtual host
-	Servers []model.Place // servers of Gateways, in order of precedence; empty if the proxy is not a gateway
+	Servers []model.Place // servers of Gateways that serve the host, in order of precedence; empty for other proxies
 }
 
 // Claim is a VirtualService whose http rules may decide the routes to a host. Table.Claims returns Claims.
@@ -19,16 +19,17 @@ type Claim struct {
 	VirtualService *model.VirtualService
 	Name           string // element of spec.hosts: the host, or a wildcard that covers it
 	// Reach is the rank of the VirtualService's exportTo; lower ranks precede. It is 2 if the VirtualService is
-	// exported to all namespaces. Otherwise it is 0 for a VirtualService in the clients' namespace, and 1 for any
-	// other.
+	// exported to all namespaces. Otherwise it is 0 for a VirtualService in the proxies' namespace, and 1 for one in
+	// any other namespace.
 	Reach int
 }
 
-// Claims returns the VirtualServices with http rules that list a host or a wildcard that covers it. Each applies to one
-// of Form.Gateways, is exported to the proxies' namespace, and overlaps at least one of the table's Imports.
-// VirtualServices that list the host come first. The others follow, those with the longest wildcard first.
-// VirtualServices for the same name are sorted by precedence (see precedes). A VirtualService that lists several of
-// these names occurs once for each name.
+// Claims returns the VirtualServices that have http rules and list the host or a wildcard that covers it. Each applies
+// to one of Form.Gateways and is exported to the namespace of the table's proxies. Each overlaps at least one of the
+// table's Imports (the hosts that an egress listener imports). VirtualServices that list the host come first. Then come
+// VirtualServices that list a wildcard, the longest wildcard first. VirtualServices for the same name are sorted by
+// precedence (by Claim.Reach and then by age). A VirtualService that lists several of these names occurs once for each
+// name.
 func (t *Table) Claims(host string) (all []Claim) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		at := len(all)
@@ -61,9 +62,10 @@ func (t *Table) Connected(host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// RulesPassed returns the DestinationRules that are exported to the proxies' namespace but have no part in h.Rules.
-// They are for the host h, or for a wildcard that covers it. Rules for the longest name come first. Rules for one name
-// are sorted by age, the oldest first. The result is nil for a host without a service.
+// RulesPassed returns the DestinationRules for the host h, or for a wildcard that covers it, that are not merged into
+// h.Rules. Only rules count that are exported to the proxies' namespace. Rules for the host come first, and then rules
+// for wildcards, the longest wildcard first. Rules for one name are sorted by age, the oldest first. The result is nil
+// for a host without a service.
 func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	if h.Service == nil {
 		return nil
@@ -111,12 +113,12 @@ func (t *Table) Ruled(h *Host) bool {
 	return false
 }
 
-// Joined returns the ServiceEntries, besides Service, that add their ports to the host, the oldest first. The caller
+// Joined returns the ServiceEntries, besides h.Service, that add their ports to the host, the oldest first. The caller
 // must not change the result.
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
-// Clusters returns the Specs of the host's clusters (cluster.Outbound, as converted by Form.Cluster), in the order of
-// planning. The result is nil without clusters.
+// Clusters returns the Specs of the host's clusters (cluster.Outbound, as converted by Form.Cluster), in the order in
+// which they were planned. The result is nil without clusters.
 func (h *Host) Clusters() (specs []any) {
 	for _, c := range h.clusters {
 		if c.Res != nil {

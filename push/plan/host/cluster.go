@@ -21,20 +21,20 @@ type clusterUnit struct {
 	selection input.Selection
 	labels    map[string]string  // of the subset
 	setting   traffic.Localities // the locality setting, which distributes requests among the endpoints
-	demand    demand             // whether endpoints accept only mTLS; computed only with Form.Whole
+	demand    demand             // whether endpoints accept only mTLS; computed only for gRPC clients (Form.Whole)
 	tls       traffic.TLS        // the security of connections
-	ruled     bool               // a DestinationRule states tls
-	reached   bool               // if bySNI: other networks may reach the cluster by SNI (Table.Reached)
-	bySNI     bool               // a gateway forwards mTLS of its clients to endpoints of its network that accept mTLS
+	ruled     bool               // a DestinationRule states TLS settings
+	reached   bool               // only with bySNI: other networks may reach the cluster (Table.Reached)
+	bySNI     bool               // a gateway forwards its clients' mTLS connections to the cluster, by SNI
 }
 
-// assigned reports whether Envoy requests an assignment for the cluster.
+// assigned reports whether Envoy requests an assignment (the endpoints, by EDS) for the cluster.
 func (c clusterUnit) assigned() bool {
 	return slices.ContainsFunc(c.Res.Needs, func(r xds.Ref) bool { return r.Type == xds.Endpoint })
 }
 
-// InDNS reports whether the clusters of a service are of type STRICT_DNS or LOGICAL_DNS by the service's resolution.
-// Such clusters contain their endpoints.
+// InDNS reports whether the resolution of a service gives its clusters the type STRICT_DNS or LOGICAL_DNS. Clusters of
+// these types contain their endpoints.
 func InDNS(svc *model.Service) bool {
 	by := traffic.DiscoveryByResolution(svc)
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS
@@ -56,8 +56,8 @@ func (t *Table) planClusters(h *Host) {
 	t.layer.Replace(units(old), units(h.clusters))
 }
 
-// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h the inputs that the
-// clusters read.
+// clustersOf plans the clusters of a host for proxies with the given inputs (properties such as labels). It records in
+// h the inputs that the clusters read.
 func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) {
 	h.clusters, h.reads, h.placed = nil, view.Reads{}, false
 	if h.Service == nil {
@@ -87,7 +87,7 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 	h.reads = p.place.With(append(p.labels, h.selectors...))
 }
 
-// units returns the units of clusters.
+// units returns the layer.Unit of each cluster, in order.
 func units(clusters []clusterUnit) []layer.Unit {
 	out := make([]layer.Unit, len(clusters))
 	for i, c := range clusters {
@@ -107,8 +107,8 @@ type clusterPlan struct {
 	place  view.Reads // the other inputs that the clusters or their assignments read
 }
 
-// begin returns the parts that the two clusters of one port and subset share. The clusters are outbound|... and
-// outbound_.|... (see bySNI).
+// begin returns the parts that are planned in the same way for two clusters of a port and subset: outbound|... and
+// outbound_.|... (see bySNI). The parameter name is the name of the cluster.
 func (p *clusterPlan) begin(name string, svc *model.Service, port uint32, sub subset) (clusterUnit, cluster.Outbound, traffic.Policy) {
 	policy, mesh := p.Policy(p.host.Rules, sub.GetName(), port), p.in.Meshes.Cluster
 	c := clusterUnit{selection: p.selection(svc, p.host.Name, port, sub), labels: sub.GetLabels(),
@@ -179,8 +179,8 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 }
 
-// client describes the proxies to traffic.TLSOf. OwnTLS is false for applications with gRPC's own xDS client, since
-// gRPC never forwards TLS of other applications.
+// client returns the properties of the proxies that traffic.TLSOf needs. OwnTLS is false for applications with gRPC's
+// own xDS client, since gRPC never forwards TLS of other applications.
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
@@ -197,8 +197,8 @@ func readsFiles(tls *networkingv1.ClientTLSSettings, caps xds.Caps) bool {
 }
 
 // secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and so
-// may the Envoys that a workloadSelector of the rule selects. Whether the proxies get its private key is decided
-// elsewhere (push/access and traffic.Client.Foreign).
+// may the Envoys that a workloadSelector of the rule selects. The packages push/access and push/traffic
+// (Client.Foreign) decide whether the proxies get the Secret's private key.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	if p.key.Kind == view.Router {
 		return true
@@ -222,7 +222,7 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 	}
 }
 
-// selection returns the selection of the members of a cluster.
+// selection returns the input.Selection that selects the members (endpoints) of a cluster.
 func (t *Table) selection(svc *model.Service, host string, port uint32, sub subset) input.Selection {
 	q := input.Selection{Service: svc, Host: host, Port: port, Rule: sub.rule, Subset: sub.GetName(), OnNode: svc.Spec.GetNodeLocal()}
 	if t.in.ClusterLocal(host, t.key.Domain) {

@@ -20,24 +20,25 @@ import (
 // a gateway. Without a guard, a ServiceEntry could publish the administration interface of this Envoy.
 //
 // The guard refuses the addresses that gateways.Local refuses. It also refuses the ports of the agent and of Envoy at
-// the addresses and names of the router's Pods. These addresses belong to the Services that select the router's Pod
-// (view.Edge): the addresses of their endpoints, and their virtual addresses. The method leadsBack recognises the
-// addresses and names. Services in the router's own namespace may have such ports, for example the readiness port.
+// the addresses and names of the router's Pods (see leadsBack). The guard knows these addresses from the Services that
+// select the router's Pod (view.Edge). They are the virtual addresses and the endpoints' addresses of these Services.
+// Services in the router's own namespace may use all ports, for example the readiness port.
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
-	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy. The addresses in
-	// the field own decide whether these endpoints are refused. A host that has lost these endpoints stays in reserved
-	// until it is planned as a whole.
+	// reserved has the hosts of other namespaces with an endpoint at a port of the agent, of Envoy or of the router's
+	// listeners. The addresses in the field own decide whether these endpoints are refused. A host that has lost these
+	// endpoints stays in reserved until forget is called for it.
 	reserved map[string]bool
 
 	// SetListening sets these maps. They are immutable.
-	listening map[uint32]bool      // the ports of the router's Pods, and the ports of returning
+	listening map[uint32]bool      // the ports of the router's Pods, and of the Services in returning
 	returning map[ServicePort]bool // the ports of the Services that forward to the router's Pods
 
 	in  *input.Input        // the input from which own was computed
-	own map[netip.Addr]bool // the addresses of the router's Pods
-	// names has the hostnames of the router's Pods, as their endpoints state them. A Pod's /etc/hosts has its hostname.
+	own map[netip.Addr]bool // the addresses of the router's Pods, and the virtual addresses of their Services
+	// names has the hostnames that the endpoints of the router's Pods state. A Pod resolves its own hostname by its
+	// file /etc/hosts.
 	names map[string]bool
 }
 
@@ -73,7 +74,7 @@ func (g *guard) forget(name string) {
 	}
 }
 
-// addresses returns the addresses of the router's Pods, from the cache if possible.
+// addresses returns g.own for an input, and computes the fields own and names if the input has changed.
 func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 	if g.in == in {
 		return g.own
@@ -122,9 +123,9 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 	return "the address is of the gateway's own Pods, and the port is for " + use
 }
 
-// leadsBack reports whether an address belongs to the router's Pods or to a Service that selects them. A DNS name is
-// not resolved but compared. It leads back if it contains the address of a Pod (gateways.Addresses), if it may resolve
-// to a host of such a Service, or if it is a hostname of the Pods.
+// leadsBack reports whether an address belongs to the router's Pods or to a Service that selects them. A DNS name leads
+// back in three cases: it contains such an address (gateways.Addresses), it may resolve to a host of such a Service, or
+// it is a hostname of the Pods. DNS names are compared and not resolved.
 func (g *guard) leadsBack(in *input.Input, address string) bool {
 	own := g.addresses(in)
 	if slices.ContainsFunc(gateways.Addresses(address), func(addr netip.Addr) bool { return own[addr] }) {
@@ -155,8 +156,8 @@ func (t *Table) members(q input.Selection, labels map[string]string, found *[]in
 	return memberLists.List(kept...)
 }
 
-// local reports whether a name that a service states in a field leads to the router's own Pod. If so, routers do not
-// resolve the name, and local appends a problem of the service.
+// local reports whether a router must not resolve a name that a service states in a field (gateways.Local). If so, it
+// appends a problem of the service. It returns false without Form.Guarded.
 func (t *Table) local(svc *model.Service, field, name string, found *[]input.Problem) bool {
 	if t.guard == nil || gateways.Local(name) == "" {
 		return false
@@ -179,9 +180,9 @@ func (t *Table) guards(to *Host) bool {
 	return t.guard != nil && to != nil && to.Service != nil && Dynamic(to.Service)
 }
 
-// astray reports whether a rule of spec sends requests to the destination ref with a name for which Below is false. It
-// tests the name of the virtual host and the hosts that the rule sets. For the first such rule, it appends a problem of
-// the rule's VirtualService.
+// astray reports whether a rule of spec sends requests to the destination ref with a host name for which Below is
+// false. It tests the name of the virtual host and the hosts that the rule sets. For the first such rule, it appends a
+// problem of the rule's VirtualService.
 func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, found *[]input.Problem) bool {
 	to := hosts.Get(target(hosts, ref.Host))
 	if !t.guards(to) {
@@ -213,7 +214,7 @@ const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
 func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
 	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
 	if gateways.Local(m.Endpoint.GetAddress()) == "" && gateways.OwnPort(m.Port) == "" {
-		p.Severity = problem.Warning // a common case: an external name leads sidecars to the gateway
+		p.Severity = problem.Warning // this is common: sidecars reach the gateway by an external name
 	}
 	p.Key, p.Field = t.stating(q, m.Endpoint)
 	at := m.Endpoint.GetAddress()
@@ -264,7 +265,7 @@ func (t *Table) OwnsAny(names map[string]bool) bool {
 
 // OwnedOtherwise returns the other hosts to plan again after the endpoints of the named hosts have changed. If
 // OwnsAny(names) is true, these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
-// Otherwise the result is nil.
+// The result is nil if OwnsAny(names) is false, or without such hosts.
 func (t *Table) OwnedOtherwise(names map[string]bool) (dependent []string) {
 	if t.guard == nil || len(t.guard.reserved) == 0 || !t.OwnsAny(names) {
 		return nil

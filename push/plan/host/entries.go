@@ -29,7 +29,7 @@ func joined(in *input.Input, host string, of *model.Service) (list intern.List[*
 }
 
 // At returns the service that defines a port of the host, or nil. If several services define the port, At prefers
-// Service, and then the oldest of Joined. UDP ports do not count. h must not be nil.
+// h.Service, and then the oldest ServiceEntry in Joined. UDP ports do not count. h must not be nil.
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		return h.Service
@@ -57,7 +57,7 @@ func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	}
 }
 
-// portsOf yields the ports of the host for which At returns svc. It returns false if yield does.
+// portsOf yields the ports of the host for which At returns svc. It returns false if yield returns false.
 func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model.Service) bool) (more bool) {
 	for _, p := range svc.Spec.GetPorts() {
 		if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {

@@ -7,12 +7,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec of the cluster or assignment with a type and name, for proxies without inputs (see
-// Variation). It returns nil if the table has no such resource.
+// Explain returns the Spec (the inputs of the build) of the cluster or assignment with the given type and name. It is
+// the Spec for the proxies without a Variation. Explain returns nil if the table has no such resource.
 func (t *Table) Explain(of xds.Ref) pool.ResourceSpec { return explain(t, of) }
 
-// Explain returns the Spec of the cluster or assignment with a type and name, for the proxies of the variation. It
-// returns nil if there is no such resource.
+// Explain returns the Spec of the cluster or assignment with the given type and name, for the proxies of the variation.
+// It returns nil if there is no such resource, and for xds.LocalCluster (see ExplainOwn).
 func (v *Variation) Explain(of xds.Ref) pool.ResourceSpec { return explain(v, of) }
 
 // explain searches the resources of the host whose name is part of the resource's name.
@@ -33,8 +33,8 @@ type Frozen struct{ hosts layer.Table[Host] }
 // EndStep.
 func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
 
-// Specs calls f for each cluster of the tables, in no order. The argument spec is the Spec of the cluster. The argument
-// by is the key of the service that defines the cluster's port. A host that several tables share is visited once.
+// Specs calls f for each cluster of the tables, in no order. The first argument is the Spec of the cluster. The second
+// is the key of the service that defines the cluster's port. A host that several tables share is visited once.
 // Assignments are not visited.
 func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 	seen := map[*Host]bool{}

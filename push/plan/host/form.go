@@ -16,7 +16,7 @@ type Form struct {
 	// Gateways are the gateways whose VirtualServices apply: virtualservice.Mesh for the mesh itself, or namespace/name
 	// of Gateways.
 	Gateways []string
-	// Side is the context of the clusters in EnvoyFilters.
+	// Side is the EnvoyFilter context that matches the clusters.
 	Side networkingv1.EnvoyFilter_PatchContext
 	// Cluster and Assignment convert the Spec of a cluster or assignment for an Envoy to the Spec for this kind of
 	// client. They must return equal results for equal arguments.
@@ -25,11 +25,12 @@ type Form struct {
 	// Whole is true for gRPC clients, which use mTLS either for all endpoints of a cluster or for none (see demand).
 	// For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
-	// BySNI is true for gateways that forward mTLS of their clients by SNI. Most clusters of services inside the mesh
-	// then have a second cluster, which forwards connections without ending their mTLS (Table.PassedBySNI).
+	// BySNI is true for gateways that forward mTLS of their clients by SNI. For such gateways, most clusters of
+	// services inside the mesh have a counterpart, which forwards connections without terminating mTLS
+	// (Table.PassedBySNI).
 	BySNI bool
-	// Endpoints is true if a client can only connect to endpoints that it has received. An Envoy then gets the
-	// endpoints of services with resolution NONE too.
+	// Endpoints is true if a client can only connect to endpoints that it has received. With Endpoints, an Envoy also
+	// gets the endpoints of services with resolution NONE.
 	Endpoints bool
 	// Guarded is true if endpoints that lead to the client's own Pod or Node are left out (destinations.go).
 	Guarded bool

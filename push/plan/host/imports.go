@@ -33,8 +33,8 @@ func (p pattern) selects(namespace string) bool {
 // everything is the pattern that names every host.
 var everything = pattern{"*", "*"}
 
-// ImportAll returns Imports that include all hosts at all ports. A Table also excludes hosts that are not exported to
-// its proxies' namespace.
+// ImportAll returns Imports that include all hosts at all ports. A Table with these Imports still excludes hosts that
+// are not exported to its proxies' namespace.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
 // ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace, at all
@@ -98,7 +98,8 @@ func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 	return importOf(t.imports, h.Service, h.Name, port)
 }
 
-// importOf returns the first Imports of a list that include a port of a service at one of its hosts, or nil.
+// importOf returns the first Imports of a list that include a port of a service under one of the service's hosts, or
+// nil.
 func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imports {
 	i := slices.IndexFunc(all, func(im *Imports) bool { return im.Has(svc, host) && im.hasPort(host, port) })
 	if i < 0 {
@@ -107,7 +108,7 @@ func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imp
 	return all[i]
 }
 
-// imported reports whether some Imports of a list include a service at one of its hosts.
+// imported reports whether some Imports of a list include a service under one of the service's hosts.
 func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }

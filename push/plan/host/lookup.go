@@ -8,11 +8,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lookups caches results until Table.Done. Without the cache, a plan would visit all hosts of the table, or of a
-// VirtualService, for each planned host. There may be thousands of each. The time would grow with the product of both
-// numbers, and with the cache it grows with their sum.
+// lookups caches results until Table.Done. Without the cache, a plan would visit all hosts of the table, or all hosts
+// of a VirtualService, for each planned host. With thousands of hosts this would take too long.
 type lookups struct {
-	covered  int      // calls of Covered
+	covered  int      // number of calls of Covered
 	names    []string // names of all hosts, sorted by compareSuffixes; may include removed hosts; nil if not computed
 	overlaps map[overlap]bool
 }
@@ -23,8 +22,8 @@ type overlap struct {
 	vs *model.VirtualService
 }
 
-// fewPatterns is the maximum number of patterns for which a linear search of all names per pattern costs less than
-// sorting the names once. Sorting 2,000 names takes some eleven comparisons per name.
+// fewPatterns is the number of calls of Covered that may search the names one by one. Later calls search a sorted list.
+// Sorting 2,000 names takes some eleven comparisons per name, so it is not worthwhile for a few calls.
 const fewPatterns = 16
 
 // Covered calls f with the name of each host of the table that equals a pattern or is covered by it, in no order. The

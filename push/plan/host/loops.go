@@ -22,8 +22,9 @@ type ServicePort struct {
 }
 
 // SetListening sets the ports at which the router's listeners receive requests. The map bound has the ports of the
-// router's Pods. The map own has the ports of the Services that forward to these Pods. Destinations at these ports are
-// refused. The map own must not be changed afterwards. Without Form.Guarded, SetListening has no effect.
+// router's Pods. The map own has the ports of the Services that forward to these Pods. Destinations that lead back to
+// these ports are refused. The map own must not be changed afterwards. Without Form.Guarded, SetListening has no
+// effect.
 func (t *Table) SetListening(bound map[uint32]bool, own map[ServicePort]bool) {
 	if t.guard == nil {
 		return
@@ -34,14 +35,14 @@ func (t *Table) SetListening(bound map[uint32]bool, own map[ServicePort]bool) {
 	}
 }
 
-// Returns reports whether requests to a port of a host return to a listener of the router.
+// Returns reports whether requests to a port of a host return to a listener of the router. It is false without
+// Form.Guarded.
 func (t *Table) Returns(host string, port uint32) bool {
 	return t.guard != nil && t.guard.returning[ServicePort{host, port}]
 }
 
-// returns reports whether requests to a member of a service may return to a listener of the router, by the member's
-// port. A member is an endpoint. The result is false for Services with a selector, since their endpoints are in their
-// own namespace.
+// returns reports, by the port alone, whether requests to a member (an endpoint) of a service may return to a listener
+// of the router. The result is false for Services with a selector, since their endpoints are in their own namespace.
 func (g *guard) returns(svc *model.Service, port uint32) bool {
 	stated := svc.Key.Kind == model.KindServiceEntry || len(svc.Spec.GetSelector()) == 0
 	return stated && g.listening[port]

@@ -46,8 +46,8 @@ var (
 )
 
 // RulesFor returns all http rules of a VirtualService for a gateway, in order. The field Excluded of a rule lists its
-// matches that do not apply to the gateway. These may be all its matches (vhost.Rule.Applies). The result is empty if
-// vs is nil.
+// matches that do not apply to the gateway. If it lists all matches, the rule does not apply (vhost.Rule.Applies). The
+// result is empty if vs is nil.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}
@@ -62,8 +62,8 @@ func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] 
 	return ruleLists.List(rules...)
 }
 
-// applying adds each rule's matches for other proxies or ports to its list Excluded, and returns the resulting rules.
-// The result applies is true if at least one rule still applies.
+// applying returns the rules with more excluded matches: the matches for other ports or other proxies are added to
+// Rule.Excluded. The second result is true if at least one rule still applies.
 func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.Inputs) (list intern.List[vhost.Rule], applies bool) {
 	var rules []vhost.Rule // nil while the list is unchanged
 	for i, r := range of.All() {

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// secure sets, in spec, the identities of a cluster's endpoints and the cluster's automatic mTLS. A traffic policy may
-// override the mTLS later. For external services, and for proxies without a certificate, secure sets neither. Problems
-// are appended to found.
+// secure sets two properties in spec: the identities of the cluster's endpoints, and automatic mTLS. A traffic policy
+// may override automatic mTLS later. For external services, and for proxies without a certificate, secure sets neither.
+// Problems are appended to found.
 func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
 	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
@@ -51,9 +51,9 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 	}
 }
 
-// plain returns the members (endpoints) that, by their PeerAuthentications, accept no mTLS. If a DestinationRule states
-// tls other than the mesh's mTLS, it returns no members, and all is true. The result is empty for gRPC clients
-// (Form.Whole), and for the mesh's mTLS.
+// plain returns the members (endpoints) for which PeerAuthentications disable mTLS, and false. If a DestinationRule
+// states TLS settings other than the mesh's mTLS, it returns no members and true. For gRPC clients (Form.Whole), and
+// for the mesh's mTLS, it returns no members and false.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:
@@ -64,9 +64,10 @@ func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some i
 	return input.Plain(c.selection, members.All()), false
 }
 
-// demand states whether some, and whether all, endpoints of a cluster accept only mTLS. Without endpoints both fields
-// are false. A gRPC client uses mTLS for all endpoints of a cluster or for none. It uses automatic mTLS only if all
-// endpoints demand it, because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
+// demand states whether endpoints of a cluster accept only mTLS: at least one endpoint (the field some), or every
+// endpoint (the field all). Without endpoints both fields are false. A gRPC client uses mTLS for all endpoints of a
+// cluster or for none. It uses automatic mTLS only if all endpoints demand it, because a permissive Envoy recognises
+// the mesh's mTLS by an ALPN that gRPC does not offer.
 type demand struct{ some, all bool }
 
 // demanding returns the demand of the endpoints that q and the labels of its subset select.

@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// horizon returns the network of proxies with the given inputs, and the gateways to other networks. By this Horizon, a
-// cluster's assignment decides which members (endpoints) are reached through gateways. The Horizon is zero if all
-// members are reached directly. Proxies of all networks then share the assignment. A proxy of an unknown network
-// reaches all members directly. Gateways forward connections by SNI. A gRPC client sends no SNI, so it reaches no
-// members behind gateways.
+// horizon returns the network of proxies with the given inputs (properties of a proxy), and the gateways to other
+// networks. The Horizon decides which members (endpoints) of a cluster the proxies reach through gateways. If all
+// members are reached directly, the Horizon is zero, so that proxies of all networks share the cluster's assignment. A
+// proxy of an unknown network reaches all members directly. Gateways forward connections by SNI. A gRPC client sends no
+// SNI, so it reaches no members behind gateways.
 func (t *Table) horizon(members intern.List[model.Member], tls traffic.TLS, inputs view.Inputs) endpoint.Horizon {
 	if inputs.Network == "" || t.in.Gateways.Len() == 0 {
 		return endpoint.Horizon{}

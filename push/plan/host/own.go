@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// own contains the assignment of the proxies' own workload in a Variation. The assignment has the endpoints of the
-// proxies' service. Envoy needs it for zone-aware load balancing, which prefers its own zone. Unit is zero without such
-// an assignment.
+// own contains the assignment (ClusterLoadAssignment) of the proxies' own workload in a Variation. The assignment has
+// the endpoints of the proxies' service. Envoy needs it for zone-aware load balancing, which prefers endpoints in
+// Envoy's own zone. Unit is zero without such an assignment.
 type own struct {
 	host string
 	layer.Unit
@@ -33,7 +33,8 @@ func (v *Variation) ownHost() string {
 	return ""
 }
 
-// followOwn plans the assignment of the proxies' own workload again if the assignment depends on the host.
+// followOwn plans the assignment of the proxies' own workload again if the assignment depends on the host with this
+// name.
 func (v *Variation) followOwn(name string) {
 	if v.Inputs.Own != (view.Own{}) && (name == v.own.host || name == v.ownHost()) {
 		v.planOwn()
@@ -41,7 +42,7 @@ func (v *Variation) followOwn(name string) {
 }
 
 // planOwn plans the assignment of the cluster of the proxies' own workload. From the localities in this assignment,
-// Envoy derives the part of the traffic that comes from each zone. If the Sidecar of the proxies does not import the
+// Envoy derives the share of the traffic that comes from each zone. If the Sidecar of the proxies does not import the
 // service, the assignment is left out, and Envoy prefers no zone.
 func (v *Variation) planOwn() {
 	if v.Inputs.Own == (view.Own{}) {
@@ -69,6 +70,7 @@ func (v *Variation) planOwn() {
 	}
 }
 
-// ExplainOwn returns the Spec of the assignment xds.LocalCluster, which has the endpoints of the proxies' own workload.
-// Envoy needs them to prefer its own zone. It returns nil if the variation has no such assignment.
+// ExplainOwn returns the Spec (the inputs of the build) of the assignment xds.LocalCluster, which has the endpoints of
+// the proxies' own workload. Envoy needs them to prefer its own zone. It returns nil if the variation has no such
+// assignment.
 func (v *Variation) ExplainOwn() pool.ResourceSpec { return v.own.Spec }

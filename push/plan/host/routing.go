@@ -36,9 +36,8 @@ var destinations intern.Table[vhost.Destination]
 
 // Routes sets the Rules and Destinations of spec, which route the requests to spec.Host at spec.Port. The parameter
 // rules has the http rules for the host (RulesFor). Routes excludes their matches for other proxies or ports. If no
-// rule applies, Routes only sets Destinations, to the host's own service, as Istio does. Without routes, the virtual
-// host would answer 404. The result is false if no rule applies and the host has no service with the port. Routes
-// appends problems to found. as.Hosts must have spec.Host.
+// rule applies, Routes only sets Destinations, to the host's own service, as Istio does. The result is false if no rule
+// applies and the host has no service with the port. Routes appends problems to found. as.Hosts must contain spec.Host.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
@@ -51,7 +50,7 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Persp
 	return true
 }
 
-// resolve sets the Rules of spec, and sets Destinations to the clusters to which they route.
+// resolve sets the Rules of spec, and sets Destinations to the clusters to which the rules route.
 func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) {
 	spec.Rules = rules
 	var list []vhost.Destination
@@ -90,9 +89,9 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservi
 }
 
 // missing describes why a destination has no cluster. It returns "" if no request reaches the destination through this
-// virtual host, because the host's own service does not have the virtual host's port. For a host without a service, the
-// ports at which requests arrive are unknown. A destination without a port is then reported only if its service or
-// subset does not exist.
+// virtual host, because the host's own service does not have the virtual host's port. If the host has no service, the
+// ports at which requests arrive are unknown. In this case, a destination without a port is reported only if its
+// service or subset does not exist.
 func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
@@ -122,9 +121,9 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// destination resolves a destination of a VirtualService. listenPort is used if ref has no port. The second result
-// reports whether the destination has a cluster. If it has no cluster, Envoys get the cluster's name anyway and answer
-// 503. gRPC clients (Form.Whole) get no cluster name, since they accept only existing clusters.
+// destination resolves a destination of a VirtualService. If ref has no port, the port is chosen as in ClusterFor. The
+// second result reports whether the destination has a cluster. Without a cluster, Envoys get the name that the cluster
+// would have, and answer 503. gRPC clients (Form.Whole) get no cluster name, since they accept only existing clusters.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)
@@ -143,7 +142,7 @@ func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint
 }
 
 // target resolves aliases, which are Services of type ExternalName. It returns the host at the end of the chain of
-// aliases that begins at name, or name itself if that is no alias.
+// aliases that begins at name, or name itself if it is not an alias.
 func target(hosts Hosts, name string) string {
 	for range longestAlias {
 		h := hosts.Get(name)
@@ -187,8 +186,8 @@ func (v *Variation) ReroutedHosts() map[string]bool {
 
 // ShortNames returns the names that a DNS resolver in a namespace completes to a host. domain is the DNS suffix of
 // services, such as "svc.cluster.local". The host NAME.NS.svc.cluster.local has the short names NAME, NAME.NS and
-// NAME.NS.svc, in this order. NAME is left out unless NS is the namespace, and NAME.NS.svc unless domain begins with
-// "svc". The result is nil for all other hosts, and if NAME is "*".
+// NAME.NS.svc, in this order. NAME is left out unless NS equals namespace. NAME.NS.svc is left out unless the first
+// label of domain is "svc". The result is nil for all other hosts, and if NAME is "*".
 func ShortNames(host, namespace, domain string) []string {
 	rest, ok := strings.CutSuffix(host, "."+domain)
 	name, ns, two := strings.Cut(rest, ".")
@@ -206,8 +205,9 @@ func ShortNames(host, namespace, domain string) []string {
 	return out
 }
 
-// LongNames calls visit with the host that may have name among its ShortNames for the namespace and domain, if the form
-// of name permits such a host. It calls visit at most once, and does not test whether the host exists.
+// LongNames calls visit with the host to which a DNS resolver in the namespace may complete a short name (see
+// ShortNames). It calls visit at most once, and not at all if name does not have the form of a short name. It does not
+// test whether the host exists.
 func LongNames(name, namespace, domain string, visit func(host string)) {
 	switch strings.Count(name, ".") {
 	case 0:

@@ -27,7 +27,7 @@ const manySubsets = 16
 type subset struct {
 	*networkingv1.Subset
 	rule  *model.DestinationRule
-	index int // in the subsets of the rule
+	index int // index in the rule's list of subsets
 }
 
 func (r Rules) equal(o Rules) bool { return r.Main == o.Main && slices.Equal(r.subsets, o.subsets) }
@@ -60,12 +60,13 @@ func (r *Rules) add(s subset) {
 	}
 }
 
-// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. The result reads lists the
-// label keys that the workloadSelectors of the rules compare. All rules come from one namespace, which rulesSeen
-// selects (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules
-// with a workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector.
-// A rule whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured
-// with istiod.
+// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. The result named reads
+// lists the label keys that the workloadSelectors of the rules compare. All rules come from one namespace, which
+// rulesSeen selects
+// (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
+// workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector. A rule
+// whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured with
+// istiod.
 func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
@@ -88,11 +89,12 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 // namespace with a match. Within a namespace it returns the rules for the host or, without such rules, for the longest
 // wildcard.
 //
-// In the client's own namespace, a rule counts if it is exported to that namespace. If this is the root namespace, only
-// rules that are exported to it alone count at first. The other rules of the root namespace come last, because they
-// mostly apply to the whole mesh. In another namespace, a rule counts unless it is exported to its own namespace alone.
-// A rule that counts there but is not exported to the client still hides rules for wider wildcards (istio:
-// pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and getExportedDestinationRuleFromNamespace).
+// In the client's own namespace, a rule counts if it is exported to that namespace. If the client's namespace is the
+// root namespace, only rules that are exported to it alone count in this first search. The other rules of the root
+// namespace are searched last, because they mostly apply to the whole mesh. In the second and third search, a rule
+// counts unless it is exported to its own namespace alone. A rule that counts there but is not exported to the client
+// still hides rules for wider wildcards (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule
+// and getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
 		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
@@ -132,8 +134,8 @@ func audience(in *input.Input, rule *model.DestinationRule) []string {
 	return in.Mesh.Spec.GetDefaultDestinationRuleExportTo()
 }
 
-// selected merges the rules of one host and namespace that apply to proxies with the given inputs. The result reads
-// lists the label keys that the workloadSelectors of all rules compare.
+// selected merges the rules of one host and namespace that apply to proxies with the given inputs. The result named
+// reads lists the label keys that the workloadSelectors of all rules compare.
 func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
 	if len(found) == 0 {
 		return Rules{}, nil
@@ -224,14 +226,14 @@ func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
 }
 
-// Policy returns the traffic policy of clients at a port: of.Policy(subset, port), with the mesh's defaults for missing
-// settings.
+// Policy returns the traffic policy of clients at a port. It is the result of Rules.Policy, with the mesh's defaults
+// for missing settings.
 func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
 }
 
-// at returns the rule to which place belongs. The parameter place is a field that states a part of a subset's policy.
-// The result is nil if the field belongs neither to the subset's rule nor to Main.
+// at returns the rule that contains a field of a subset's policy. The parameter place names the field. The result is
+// nil if neither the subset's rule nor Main contains the field.
 func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	sub, _ := r.subset(subset)
 	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {

@@ -11,17 +11,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PassedBySNI reports whether gateways forward mTLS of their clients to a port of a service by SNI. This requires
-// Form.BySNI, a service inside the mesh that is not an alias, and a port that is not UDP.
+// PassedBySNI reports whether gateways forward mTLS of their clients to a port of a service by SNI. It is true only
+// with Form.BySNI, for services inside the mesh that are not aliases, and for ports that are not UDP.
 func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
 	return t.form.BySNI && !svc.Spec.GetExternal() && port.GetProtocol() != model.Protocol_PROTOCOL_UDP &&
 		svc.Spec.GetAliasFor() == ""
 }
 
-// Reached reports whether clients in other networks may reach a port of a service through a gateway. This requires that
-// the host is not local to its Kubernetes cluster (Input.ClusterLocal), and that an endpoint of the subset accepts
-// mTLS. Only ready endpoints count, unless the service has publishNotReadyAddresses. If subsetName is "" or unknown,
-// all endpoints of the port count. svc is the service of h that defines the port.
+// Reached reports whether clients in other networks may reach a port of a service through a gateway. It is true if the
+// host is not local to its Kubernetes cluster (Input.ClusterLocal), and an endpoint of the subset accepts mTLS. Only
+// ready endpoints count, unless the service has publishNotReadyAddresses. If subsetName is "" or unknown, all endpoints
+// of the port count. svc is the service of h that defines the port.
 func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		return false
@@ -60,8 +60,8 @@ func (h *Host) Subsets() (names []string) {
 
 var memberLists intern.Table[model.Member]
 
-// bySNI plans the cluster of one port and subset to which a gateway forwards mTLS of its clients, and appends it to the
-// host's clusters.
+// bySNI plans the cluster to which a gateway forwards its clients' mTLS connections for a port and subset. It appends
+// the cluster to the host's clusters.
 func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.SNICluster(port, sub.GetName(), p.host.Name)
 	c, spec, policy := p.begin(name, svc, port, sub)
@@ -83,8 +83,8 @@ func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
 	}
 }
 
-// passable returns the members to which a gateway forwards mTLS of its clients. They accept mTLS, and are in the
-// gateway's own network or in an unknown network (istio: pilot/pkg/xds/endpoints, endpoint_builder.go).
+// passable returns the members to which a gateway forwards mTLS of its clients. They accept mTLS, and are not known to
+// be in another network (istio: pilot/pkg/xds/endpoints, endpoint_builder.go).
 func passable(members intern.List[model.Member], inputs view.Inputs) intern.List[model.Member] {
 	return memberLists.List(slices.DeleteFunc(slices.Clone(members.All()), func(m model.Member) bool {
 		network := m.Endpoint.GetNetwork()

@@ -1,7 +1,7 @@
-// Package host is the host table of a scope, a group of proxies with the same outbound configuration (view.Scope). The
-// table contains the hosts and aliases that the scope sees, with their services, rules, clusters and assignments. It
-// also resolves routes to destinations. Fronts (the parts of the plan for one kind of proxy) derive listeners and route
-// configurations from the table, and define the form of clusters and assignments.
+// Package host contains the host table of a scope (view.Scope), which is a group of proxies with the same outbound
+// configuration. The table contains the hosts and aliases that the scope sees, with their services, rules, clusters and
+// assignments. It also resolves routes to destinations. Fronts (the parts of the plan for one kind of proxy) derive
+// listeners and route configurations from the table, and define the form of clusters and assignments.
 //
 // Owns: the hosts of each scope, with their clusters and assignments.  Reads: the planner's input (plan/input).  Never:
 // plans listeners or route configurations; distinguishes kinds of proxies, except by a Form.
@@ -10,14 +10,14 @@
 // EndStep. Within the step these hosts may change in place. After EndStep they are immutable values that scopes share.
 //
 // Proxies of a scope may differ in inputs (labels, locality, network) that some rules read. For each combination of
-// inputs a Variation contains the hosts that differ; the table itself is for proxies without inputs.
+// inputs a Variation contains the hosts that differ. The table itself is for proxies without inputs.
 //
 // Clusters of gateways have no endpoints that lead to the gateway's own Pod or Node (destinations.go).
 //
-// The members of a cluster are the same for proxies of all networks. If an endpoint is in another network, the Spec of
-// the assignment names the network of the proxies (endpoint.Horizon, network.go). So proxies of two networks have
-// different assignments, and different clusters of DNS services, in the same scope. Gateways between networks are
-// records of a separate kind (NetworkGateways), so edits of other Services do not change them.
+// The members (endpoints) of a cluster are the same for proxies of all networks. If an endpoint is in another network,
+// the Spec of the assignment names the network of the proxies (endpoint.Horizon, network.go). So proxies of two
+// networks have different assignments, and different clusters of DNS services, in the same scope. Gateways between
+// networks are records of a separate kind (NetworkGateways), so edits of other Services do not change them.
 //
 // Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So after a
 // change of readiness only assignments are planned (the fast path). After a change of addresses, the listeners at these
@@ -64,7 +64,7 @@ type Host struct {
 	endpoints []layer.Unit
 	selectors []string       // label keys that workloadSelectors of the rules compare
 	reads     view.Reads     // inputs that the rules read; all other fields are for proxies without inputs
-	placed    bool           // the clusters contain endpoints, ordered by the proxy's place
+	placed    bool           // the clusters depend on the proxy's place (such as its network or locality)
 	alias     *model.Service // the Service of type ExternalName, if the host is an alias; otherwise nil
 
 	varied *versions // the versions of this host in variations; nil within its step, and if the rules read no inputs
@@ -213,7 +213,7 @@ func (t *Table) renew(name string) *Host {
 	return h
 }
 
-// step records the version of a host before the step.
+// step records the version that a host had before the step.
 func (t *Table) step(name string, was *Host) {
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was

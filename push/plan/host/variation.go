@@ -18,9 +18,9 @@ type Hosts interface {
 }
 
 // Variation contains the differences from a Table for the proxies with certain inputs. Inputs are properties of a
-// proxy, such as labels, that some rules read. A Variation has its own version of each host whose rules read the
-// inputs, if it differs. All other hosts are the hosts of the table. Only the goroutine of the table may use a
-// Variation.
+// proxy, such as labels, that some rules read. For a host whose rules read the inputs, a Variation has its own version,
+// if that version differs from the table's host. All other hosts are the hosts of the table. Only the goroutine of the
+// table may use a Variation.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
@@ -113,8 +113,8 @@ func (v *Variation) Follow(name string, what input.Types) {
 	v.keepShared(&h, base, inputs)
 }
 
-// keepShared keeps a version of a host that other variations share. A version that is equal to the table's is dropped,
-// so rules that read many inputs cost no memory where these make no difference.
+// keepShared stores a new version of a host in the variation, or an equal version of another variation. A version that
+// equals the table's host is dropped, which saves memory.
 func (v *Variation) keepShared(h, base *Host, inputs view.Inputs) {
 	if h.equal(base) {
 		v.keep(h.Name, base, nil)
@@ -144,8 +144,8 @@ func (v *Variation) planClusters(h, base *Host, inputs view.Inputs) {
 	v.table.clustersOf(h, inputs, &found)
 }
 
-// planEndpoints plans the assignments of a host. It reuses equal assignments. These come from another variation whose
-// proxies have the same inputs. Without such a variation they come from the table.
+// planEndpoints plans the assignments of a host. It reuses equal assignments of another variation whose proxies have
+// the same inputs. Without such a variation it reuses equal assignments of the table.
 func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	known := base.endpoints
 	if other := base.varied.of(inputs); other != nil {
@@ -156,7 +156,7 @@ func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 }
 
 // keep replaces the variation's version of a host, and updates the layer. The parameter base is the table's host. The
-// parameter now is the new version. If it is nil, the variation uses the table's host.
+// parameter now is the new version; nil means that the variation uses the table's host.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {
@@ -166,8 +166,8 @@ func (v *Variation) keep(name string, base, now *Host) {
 	}
 }
 
-// show replaces a host's resources in the layer. The new resources are the differences of the given version from base,
-// the table's host.
+// show replaces a host's resources in the layer. The new resources are the differences between the given version and
+// the table's host (the parameter base).
 func (v *Variation) show(name string, base, now *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)

@@ -33,7 +33,7 @@ func (t *Table) exportRank(vs *model.VirtualService) int {
 }
 
 // precedes compares two VirtualServices by exportRank and then by age, as cmp.Compare does. If several VirtualServices
-// list one host, the smallest in this order is used.
+// list one host, the first in this order is used.
 func (t *Table) precedes(a, b *model.VirtualService) int {
 	return cmp.Or(cmp.Compare(t.exportRank(a), t.exportRank(b)), a.Older(&b.Head))
 }
@@ -42,8 +42,8 @@ func (t *Table) precedes(a, b *model.VirtualService) int {
 // VirtualServices count that are exported to the proxies' namespace and whose hosts overlap the imports. The result is
 // the first VirtualService, in the order of precedes, that lists the host itself and has http rules. If no
 // VirtualService lists the host, the first one for the most specific wildcard that covers the host decides. The result
-// is nil if this one has no http rules, or if all VirtualServices that list the host have no http rules (istio:
-// pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
+// is nil if that VirtualService has no http rules, or if VirtualServices list the host but none of them has http rules
+// (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
@@ -95,9 +95,9 @@ func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.Virt
 }
 
 // RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService. These are the hosts that
-// it lists, also those that the table lacks, and the hosts of the table that its wildcards cover. If the VirtualService
-// has tcp or tls rules, wildcard hosts of the table that cover its hosts are included. Names may repeat. f must not add
-// hosts to the table.
+// the VirtualService lists, even if the table lacks them, and the hosts of the table that its wildcards cover. If the
+// VirtualService has tcp or tls rules, wildcard hosts of the table that cover its hosts are included. Names may repeat.
+// f must not add hosts to the table.
 func (t *Table) RoutedHosts(vs *model.VirtualService, f func(name string)) {
 	for _, h := range vs.Spec.GetHosts() {
 		f(h)

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Visibility decides which outbound clusters the proxies of a namespace have. It is used for traffic that a listener
-// itself causes, such as spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an
-// unknown cluster.
+// Visibility decides which outbound clusters the proxies of a namespace have. Planners use it for traffic that a
+// listener itself causes, such as spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer
+// names an unknown cluster.
 type Visibility struct {
 	Namespace string         // the namespace of the proxies
 	Imports   []*Imports     // the Imports of the proxies' Sidecar
@@ -20,11 +20,12 @@ type Visibility struct {
 }
 
 // Find returns the host whose cluster a proxy uses for requests to a host name and a port. The resulting host is the
-// given name or, if that is an alias (a Service of type ExternalName), the alias target. The parameter named lists
-// services with the host name, of which the proxy must see at least one. If the proxy sees no service of named, if no
-// service defines the host, or if ten aliases follow one another, ok is false and host is "". If the proxy has no
-// cluster for the port, ok is false and host is set. The result asked lists the hosts on which the results depend,
-// beginning with name. The results may change if a service of one of these hosts appears, disappears or changes.
+// given name or, if that is an alias (a Service of type ExternalName), the alias target. The slice named has services
+// with this host name, of which the proxy must see at least one. The result ok is false, and host is "", in three
+// cases: the proxy sees none of these services, no service defines the host, or ten aliases follow one another. If the
+// proxy has no cluster for the port, ok is false and host is set. The result named asked lists the hosts on which the
+// results depend, beginning with name. The results may change if a service of one of these hosts appears, disappears or
+// changes.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
@@ -42,9 +43,9 @@ func (v Visibility) Find(in *input.Input, name string, named []*model.Service, p
 	return "", asked, false
 }
 
-// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines, whatever VirtualServices
-// exist. A VirtualService can import another service that then defines the host in place of svc. That service must
-// therefore have the port too.
+// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines. The result must hold for any
+// set of VirtualServices. A VirtualService can import another service, which may define the host in place of svc. So
+// that service must have the port too.
 func (v Visibility) hasCluster(in *input.Input, svc *model.Service, name string, port uint32) bool {
 	other := definingService(in, name, v.Namespace, func(*model.Service, string) bool { return true })
 	return v.sees(svc, name, port) && portOf(in, svc, name, port) &&
@@ -63,7 +64,7 @@ func portOf(in *input.Input, svc *model.Service, name string, port uint32) bool 
 	return h.At(port) != nil
 }
 
-// has reports whether a service is imported at one of its hosts.
+// has reports whether a service is imported under one of its hosts.
 func (v Visibility) has(svc *model.Service, host string) bool {
 	return imported(v.Imports, svc, host)
 }

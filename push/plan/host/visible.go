@@ -21,7 +21,7 @@ func exported(exportTo, defaults []string, owner, viewer string) bool {
 }
 
 // Precedes reports whether service a precedes service b for clients of a namespace. a and b are two services with the
-// same host or the same address. The first difference of this order decides:
+// same host or the same address. The first of these criteria by which a and b differ decides:
 //
 //   - services of the clients' namespace precede services of other namespaces
 //   - Kubernetes Services precede ServiceEntries
@@ -69,10 +69,10 @@ func definingService(in *input.Input, host, namespace string, has func(svc *mode
 	return best
 }
 
-// Addresses returns the virtual addresses of a service under one of its hosts. The result is empty if the service has
-// no addresses. For a Service of another cluster, the addresses of the Service with the same namespace and name in the
-// proxies' own cluster have precedence. For a service without addresses, the result is its automatic addresses in the
-// proxies' IP family, if the proxies' agent resolves names to such addresses. The caller must not change the result.
+// Addresses returns the virtual addresses of a service under one of its hosts. For a Service of another cluster, the
+// addresses of the Service with the same namespace and name in the proxies' own cluster have precedence. For a service
+// without addresses, the result is its automatic addresses in the proxies' IP family, if the proxies' agent resolves
+// names to such addresses. The result is empty if there are no such addresses. The caller must not change the result.
 func (t *Table) Addresses(svc *model.Service, host string) []string {
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
@@ -103,9 +103,9 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 }
 
 // Aliases returns the aliases of a host that are exported to the proxies' namespace, including aliases of aliases,
-// sorted. It is nil without such aliases. Aliases are hosts of Services of type ExternalName. An alias that a Service
-// of another cluster or a ServiceEntry defines as a host of its own is left out, since two virtual hosts would have the
-// same domain.
+// sorted. It is nil without such aliases. Aliases are hosts of Services of type ExternalName. An alias is left out if
+// another service, such as a ServiceEntry, defines the same host and is not an alias. Otherwise two virtual hosts would
+// have the same domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
 		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
@@ -126,10 +126,10 @@ func (t *Table) Aliases(host string) (all []string) {
 }
 
 // Published returns the endpoints of a headless service to which DNS resolves its name, for proxies of a network.
-// Endpoints in other networks are left out, unless the network is unknown (""). Endpoints that are not ready are
-// included if the Service has publishNotReadyAddresses. The result own lists the endpoints in the proxies' own cluster,
-// and others lists the endpoints in all other clusters, both in no order. h must be a host of this table with a
-// service.
+// Endpoints that are known to be in another network are left out. The network "" is unknown, so it excludes no
+// endpoints. Endpoints that are not ready are included if the Service has publishNotReadyAddresses. The result named
+// own lists the endpoints in the proxies' own Kubernetes cluster. The result named others lists the endpoints in all
+// other clusters. Both are in no order. h must be a host of this table with a service.
 func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
 	for cluster, e := range t.in.Published(h.Service, h.Name) {
 		switch {
@@ -158,9 +158,9 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 // host has several ports, listenPort, the port at which the request arrived, is used (istio:
 // pilot/pkg/networking/core/route, GetDestinationCluster).
 //
-// The result is false if the scope has no such service, port or subset, or does not import the port. The returned
-// cluster does not exist in this case. Its name consists of the arguments, with an alias replaced by its target. Envoy
-// answers 503 or closes connections until the cluster exists.
+// The result is false if the scope has no such service, port or subset, or does not import the port. In this case the
+// returned cluster does not exist. Its name consists of the arguments, with an alias replaced by the alias's target.
+// Envoy answers 503 or closes connections until the cluster exists.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }

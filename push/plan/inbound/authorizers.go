@@ -16,7 +16,8 @@ import (
 
 // authorizers returns the providers of external authorization that the workload's CUSTOM policies name, each once. It
 // adds a problem for each policy whose provider cannot be called. The proxy refuses requests that such a policy
-// matches. It admits them if the workload only lacks the provider's cluster and the provider has failOpen.
+// matches, with one exception. If the workload only lacks the provider's cluster, and the provider has failOpen, the
+// proxy admits them.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
 	var missing []string // for each element of out, the cluster that the workload lacks, or ""
@@ -47,8 +48,8 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	return authorizers.List(out...)
 }
 
-// authorizer finds the service of a provider. missing is the name of the provider's cluster if the workload lacks it.
-// It is "" if the workload has the cluster, or if out.Wrong states why there can be no cluster.
+// authorizer finds the service of a provider. The result named missing is the name of the provider's cluster if the
+// workload lacks it. It is "" if the workload has the cluster, or if out.Wrong states why there can be no cluster.
 func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missing string) {
 	out.Provider = provider
 	service, port, ok := extauthz.Service(wl.in.Mesh.Spec, provider)

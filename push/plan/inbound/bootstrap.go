@@ -37,5 +37,5 @@ func (wl *Workload) planBootstrap() {
 }
 
 // Bootstrap returns the resource with the changes that patches make to the proxy's bootstrap. It is nil if no patch
-// applies, if the proxy's agent does not request these changes, or if the build failed (Problems).
+// applies, if the proxy's agent does not request these changes, or if the build failed (see Problems).
 func (wl *Workload) Bootstrap() *xds.Resource { return wl.bootstrap }

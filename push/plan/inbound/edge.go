@@ -19,10 +19,10 @@ type Edge struct {
 	Services        []*model.Service                 // the services that have the router as an endpoint, the oldest first
 	Policies        intern.List[*model.Policy]       // the AuthorizationPolicies that apply
 	Authentications intern.List[*model.Policy]       // the RequestAuthentications that apply
-	Authorizers     intern.List[extauthz.Authorizer] // the providers that CUSTOM policies name
+	Authorizers     intern.List[extauthz.Authorizer] // the providers of external authorization that policies name
 	Extensions      intern.List[extension.Filter]    // filters of WasmPlugins and TrafficExtensions
 	Reports         telemetry.Reports                // the telemetry of the listeners
-	numbers         map[*model.ServicePort]uint32    // the first number of a service port at the router's Pod
+	numbers         map[*model.ServicePort]uint32    // service port -> its first target port at the router's Pod
 }
 
 // NewEdge returns the edge of a router. It reads the records that the key names, and skips missing records. patches are
@@ -58,7 +58,7 @@ func (e *Edge) Again(in *input.Input) *Edge {
 	return &next
 }
 
-// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. If the port
-// has several numbers there, Target returns the first. The result is 0 for any other p, and if the target port is a
-// name that no endpoint defines. The first argument is ignored.
+// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. If endpoints
+// of the Pod state several numbers for the port, Target returns the first. The result is 0 for any other p, and if the
+// target port is a name that no endpoint defines. The first argument is ignored.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

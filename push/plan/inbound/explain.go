@@ -14,11 +14,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec (all inputs of the build) of a resource of the workload, and then its sources. The sources
-// of a listener of ports are one front.TrafficSource for each service of the workload. If the Sidecar has ingress
-// listeners, each front.TrafficSource also names the Sidecar. Without services, one front.TrafficSource names only this
-// Sidecar. The only source of a cluster is a front.TrafficSource with this Sidecar. If PeerAuthentications set a
-// listener's mTLS modes, a front.ModeSource comes last. Explain returns nil if the workload has no such resource.
+// Explain returns the Spec (all inputs of the build) of a resource of the workload, followed by the resource's sources.
+// An inbound listener has one front.TrafficSource for each service of the workload. If the workload's Sidecar has
+// ingress listeners, each front.TrafficSource also names the Sidecar. A workload with such a Sidecar but without
+// services has one front.TrafficSource, which names only the Sidecar. An inbound cluster has a front.TrafficSource only
+// if there is such a Sidecar. If PeerAuthentications set the listener's mTLS modes, a front.ModeSource comes last.
+// Explain returns nil if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {

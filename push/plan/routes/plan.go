@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// replan decides the virtual hosts again that the step has marked in a route configuration. After that it plans the
-// route configuration.
+// replan plans a route configuration again. First it plans again those of its virtual hosts that are marked in
+// t.changed.
 func (t *Table) replan(name string, pause func()) {
 	rc := t.configs[name]
 	if rc == nil {
@@ -28,7 +28,8 @@ func (t *Table) replan(name string, pause func()) {
 	pause()
 }
 
-// planEntry decides one virtual host again. Its fragment is built only if a listener requests the route configuration.
+// planEntry computes the Spec (the inputs) of one virtual host again. It builds the fragment (the encoded virtual host)
+// only if a listener requests the route configuration.
 func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	var found []input.Problem
 	next := *en
@@ -52,19 +53,20 @@ func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	}
 }
 
-// fragment builds the fragment (the encoded virtual host) of a Spec, or finds it in the pool. It calls pause between
-// two pieces of the build. After an error the result is nil, and the error is appended to found as a problem.
+// fragment builds the fragment of a Spec, or finds it in the pool. It calls pause between two pieces of the build.
+// After an error the result is nil, and the error is appended to found as a problem.
 func (t *Table) fragment(spec vhost.Spec, blame model.Key, found *[]input.Problem, pause func()) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.FragmentOf(spec, func() (*xds.Fragment, error) { return spec.FragmentInPieces(pause) }))
 }
 
 // tailFragment does the same as fragment for a virtual host of the tail, but without pauses. The tail has the virtual
-// hosts that EnvoyFilters add, and the catch-all.
+// hosts that EnvoyFilters add, and the catch-all (the virtual host for all other names).
 func (t *Table) tailFragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.Fragment(spec))
 }
 
-// reported returns a function that returns a fragment, or appends its error to found and returns nil.
+// reported returns a function that takes the results of a build. Without an error, this function returns the fragment.
+// After an error, it appends a problem to found and returns nil.
 func reported(blame model.Key, found *[]input.Problem) func(*xds.Fragment, error) *xds.Fragment {
 	return func(frag *xds.Fragment, err error) *xds.Fragment {
 		if err != nil {
@@ -115,7 +117,7 @@ func (t *Table) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
 	return route.Spec{Name: rc.Name, Hosts: fragments.List(hosts...), WithPorts: rc.WithPorts, Patches: patches}
 }
 
-// completeEntries builds the fragments that were left out while no listener requested the route configuration.
+// completeEntries builds the fragments that were not built while no listener requested the route configuration.
 func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	if rc.complete {
 		return
@@ -133,8 +135,8 @@ func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	}
 }
 
-// parts returns the fragments of a run (a sequence of virtual hosts). The map instead has fragments that replace those
-// of some ids. If such a fragment is nil, its virtual host is left out.
+// parts returns the fragments of a run (a sequence of virtual hosts). The map in the parameter instead has replacements
+// for the fragments of some ids. A virtual host whose replacement is nil is left out.
 func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, id := range r.ids {
 		f, ok := instead[id]
@@ -161,7 +163,7 @@ func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 // planTail plans the end of a route configuration: the virtual hosts that patches add, and then the catch-all.
 func (t *Table) planTail(rc *routeConfig) {
 	if rc.tail != nil {
-		return // the inputs of the tail are constant during the life of the scope
+		return // the inputs of a planned tail do not change
 	}
 	rc.tail = []tailSpec{}
 	var found []input.Problem

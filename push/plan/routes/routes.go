@@ -1,6 +1,6 @@
 // Package routes plans the route configurations of one scope of Envoys, virtual host by virtual host. A scope is the
-// set of hosts that a group of proxies sees. A front, the planner of the listeners of sidecars or gateways
-// (push/plan/front), calls this package.
+// set of hosts that a group of proxies sees. The front of the scope calls this package. A front (push/plan/front) plans
+// the listeners of sidecars or gateways.
 //
 // A front passes two arguments to New:
 //   - a Scope: the layer of the route configurations, the host table that resolves destinations, the patches, and the
@@ -14,10 +14,11 @@
 //     several VirtualServices and gateways (host.RulesFor)
 //   - the number of listeners that request the route configuration (Use)
 //
-// A step applies one change of the configuration. After each step (Finish) the layer contains the route configurations
-// that listeners request. Vary plans the route configurations that differ for the proxies of a variation (proxies with
-// certain labels or other inputs). Only the virtual hosts that a step touches are decided and encoded again.
-// Neighbouring virtual hosts are joined in runs, so the work of an edit hardly grows with the number of virtual hosts.
+// A step plans one change of the configuration. After each step (Finish) the layer contains the route configurations
+// that listeners request. Vary plans the route configurations that differ for a variation. A variation is the plan for
+// proxies with certain labels or other inputs. Only the virtual hosts that a step touches are planned and encoded
+// again. Neighbouring virtual hosts are joined in runs, so the work of an edit hardly grows with the number of virtual
+// hosts.
 //
 // Owns: the route configurations of each scope. Reads: plan/host. Never: plans a listener; chooses the route
 // configurations or the virtual hosts in them.
@@ -39,19 +40,19 @@ type Scope struct {
 	In       *input.Input
 	Layer    *layer.Layer       // receives the route configurations
 	Hosts    *host.Table        // resolves the destinations of rules
-	Patches  input.PatchSet     // the patches of the proxies
+	Patches  input.PatchSet     // the patches of EnvoyFilters that apply to the proxies
 	Problems input.Problems     // receives problems, under keys that begin with "route", "routes" or "added"
-	Caps     xds.Caps           // the capabilities of the proxies that virtual hosts depend on
+	Caps     xds.Caps           // those capabilities of the proxies on which virtual hosts depend
 	Proxy    proxyconfig.Routes // settings of the proxies' ProxyConfig
 }
 
 // Config describes one route configuration. For a given name it must not change while the table contains the route
 // configuration.
 type Config struct {
-	Name string // the name by which listeners request it
+	Name string // the name by which listeners request the route configuration
 	Port uint32 // the port of the listener, which EnvoyFilters match; 0 for several ports
-	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match them
-	// too.
+	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match these
+	// numbers too.
 	ServerPorts intern.List[uint32]
 	// OneHost is true if a single virtual host answers for all names. Such a route configuration has no catch-all.
 	OneHost bool
@@ -88,14 +89,14 @@ type VirtualHost struct {
 	Domains intern.List[string]
 	Service *model.Service          // the service of the host; nil if only the rules define the host
 	Rules   intern.List[vhost.Rule] // the rules of the routes, in order; if empty and not Bound, the service decides the routes
-	Reads   intern.List[string]     // keys of the proxy labels that the rules read; empty: the rules read no labels
+	Reads   intern.List[string]     // keys of the proxy labels that the rules read; empty if they read no labels
 }
 
 // Names decides about the domains in the route configurations of a front. The front implements it. Only the planner's
 // goroutine calls it.
 type Names interface {
 	// CatchAll returns the virtual host for all names that no other virtual host has. The table sets the Patches of the
-	// result. The result is false if the route configuration needs no such virtual host.
+	// result. The second result is false if the route configuration needs no such virtual host.
 	CatchAll(c Config) (vhost.CatchAll, bool)
 	// Rivals appends to ids the ids of all virtual hosts of the route configuration that may also have the given domain
 	// of vh, and returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.

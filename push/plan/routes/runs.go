@@ -13,8 +13,8 @@ import (
 )
 
 // run is a sequence of neighbouring virtual hosts that are joined into one fragment (encoded bytes). After an edit of
-// one virtual host, only its run is joined again. The ids alone decide where runs end. So equal sets of virtual hosts
-// have equal runs, independent of the edits that led to the sets.
+// one virtual host, only its run is joined again. Only the ids decide where runs end. So equal sets of virtual hosts
+// have equal runs, whatever the order of the edits was.
 type run struct {
 	ids   []string // sorted
 	frag  *xds.Fragment
@@ -104,8 +104,8 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 	return out, nil
 }
 
-// joinedRuns is the pool of joined fragments, which all scopes share. Joined fragments are not in the pool of virtual
-// hosts, because the size of that pool is the number of virtual hosts.
+// joinedRuns is the pool of joined fragments, which all scopes share. It is separate from the pool of virtual hosts,
+// because the size of that pool is the number of virtual hosts.
 var joinedRuns pool.Pool
 
 // join concatenates fragments. For an empty list the result is nil. For a single fragment the result is this fragment.

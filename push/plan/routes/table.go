@@ -20,12 +20,12 @@ type Table struct {
 	Scope
 	names   Names
 	configs map[string]*routeConfig // by name
-	// changed has the names of the route configurations that this step touches, each with the ids of the virtual hosts
-	// to be decided again.
+	// changed has the names of the route configurations that the current step touches. Each name has the ids of the
+	// virtual hosts to be planned again.
 	changed map[string]map[string]bool
 	pieces  []*xds.Fragment // reused buffer of plan
 	ids     []string        // reused buffer of rivals
-	// sets contains the lists of domains that are searched in this step and are long.
+	// sets contains the long lists of domains that the current step searches, as sets.
 	sets map[intern.List[string]]map[string]bool
 	// own marks the route configurations that belong to this table alone. All other route configurations are shared
 	// with forks, which other goroutines may use. The table copies a shared route configuration before it changes it.
@@ -35,8 +35,8 @@ type Table struct {
 // editor identifies the table that may change a route configuration in place.
 type editor struct{ _ byte }
 
-// routeConfig is one route configuration. The table retains it while it has virtual hosts or users, and publishes it
-// while it has users.
+// routeConfig is one route configuration. The table retains it while it has virtual hosts or users (listeners that
+// request it). The table publishes it only while it has users.
 type routeConfig struct {
 	layer.Unit
 	Config
@@ -48,8 +48,8 @@ type routeConfig struct {
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil until planned
 	added   []vhost.Added     // virtual hosts that EnvoyFilters add
 	taken   map[string]bool   // the domains of added
-	// complete is true if the fragments of all entries are built. While there are no users, entries are decided, but
-	// their fragments are not built.
+	// complete is true if the fragments of all entries are built. Without users, entries have Specs, but their
+	// fragments are not built.
 	complete bool
 }
 
@@ -72,8 +72,9 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// New returns a table without route configurations for the scope `of`. A step applies one change of the configuration.
-// In each step the front calls Enter, Leave and Use, then Finish, then Vary for each variation, and then Done.
+// New returns a table for a scope. It has no route configurations yet. A step plans one change of the configuration. In
+// each step, the caller calls Enter, Leave and Use, then Finish, then Vary for each variation (proxies with certain
+// inputs), and then Done.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
@@ -87,16 +88,16 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use changes the number of listeners that request a route configuration. It adds the argument `by`, which may be
-// negative. A missing route configuration is created. The next Finish plans the route configuration.
+// Use changes the number of listeners that request a route configuration. The parameter by is added to the number, and
+// may be negative. A missing route configuration is created. The next Finish plans the route configuration.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
 }
 
 // Enter adds a virtual host to a route configuration, or replaces the virtual host with the same ID. A missing route
-// configuration is created. The next Finish decides this virtual host, and the virtual hosts that compete for its
-// changed domains. Enter calls pause, which must not be nil, between two pieces of the work.
+// configuration is created. The next Finish plans this virtual host, and the virtual hosts that compete for its changed
+// domains. Enter calls pause, which must not be nil, between two pieces of the work.
 func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
@@ -113,9 +114,9 @@ func (t *Table) Enter(c Config, vh VirtualHost, pause func()) {
 	t.markRivals(rc, old, en, pause)
 }
 
-// Leave removes the virtual host with an ID from a route configuration. The next Finish decides the virtual hosts that
-// compete for its domains. If there is no such virtual host, Leave has no effect on the plan. Leave calls pause as
-// Enter does.
+// Leave removes the virtual host with an ID from a route configuration. The next Finish plans the virtual hosts that
+// compete for the domains of the removed virtual host. If the ID is unknown, Leave has no effect on the plan. Leave
+// calls pause, which must not be nil, between two pieces of the work.
 func (t *Table) Leave(c Config, id string, pause func()) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
@@ -156,7 +157,7 @@ func (t *Table) mark(name string) {
 	}
 }
 
-// markEntry marks a virtual host to be decided again.
+// markEntry marks a virtual host to be planned again.
 func (t *Table) markEntry(name, id string) {
 	t.mark(name)
 	t.changed[name][id] = true
@@ -218,7 +219,7 @@ func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
 }
 
 // Len returns the number of virtual hosts that were entered in a route configuration, or 0 without the route
-// configuration. Virtual hosts that are left out of the published route configuration are included.
+// configuration. The number includes virtual hosts that are left out of the published route configuration.
 func (t *Table) Len(c Config) int {
 	if rc := t.configs[c.Name]; rc != nil {
 		return rc.entries.Len()

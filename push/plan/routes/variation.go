@@ -12,12 +12,12 @@ import (
 
 // Vary plans the route configurations that differ for the proxies of a variation (proxies with certain inputs, such as
 // labels). It stores them in the variation's layer. It removes from that layer the route configurations that do not
-// differ or that no listener requests. If first is true, Vary plans all route configurations, otherwise only those that
-// the step has touched.
+// differ or that no listener requests. If first is true, Vary plans all route configurations. If not, it plans only the
+// route configurations that the current step (the planning of one change) has touched.
 //
-// The argument others maps the names of route configurations to ids of virtual hosts that may differ in the variation.
-// It need not contain virtual hosts whose rules read labels (VirtualHost.Reads). Vary calls pause, which must not be
-// nil, between two pieces of the work.
+// The parameter others has, by name of the route configuration, the ids of virtual hosts that may differ in the
+// variation. It need not contain virtual hosts whose rules read labels (VirtualHost.Reads). Vary calls pause, which
+// must not be nil, between two pieces of the work.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
 		t.planVariation(name, v, others[name], pause)
@@ -40,7 +40,7 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string, p
 		v.Layer.Remove(xds.Route, name)
 		return
 	}
-	var found []input.Problem // dropped: the scope reports the same problems
+	var found []input.Problem // not used, because the scope reports the same problems
 	instead := map[string]*xds.Fragment{}
 	decide := func(vh *VirtualHost) {
 		instead[vh.ID] = nil
@@ -67,7 +67,7 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string, p
 	}
 }
 
-// differs reports whether a rule of the route configuration reads one of the labels in the inputs.
+// differs reports whether a rule of the route configuration reads one of the labels in the given inputs.
 func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	for _, en := range rc.reading {
 		if (view.Reads{Labels: en.Reads}).Of(inputs).Labels != (intern.List[string]{}) {
@@ -77,9 +77,9 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead builds a route configuration in which the fragments of some virtual hosts are replaced. The map instead
-// has the new fragments by id. If such a fragment is nil, its virtual host is left out. The result is false if the map
-// is empty, or if the build fails.
+// withInstead builds a route configuration in which the fragments of some virtual hosts are replaced. The map in the
+// parameter instead has the new fragments by id. A virtual host whose new fragment is nil is left out. The second
+// result is false if the map is empty, or if the build fails.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

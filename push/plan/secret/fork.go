@@ -6,9 +6,9 @@ import (
 	"navarch.io/navarch/push/plan/input"
 )
 
-// Fork returns an independent table with the same subscriptions, rights and opened keys, which plans with another
-// input. Another goroutine may use the new table. Identities that have neither names nor modules are left out. The
-// method Of creates them when they are needed.
+// Fork returns an independent table that plans with another input. It has the same subscriptions, rights and private
+// keys. Another goroutine may use the new table. Identities that have neither names nor modules are left out. The
+// method Of creates such identities again when they are needed.
 func (t *Table) Fork(in *input.Input) *Table {
 	next := New(in)
 	forks := map[*Subscriptions]*Subscriptions{}

@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy contains the subscribed names of one identity, its right to private keys, and the private keys and credentials
-// that its resources need. Fresh plans these resources from scratch. A Copy is safe for concurrent use.
+// Copy contains the subscribed names of one identity (a service account), its right to private keys, and the private
+// keys and credentials that its resources need. The method Fresh plans these resources from scratch. A Copy is safe for
+// concurrent use.
 type Copy struct {
 	Who   view.Identity
 	Right access.Standing // the right to private keys
@@ -35,9 +36,9 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch. The result secrets has their resources. The argument modules lists
-// keys of WasmPlugins and TrafficExtensions, and the result extensions has their configurations with credentials. An
-// empty manifest may be nil. Fresh does not change c.
+// Fresh plans the copied subscriptions from scratch. The result secrets contains the Secrets of these subscriptions.
+// The parameter modules lists keys of WasmPlugins and TrafficExtensions. The result extensions contains those of their
+// configurations that have credentials. An empty manifest may be nil. Fresh does not change c.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

@@ -7,12 +7,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// opened is the private key of one Secret that some resource needs. The key may not be opened (decrypted) yet.
+// opened is the private key of one Secret that some resource needs. The key may be unopened, which means that it is not
+// decrypted yet.
 type opened struct {
 	record *model.Secret // the version of the Secret whose key is needed
 	of     *model.Secret // the version to which key belongs; nil before the first key is opened
 	key    *model.PrivateKey
-	taken  bool                   // Sealed has returned record, and the caller has not answered yet
+	taken  bool                   // Sealed has returned record; false again after Unopened
 	users  map[*Subscriptions]int // the number of resources that need the key, by identity
 }
 
@@ -111,9 +112,10 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending returns the record keys of the Secrets that a proxy waits for: the proxy subscribes to them, and the private
-// key of their newest version is not opened yet. The result has no order, may contain a key repeatedly, and is nil if
-// it is empty. The arguments are the subscriptions of the proxy's identity, and the names of the proxy.
+// Pending returns the record keys of the Secrets that a proxy waits for. A proxy waits for a Secret that it subscribes
+// to while the private key of the Secret's newest version is not opened. The result has no order, may contain a key
+// repeatedly, and is nil if it is empty. The parameter subs has the subscriptions of the proxy's identity. The second
+// parameter has the names of the proxy.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -129,9 +131,9 @@ func (t *Table) opening(subs *Subscriptions, name string) bool {
 	return o != nil && o.of != o.record
 }
 
-// Inherit copies the private keys, opened or not, that the table old has and t lacks. Only keys in the namespaces of
-// t's identities are copied. At its next change, t drops the copied keys that no resource of t needs. The table old is
-// not changed.
+// Inherit copies to t the private keys, opened or not, that only the table old has. Only keys in the namespaces of t's
+// identities are copied. At its next change, t drops the copied keys that no resource of t needs. The table old is not
+// changed.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

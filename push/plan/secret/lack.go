@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable.
-// LackProblems makes problems of it.
+// Lack describes a Secret or ConfigMap that proxies of one identity (a service account) subscribe to and do not get. A
+// Lack is immutable. LackProblems turns Lacks into problems.
 type Lack struct {
 	namespace string              // the namespace of the proxies
 	resource  string              // the resource name
@@ -50,10 +50,10 @@ type naming struct {
 	use access.SecretUse
 }
 
-// LackProblems returns problems of Gateways and DestinationRules. There is a problem for each Lack and each field that
-// names the Secret or ConfigMap of the Lack. The Gateway or DestinationRule must select workloads of the Lack's
-// identity. Problems may repeat. The result is nil if it is empty. s is the snapshot with the Gateways and
-// DestinationRules, and root is the root namespace. Any goroutine may call LackProblems.
+// LackProblems returns problems of Gateways and DestinationRules. Each Lack leads to a problem for each field that
+// names the Secret or ConfigMap of the Lack. Records that do not select workloads of the Lack's identity are ignored.
+// Problems may repeat. The result is nil if it is empty. s is the snapshot with the Gateways and DestinationRules, and
+// root is the root namespace. Any goroutine may call LackProblems.
 func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
 	if len(lacks) == 0 {
 		return nil
@@ -80,7 +80,8 @@ func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.
 	return found
 }
 
-// of reports whether the field refers to the Secret or ConfigMap of a Lack. ref is the parsed name of the Lack.
+// of reports whether the field refers to the Secret or ConfigMap of a Lack. ref is the parsed resource name of the
+// Lack.
 func (n naming) of(ref access.Reference, l Lack) bool {
 	if n.use.ConfigMap {
 		return n.use.Of == ref.Namespace

@@ -21,26 +21,27 @@ import (
 )
 
 // A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret). Agents use its credentials to fetch the module.
-// All proxies of a view (with equal configuration) share a configuration without credentials. This file plans a
-// configuration with credentials for one identity. It overrides the shared configuration.
+// All proxies of a view (proxies with equal configuration) share a configuration without credentials. This file plans
+// configurations with credentials, each for one identity (a service account). Such a configuration overrides the shared
+// configuration.
 //
-// An identity gets the credentials if the extension selects some of its workloads. Selectors are compared with labels
-// of the configuration, because labels that a proxy states are not verified. As in Istio, the right to list Secrets is
-// not required, because the author of the extension decides who fetches the module.
+// An identity gets the credentials if the extension selects some workload of the identity. Selectors are compared with
+// labels of the configuration, because labels that a proxy states are not verified. As in Istio, the right to list
+// Secrets is not required, because the author of the extension decides who fetches the module.
 
 // module is the configuration of one extension with a credential.
 type module struct {
 	layer.Unit           // if Res is nil, proxies use the shared configuration
 	needs      model.Key // the Secret with the credentials; zero without credentials
 	views      int       // number of views that use the extension
-	secret     string    // the name of the Secret in the extension; may be empty
+	secret     string    // the name of the Secret that the extension names; empty if it names no Secret
 	selects    bool      // the extension has a selector
 	cause, why string    // set if a required credential is missing
 }
 
-// Use records that one more view of an identity uses some extensions whose modules agents fetch. extensions are keys of
-// WasmPlugins and TrafficExtensions. Use plans the configurations with credentials of extensions that are new for the
-// identity.
+// Use records that one more view of an identity uses some extensions whose modules agents fetch. The parameter
+// extensions has the keys of WasmPlugins and TrafficExtensions. For each extension that is new for the identity, Use
+// plans the configuration with credentials.
 func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	var fresh []model.Key
 	for _, key := range extensions {
@@ -71,8 +72,8 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 
 // Modules returns a manifest with the configurations of the given extensions that contain credentials. Extensions
 // without such a configuration are left out. While credentials are not opened (decrypted) yet, the manifest has a
-// marker (manifest.Pending) or the previous configuration. If the manifest have, which may be nil, has equal content,
-// the result is have.
+// marker (manifest.Pending) or the previous configuration. The parameter have may be nil. If it already contains
+// exactly these configurations, it is the result.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true
@@ -108,14 +109,14 @@ type Unfetched struct {
 	Accounts  int    // the number of these service accounts
 }
 
-// Unfetched returns an element for each extension with missing credentials and each cause of this. The result is sorted
-// by extension and then by Why. It is nil if no credentials are missing.
+// Unfetched returns an element for each pair of an extension and a cause for which its credentials are missing. The
+// result is sorted by extension and then by Why. It is nil if no credentials are missing.
 func (t *Table) Unfetched() (all []Unfetched) {
 	type group struct {
 		extension model.Key
 		cause     string
 	}
-	whys := map[group]map[view.Identity]string{} // by service account; identities that are bound to Pods are merged
+	whys := map[group]map[view.Identity]string{} // by service account, to merge identities that are bound to Pods
 	for subs := range t.fetching {
 		for key, m := range subs.modules {
 			if m.cause == "" {

@@ -30,9 +30,9 @@ func secretName(namespace, resource string) (name string, ok bool) {
 
 // candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence. It
 // returns no keys if the name refers neither to a Secret of the namespace nor to a ConfigMap. trust is true if the
-// resource contains certificates of authorities. A resource NAME-cacert has these certificates from the Secret
-// NAME-cacert, or from the Secret NAME that also has a certificate. A ConfigMap has only certificates of authorities,
-// and may be in any namespace.
+// resource contains certificates of authorities. The resource NAME-cacert has these certificates from the Secret
+// NAME-cacert, or otherwise from the Secret NAME. A ConfigMap has only certificates of authorities, and may be in any
+// namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	ref, trust := access.ConfigMap(resource)
 	name := model.ConfigMapPrefix + ref.Name
@@ -135,7 +135,7 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labe
 // noSecret is the cause if no Secret or ConfigMap provides a resource.
 const noSecret = "no such Secret"
 
-// describeAbsence names the Secrets that could provide a resource and are missing.
+// describeAbsence says which Secrets or ConfigMap could provide a resource and are missing.
 func describeAbsence(namespace, resource string) string {
 	keys, trust := candidates(namespace, resource)
 	if ref, is := access.ConfigMap(resource); is {
@@ -177,7 +177,7 @@ type Change struct {
 }
 
 // Plan plans again the subscriptions and modules that a change touches. It also marks the service accounts whose rights
-// may have changed, which Doubted then returns. The caller has passed the new input to Read.
+// may have changed. Doubted returns these accounts. The caller must pass the new input to Read before it calls Plan.
 func (t *Table) Plan(c Change) {
 	for namespace, all := range t.subscribed {
 		for subs := range all {
@@ -212,7 +212,7 @@ func (subs *Subscriptions) touched(c Change) (names []string) {
 	return names
 }
 
-// selects stores whether references and labels decide about a subscription. This is so if the resource comes from a
+// selects stores whether references and labels decide about a subscription. They decide if the resource comes from a
 // Secret with a private key.
 func (subs *Subscriptions) selects(s *subscription, is bool) {
 	if s.selecting != is {

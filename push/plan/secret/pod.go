@@ -19,8 +19,8 @@ import (
 // Pods with equal values of these labels share their subscriptions.
 
 // Bind returns the identity of a proxy whose credential is bound to a Pod. In the result, Bound is true, and Labels has
-// the labels of the Pod that decide about private keys. If the Pod's name is empty, or if the snapshot has no such Pod
-// of the service account (PodOf), the identity stays unchanged.
+// those labels of the Pod that decide about private keys. If the Pod's name is empty, or if the snapshot has no such
+// Pod of the service account (PodOf), the identity stays unchanged.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {

@@ -50,8 +50,8 @@ func useOf(in *input.Input, who view.Identity, key model.Key, labels func() []ma
 
 // labelsOf returns a function that computes the label sets of an identity's workloads at its first call. An identity
 // that is bound to a Pod has the label set of the Pod. Any other identity has the label sets of all Pods,
-// WorkloadEntries and endpoints of ServiceEntries with its service account and namespace. Records of clusters other
-// than its own and the config cluster are ignored. Equal sets are listed once.
+// WorkloadEntries and endpoints of ServiceEntries with its service account and namespace. Only records of the
+// identity's own cluster and of the config cluster are considered. Equal sets are listed once.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	return sync.OnceValue(func() []map[string]string {
 		if who.Bound {
@@ -162,8 +162,8 @@ func (t *Table) Right(account view.Identity) access.Standing {
 }
 
 // Authorised sets the right of a service account to private keys, plans the account's Secrets, and returns the planned
-// subscriptions. If the right is unknown or unchanged, Authorised does nothing and returns nil. It also ignores an
-// account that Rights does not yield, because the right of such an account is not queried again.
+// subscriptions. If the given right is unknown or unchanged, Authorised does nothing and returns nil. Authorised also
+// ignores an account that Rights does not yield, because the right of such an account is not queried again.
 func (t *Table) Authorised(account view.Identity, right access.Standing) (planned []*Subscriptions) {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() != account.OfAccount() || !subs.needed || !right.Known || right == subs.right {

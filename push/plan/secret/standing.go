@@ -32,11 +32,11 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 }
 
 // Denied returns the reason why an identity may not have the private key of a Secret, whether or not the Secret exists
-// and a proxy subscribes to it. The result is empty if the identity may have the key, for certificates of authorities,
-// and if the right of the identity is unknown. The right is unknown if no authoriser was queried, and the
-// configuration has no bindings of the identity's cluster. The reason names no object of another namespace, and does
-// not depend on objects that do not apply to workloads of the identity. resource must be a name for which Refused
-// returns no reason.
+// and a proxy subscribes to it. The result is empty if the identity may have the key, if the resource contains only
+// certificates of authorities, or if the right of the identity is unknown. The right is unknown if no authoriser was
+// queried, and the configuration has no bindings of the identity's cluster. The reason names no object of another
+// namespace, and does not depend on objects that do not apply to workloads of the identity. resource must be a name for
+// which Refused returns no reason.
 func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
 	keys, trust := candidates(subs.who.Namespace, resource)
 	if trust {
@@ -47,7 +47,7 @@ func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
 	}
 	right, bindings := t.Right(subs.who), access.Granted(t.in.Snapshot, subs.who)
 	switch {
-	case right.Allowed, bindings.Allowed: // a binding of the change is not part of a known right
+	case right.Allowed, bindings.Allowed: // a known right may be older than the bindings in the input
 		return ""
 	case right.Known:
 		return fmt.Sprintf("%v may not list Secrets: %s", subs.who, right.Why)
@@ -57,10 +57,10 @@ func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
 	return fmt.Sprintf("%v may not list Secrets: %s", subs.who, bindings.Why)
 }
 
-// Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
-// results are empty if the Secret is sent or pending. The first argument has the names of the proxy. The second
-// argument must be a requested name for which Refused returns no reason. If the proxy's names do not include it, the
-// maximum number of names is exceeded, and the reason says so.
+// Missing returns the reason why a proxy is not sent a Secret that it has requested. The results have the meanings of
+// the results of Refused. Both results are empty if the Secret is sent or pending. The first parameter has the names of
+// the proxy. The second parameter must be a requested name for which Refused returns no reason. If the proxy's names do
+// not include this name, the maximum number of names is exceeded, and the reason says so.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",

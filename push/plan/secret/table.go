@@ -18,16 +18,17 @@
 //
 // Labels that decide about private keys come from the configuration. If the proxy's token is bound to a Pod of the
 // configuration, they are the labels of this Pod (pod.go). If not, they are the labels of all Workloads of the service
-// account, and of its endpoints in ServiceEntries. Only its own cluster and the config cluster are considered.
+// account, and of its endpoints in ServiceEntries. Only records of the proxy's own cluster and of the config cluster
+// are considered.
 //
 // # Credentials of registries
 //
-// Credentials of an imagePullSecret are encrypted and opened like private keys. They are in the configuration of the
-// module's filter, from which Istio's agent reads and removes them. All proxies of a view share a configuration without
-// credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared
+// Credentials of an imagePullSecret are encrypted and opened like private keys. The configuration of the module's
+// filter contains them. Istio's agent reads them there, and removes them. All proxies of a view share a configuration
+// without credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared
 // configuration. As in Istio, the right to list Secrets is not required, because the author of a WasmPlugin decides who
-// fetches the module. Resources with credentials are confidential (xds.Resource.Confidential). Pages leave out such
-// resources, and a proxy whose credential has expired is not sent such resources.
+// fetches the module. Resources with credentials are confidential (xds.Resource.Confidential). Pages that show
+// configuration leave out such resources. A proxy whose credential has expired is not sent such resources.
 package secret
 
 import (
@@ -154,9 +155,9 @@ func (subs *Subscriptions) Identity() view.Identity { return subs.who }
 func (subs *Subscriptions) Len() int { return len(subs.names) }
 
 // Subscribe changes the subscriptions of a proxy. It first drops and then adds the given names, both in the proxy's
-// Names and in the identity's Subscriptions. Last, it plans the names that are new for the identity. It ignores names
-// above the maximum numbers, and names that refer neither to a Secret of the identity's namespace nor to a ConfigMap.
-// From then on, Rights and Sealed include the rights and keys that the new names need.
+// Names and in the identity's Subscriptions. After that it plans the names that are new for the identity. It ignores
+// names above the maximum numbers, and names that refer neither to a Secret of the identity's namespace nor to a
+// ConfigMap. After the call, Rights and Sealed include the rights and keys that the new names need.
 func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {

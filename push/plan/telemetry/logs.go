@@ -79,8 +79,8 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	return logs.List(out...)
 }
 
-// filters returns the providers that are used, and the filter expression of each provider that has one. The result
-// counting has the providers.
+// filters returns the providers of access logs that are used, in the result counting. The result filters has, by
+// provider, the filter expressions.
 func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
 	counting, filters = defaults, map[string]string{}
 	before := defaults
@@ -108,9 +108,10 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided adds the problem that the entry at a field has no provider. The message names the field `of` of
-// defaultProviders, and ends with the text of `more`. For the first entry for access logs of a Telemetry without a
-// selector in the root namespace, it adds nothing, because store/normal reports that entry.
+// unprovided adds the problem that an entry of a Telemetry has no provider. The message names a field of
+// defaultProviders (parameter of) and another setting that could name a provider (parameter more, may be empty).
+// store/normal reports the first accessLogging entry of a Telemetry without a selector in the root namespace. For this
+// entry, unprovided adds nothing.
 func (d *decision) unprovided(at place, of, more string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {

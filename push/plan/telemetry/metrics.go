@@ -34,15 +34,16 @@ var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 
 // metricSettings contains the merged settings of Telemetries for one provider of metrics.
 type metricSettings struct {
-	disabled bool                                 // no metric is counted
+	disabled bool                                 // all metrics are disabled
 	drop     map[string]bool                      // by name of the metric; a metric with the value true is not counted
 	tags     map[string]map[string]build.Override // by metric and tag
 	interval time.Duration
 }
 
 // metrics decides the metrics of the filter istio.stats. For proxies without this filter, Envoy's stats access logger
-// counts the metrics instead. The method logs describes how the providers of an entry are found. Later overrides take
-// precedence over earlier overrides (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
+// counts the metrics instead. An entry without providers applies to the providers of the last earlier entry that names
+// providers, or else to defaultProviders. Later overrides take precedence over earlier overrides (istio:
+// pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
 	counting, said := before, false
@@ -77,7 +78,7 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(by)) { // one filter counts for all providers
+	for _, name := range slices.Sorted(maps.Keys(by)) { // one filter counts for all providers: the first enabled one decides
 		if c := by[name]; !c.disabled {
 			return build.Metrics{Said: true, Overrides: overrides.List(c.overrides()...), Interval: c.interval}
 		}
@@ -141,7 +142,7 @@ func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	}
 }
 
-// logCannot adds the problem of a setting that Envoy's stats access logger does not support.
+// logCannot adds a problem about a setting that Envoy's stats access logger does not support.
 func (d *decision) logCannot(at place, format string, args ...any) {
 	format = "some proxies of namespace %s count by Envoy's stats access logger: " + format
 	d.warn(at, problem.NotSupported, format, append([]any{d.Namespace}, args...)...)

@@ -87,8 +87,8 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	return t
 }
 
-// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled
-// if enableTracing is set. The proxy marks these requests in x-request-id, so that other proxies send spans of the
+// sampled returns the tracing of proxies that send no spans. As in istiod, one percent of the requests are sampled if
+// enableTracing is set. The proxy marks these requests in x-request-id, so that other proxies send spans of the
 // requests. Tags are left out, because this proxy would send no span with them, and because they would make listeners
 // differ between workloads.
 func (d *decision) sampled() build.Tracing {

@@ -1,8 +1,7 @@
 // Package servetest runs xDS servers and connects clients, for tests. It has a planner that gives all clients the same
 // configuration.
 //
-// Owns: nothing; servers and connections that it starts end with the test. Reads: push/serve. Never: imported by
-// product code.
+// Owns: nothing. Servers and connections end with the test. Reads: push/serve. Never: imported by product code.
 package servetest
 
 import (
@@ -86,8 +85,9 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon calls the given function until it returns true, with pauses of two milliseconds between the calls. After a
-// minute Soon ends the test as failed. The parameter what describes the expected state in the failure message.
+// Soon calls the given function until the function returns true. It pauses for two milliseconds between the calls. If
+// this takes more than a minute, the test fails and ends. The parameter what describes the expected state in the
+// failure message.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

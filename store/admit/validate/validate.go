@@ -1,8 +1,8 @@
 // Package validate implements the validation webhook for objects of Istio. An object is checked against the
-// CustomResourceDefinition of its kind. Then store/normal (the normaliser) converts the object to records, its stored
-// form. The leader runs the same code. An invalid object is refused, and the response states the paths of the invalid
-// fields. A valid object is admitted. There is a warning if a part of it has no effect, or an effect that its author
-// may not expect.
+// CustomResourceDefinition of its kind. After that, store/normal (the normaliser) converts the object to records, its
+// stored form. The leader converts objects with the same code. An invalid object is refused, and the response states
+// the paths of the invalid fields. A valid object is admitted. The response has a warning for each part of the object
+// that has no effect, or an effect that its author may not expect.
 //
 // Owns: an index of the hosts and addresses in the newest snapshot of the stored configuration.
 // Reads: the mesh configuration; this replica's snapshot, if there is one, to check references to other objects.
@@ -54,8 +54,8 @@ type Webhook struct {
 
 // Judge performs the checks of a record that need types of Envoy, which the normaliser does not know. If there are
 // errors in refused, the object is refused. Errors in warned become warnings. All errors describe problems of the
-// record (model.Fault). The parameter known is this process's snapshot. It is nil if the process has no snapshot, and
-// for a Proposal with Alone. A Judge is safe for concurrent use.
+// record (model.Fault). The parameter known is the snapshot to compare the record with. It is nil if there is no
+// snapshot, or if the record must be judged alone. A Judge is safe for concurrent use.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
 // Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. With a nil
@@ -69,7 +69,7 @@ var (
 
 // New returns a Webhook. mesh returns the mesh configuration. If its result is nil, the defaults apply. snapshot
 // returns the replica's snapshot. If its result is nil, references to other objects are not checked. tenants may be
-// nil. If only Propose is called, mesh and snapshot may be nil.
+// nil, but judge must not be nil. If only Propose is called, mesh and snapshot may be nil.
 func New(
 	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
 ) *Webhook {
@@ -209,7 +209,7 @@ func defined(ctx context.Context, tree map[string]any, obj *object.Object, found
 	if d == nil {
 		return true
 	}
-	// Unknown fields are left to the normaliser: the definition in the cluster may be newer than this one.
+	// Unknown fields are left to the normaliser, because the definition in the cluster may be newer than this one.
 	wrong := d.Check(ctx, tree)
 	for _, v := range wrong {
 		found.Errors = append(found.Errors, Error(v))
@@ -228,7 +228,7 @@ func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
 	return o
 }
 
-// normalised adds the results of the normaliser, the Judge and the analysis for an object to found. It stops at the end
+// normalised adds to found the results of the normaliser, the Judge and the analysis for an object. It stops at the end
 // of the context, or at schema.MaxViolations errors.
 func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
 	known, mesh := w.snapshot(), w.mesh()
@@ -240,8 +240,9 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	}
 }
 
-// assess adds the problems that the normaliser reported, and the results of the Judge and the analysis for each record.
-// If found.whole is true, the messages also name objects that the namespace of the object may not see.
+// assess adds to found the problems that the normaliser reported. For each record, it also adds the results of the
+// Judge and the analysis. If found.whole is true, the messages also name objects that the namespace of the examined
+// object may not see.
 func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirror.Snapshot, found *Found) {
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
@@ -268,7 +269,7 @@ func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirro
 	}
 }
 
-// judged adds the results of the Judge and the analysis for one record to found.
+// judged adds to found the results of the Judge and the analysis for one record.
 func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Found) {
 	refused, warned := w.judge(record, known)
 	for _, err := range refused {
@@ -310,7 +311,8 @@ const (
 	maxMessage = 4096 // bytes of the message, and of the message of each cause
 )
 
-// refuse returns the response that refuses an object. It has the first maxErrors errors as message and as causes.
+// refuse returns the response that refuses an object. The message and the causes of the response have the first
+// maxErrors errors.
 func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	details := &metav1.StatusDetails{Name: obj.ID.Name, Group: obj.ID.Group, Kind: obj.ID.Kind}
 	var texts []string
@@ -354,8 +356,8 @@ func cause(code problem.Code) metav1.CauseType {
 }
 
 // RefusedGateway returns a Gateway with the annotation AlwaysReject, for dry runs. The Gateway is valid apart from the
-// annotation. The result can be encoded as JSON. It shares the map labels. The labels let a webhook configuration
-// select the Gateway.
+// annotation. The result can be encoded as JSON. It contains the map in the parameter labels, not a copy. A webhook
+// configuration can select the Gateway by these labels.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
 	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
 		"annotations": map[string]string{AlwaysReject: "true"}}
