@@ -364,7 +364,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 }
 
 // pick returns the lane that gets the next grant. It is the least urgent lane that was passed over too often, if there
-// is one. Otherwise it is the most urgent lane. Only lanes count that may get a grant now. If there are none, pick
+// is one. Otherwise it is the most urgent lane. Only lanes that may get a grant now count. Without one, pick
 // returns false.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}

@@ -16,9 +16,8 @@ const (
 	// mostOfEntry is the maximum number of hosts of one ServiceEntry that get automatic addresses. The CRD has the same
 	// limit for the hosts of a ServiceEntry.
 	mostOfEntry = 256
-	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. It is also the
-	// maximum number of addresses in the specs of one namespace that are reserved. Reserved addresses are not assigned
-	// to hosts.
+	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. At most so many
+	// addresses in the specs of one namespace are reserved: they are not assigned to hosts.
 	MostOfNamespace = 1 << 14
 )
 
@@ -60,9 +59,8 @@ const (
 //  2. one address of each family in the host's status, if the address is in the ranges and no other host has it;
 //  3. a new address.
 //
-// While another party assigns addresses, the status has priority over the stored addresses. During this time, a host
-// also gets an address of its status that was assigned to another host. This does not apply if the status of the other
-// host contains the address too.
+// While another party assigns addresses, the status has priority over the stored addresses: a host also gets an address
+// of its status that another host has, unless the status of that host contains the address too.
 //
 // If a spec states an address of the ranges, this address is not assigned. A present host that already has the address
 // keeps it, and store/normal ignores the address in the spec.
