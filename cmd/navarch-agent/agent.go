@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/cmd/navarch-agent/dns"
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/socket"
@@ -184,7 +185,7 @@ func (a *agent) writeBootstrap() error {
 		return err
 	}
 	if file := a.cfg.idlePressure(); file != "" {
-		if err := replaceFile(file, []byte("0")); err != nil {
+		if err := durable.ReplaceUnsynced(file, 0o644, []byte("0")); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -134,7 +135,7 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 			good = next
 		}
 	}
-	return replaceFile(a.cfg.bootstrapFile(), good)
+	return durable.ReplaceUnsynced(a.cfg.bootstrapFile(), 0o644, good)
 }
 
 // validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 characters of

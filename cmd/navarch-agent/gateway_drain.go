@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/store/durable"
 )
 
 const (
@@ -122,17 +122,11 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// replaceFile replaces the content of a file by a rename. After a failed write the file has its previous content. Envoy
-// notices the rename. replaceFile returns an error if writing or renaming fails.
-func replaceFile(file string, text []byte) error {
-	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+// endIdle makes Envoy end connections that have been idle for idleAfter. Envoy notices the rename of the file. Errors
+// are those of durable.ReplaceUnsynced.
+func (o *options) endIdle() error {
+	return durable.ReplaceUnsynced(o.idlePressure(), 0o644, []byte("1"))
 }
-
-// endIdle makes Envoy end connections that have been idle for idleAfter. It returns the error of replaceFile.
-func (o *options) endIdle() error { return replaceFile(o.idlePressure(), []byte("1")) }
 
 // idleAfter is the idle timeout of clients' connections during the drain of a gateway.
 const idleAfter = "1s"

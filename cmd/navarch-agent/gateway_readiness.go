@@ -44,16 +44,14 @@ type warming struct {
 // wait returns a text with the numbers of listeners and clusters that are still warming (not yet in use by Envoy). The
 // text is empty if nothing is warming, or if warmingLimit has passed since the first call for this start of Envoy.
 func (w *warming) wait(start int64, stats map[string]int, now time.Time) string {
-	if w.start != start {
-		w.start, w.since = start, now
-	}
+	over := w.over(start, now)
 	var waits []string
 	for _, of := range []struct{ stat, name string }{{listenersWarming, "listeners"}, {clustersWarming, "clusters"}} {
 		if n := stats[of.stat]; n > 0 {
 			waits = append(waits, fmt.Sprintf("%d %s", n, of.name))
 		}
 	}
-	if len(waits) == 0 || now.Sub(w.since) >= warmingLimit {
+	if len(waits) == 0 || over {
 		return ""
 	}
 	return "Envoy waits for routes, Secrets or endpoints of " + strings.Join(waits, " and ")

@@ -24,6 +24,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/durable"
 )
 
 // pcdsURL is the type URL with which Istio's agents request the mesh's roots. navarch-agent requests agentapi.TrustURL.
@@ -212,11 +213,7 @@ func (t *Trust) writeRoots(state *keyring.State, written string) (string, error)
 		t.rooted.Store(true)
 		return roots, nil
 	}
-	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
-		_ = os.Remove(path + ".new") // frees the space of the partial file
-		return written, err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := durable.ReplaceUnsynced(path, 0o644, []byte(roots)); err != nil {
 		return written, err
 	}
 	t.rooted.Store(true)

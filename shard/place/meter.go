@@ -3,7 +3,6 @@ package place
 import (
 	"math"
 	"runtime/debug"
-	"runtime/metrics"
 	"time"
 
 	"navarch.io/navarch/store/obs"
@@ -11,23 +10,16 @@ import (
 
 // processMeter measures this process.
 type processMeter struct {
-	at      time.Time
-	cpu     time.Duration
-	waits   obs.RunQueue
-	samples []metrics.Sample
+	at    time.Time
+	cpu   time.Duration
+	waits obs.RunQueue
 }
-
-// These are names of metrics in package runtime/metrics.
-const (
-	memoryTotal    = "/memory/classes/total:bytes"
-	memoryReleased = "/memory/classes/heap/released:bytes"
-)
 
 // newProcessMeter returns a Meter of this process. The Meter measures CPU time (getrusage(2)), and the time that
 // goroutines wait for a processor. It measures memory relative to Go's memory limit (GOMEMLIMIT). Only one goroutine
 // may use the Meter.
 func newProcessMeter() Meter {
-	m := &processMeter{samples: []metrics.Sample{{Name: memoryTotal}, {Name: memoryReleased}}}
+	m := &processMeter{}
 	m.Measure()
 	return m
 }
@@ -47,9 +39,5 @@ func (m *processMeter) Memory() float64 {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return 0
 	}
-	metrics.Read(m.samples)
-	if m.samples[0].Value.Kind() != metrics.KindUint64 || m.samples[1].Value.Kind() != metrics.KindUint64 {
-		return 0
-	}
-	return float64(m.samples[0].Value.Uint64()-m.samples[1].Value.Uint64()) / float64(limit)
+	return float64(obs.LimitedMemory()) / float64(limit)
 }

@@ -153,12 +153,12 @@ func TestHalfReadReviewsEnd(t *testing.T) {
 			go func() {
 				c := &claim{host: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 3)}), 32)}
 				defer r.leave(c)
-				for range pieces {
+				for taken := int64(1); taken <= pieces; taken++ {
 					if err := r.take(t.Context(), c, 1); err != nil {
 						t.Error(err)
 					}
-					if c.more >= pieces {
-						t.Errorf("%d pieces beyond the limits", c.more)
+					if taken-c.bytes >= pieces {
+						t.Errorf("%d pieces beyond the limits", taken-c.bytes)
 					}
 					time.Sleep(time.Second) // all others take their pieces
 				}

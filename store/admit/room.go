@@ -28,9 +28,8 @@ type room struct {
 // claim is the part of the room that one review occupies.
 type claim struct {
 	host  netip.Prefix
-	ahead bool // precedes waiting claims that are not ahead, and has fewer limits (room)
-	bytes int64
-	more  int64 // bytes beyond the limits of the room
+	ahead bool  // precedes waiting claims that are not ahead, and has fewer limits (room)
+	bytes int64 // bytes within the limits of the room
 }
 
 type request struct {
@@ -78,7 +77,7 @@ func (r *room) leave(c *claim) {
 	if r.hosts[c.host] -= c.bytes; r.hosts[c.host] == 0 {
 		delete(r.hosts, c.host)
 	}
-	c.bytes, c.more = 0, 0
+	c.bytes = 0
 	if r.last == c {
 		r.last = nil
 	}
@@ -124,11 +123,11 @@ func (r *room) within(c *claim, n int64) bool {
 	return c.ahead || own+n <= (own+r.free)/2
 }
 
-// grant adds n bytes to a claim. Bytes beyond the limits make it the last claim. The caller has the lock.
+// grant adds n bytes to a claim. Bytes beyond the limits make it the last claim, and are not counted. The caller has
+// the lock.
 func (r *room) grant(c *claim, n int64) {
 	if !r.within(c, n) {
 		r.last = c
-		c.more += n
 		return
 	}
 	r.free -= n

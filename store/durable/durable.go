@@ -1,7 +1,7 @@
 // Package durable writes files atomically, and reads them safely. After a crash of the machine, a file has either its
-// old or its new content, never a part of it.
+// old or its new content, never a part of it (except with ReplaceUnsynced).
 //
-// Owns: nothing. Reads: nothing. Never: leaves incomplete content at the path of a file.
+// Owns: nothing. Reads: nothing. Never: leaves incomplete content at the path of a file while the machine runs.
 package durable
 
 import (
@@ -26,6 +26,23 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 	return nil
+}
+
+// ReplaceUnsynced replaces the file at path, or creates it, by a rename of path+".new", which it writes first. It syncs
+// nothing: after a crash of the machine the content may be lost or incomplete, but not after a crash of the process. A
+// new file gets the given mode, less the umask. After an error the previous file is unchanged, and path+".new" is
+// removed, which frees the space of a partial file. Only one call at a time may write a path. Errors are those of the
+// file system.
+func ReplaceUnsynced(path string, mode os.FileMode, data []byte) error {
+	next := path + ".new"
+	err := os.WriteFile(next, data, mode)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
 }
 
 // Create writes a file like Replace, but only if the path does not exist. If it exists, or another process creates it

@@ -51,6 +51,41 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Without a sync a file is replaced as a whole, too. After a failed write or rename it is unchanged, and no other file
+// remains.
+func TestReplaceUnsynced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	before := sync
+	t.Cleanup(func() { sync = before })
+	sync = func(f *os.File) error { t.Errorf("%s is synced", f.Name()); return nil }
+	for _, text := range []string{"one", "two"} {
+		if err := ReplaceUnsynced(path, 0o600, []byte(text)); err != nil {
+			t.Error(err)
+		}
+		got, err := os.ReadFile(path)
+		info, err2 := os.Stat(path)
+		if errors.Join(err, err2) != nil || string(got) != text || info.Mode().Perm() != 0o600 {
+			t.Errorf("%q, %v, %v, want %q", got, err, err2, text)
+		}
+	}
+	folder := filepath.Join(dir, "folder") // a rename cannot replace it
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Mkdir(path+".new", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{path, folder} {
+		if err := ReplaceUnsynced(at, 0o600, []byte("three")); err == nil {
+			t.Errorf("%s: no error", at)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "two" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // Of several that create a file one wins, and nothing of the others is left.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()

@@ -147,22 +147,11 @@ func limitOf(stated time.Duration) time.Duration {
 //
 // Errors: the URL or the address is not allowed, the server does not answer with status 200 within the bounds of size
 // and time, or ctx ends. The discovery document does not decode, or names a URL that is not allowed. The content is not
-// a key set with a usable key, has more than 16 KiB of keys, or has the private part of a key. Errors are only for
-// operators, since they describe networks that tenants do not see. Every error is returned at the end of the fetch's
-// time. Otherwise a refused connection would fail sooner than a silent address, and the author of a
-// RequestAuthentication would learn which ports are closed.
+// a key set with a usable key, has more than 16 KiB of keys, or has the private part of a key. Errors are returned at
+// once. They and their time are only for operators, since they describe networks that tenants do not see (term.ask).
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()
-	keys, err := f.fetch(ctx, s)
-	if err != nil {
-		<-ctx.Done()
-	}
-	return keys, err
-}
-
-// fetch does the same as Fetch, but returns errors at once. The context bounds its time.
-func (f *Fetcher) fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	at := s.URI
 	if at == "" {
 		found, err := f.discover(ctx, s.Issuer)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
 )
 
 // newKey is a key, and a key set that has it.
@@ -131,7 +133,7 @@ func TestFetch(t *testing.T) {
 		if path == "/slow" || path == "/never" {
 			from.Timeout = 100 * time.Millisecond
 		}
-		got, err := f.fetch(limited(t, from), from)
+		got, err := f.Fetch(t.Context(), from)
 		if (err == nil) != (want == good) || want == good && got != keys || errors.Is(err, errBlocked) != (want == blocked) {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
@@ -141,11 +143,14 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// limited returns a context that ends at the time limit of a source.
-func limited(t *testing.T, s normal.KeySource) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), limitOf(s.Timeout))
-	t.Cleanup(cancel)
-	return ctx
+// answerOf returns the answer of a term for one key set.
+func answerOf(t *testing.T, fetch func(context.Context, normal.KeySource) (string, error), s normal.KeySource) answer {
+	t.Helper()
+	term := termOf(fetch, []object.ID{normal.KeysID("n", s)})
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	term.fetchDue(t.Context(), &asking, time.Now())
+	return <-term.answers
 }
 
 // Every failure comes at the end of the rule's time, so that it does not tell closed ports, open ports, silent ports
@@ -170,7 +175,7 @@ func TestFailuresTakeOneTime(t *testing.T) {
 	for what, uri := range map[string]string{"open": s.URL, "closed": "http://" + closed, "silent": "http://" + silent.Addr().String(),
 		"blocked": "http://169.254.169.254/keys", "no URL": "file:///etc/passwd"} {
 		began := time.Now()
-		if _, err := f.Fetch(t.Context(), normal.KeySource{URI: uri, Timeout: limit}); err == nil {
+		if a := answerOf(t, f.Fetch, normal.KeySource{URI: uri, Timeout: limit}); a.err == nil {
 			t.Errorf("%s: no error", what)
 		}
 		if took := time.Since(began); took < limit {
@@ -178,9 +183,9 @@ func TestFailuresTakeOneTime(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if got, err := f.Fetch(t.Context(), normal.KeySource{URI: s.URL + "/keys", Timeout: mostTimeout}); err != nil || got != keys ||
+	if a := answerOf(t, f.Fetch, normal.KeySource{URI: s.URL + "/keys", Timeout: mostTimeout}); a.err != nil || a.keys != keys ||
 		time.Since(began) > mostTimeout/2 {
-		t.Errorf("%s, %v after %v", got, err, time.Since(began))
+		t.Errorf("%s, %v after %v", a.keys, a.err, time.Since(began))
 	}
 }
 
@@ -197,7 +202,7 @@ func TestNameOfLoopback(t *testing.T) {
 	ofCluster := func(a netip.Addr) bool { return a.IsLoopback() }
 	for _, host := range []string{"localhost", "127.0.0.1", "127.1", "0"} {
 		for _, c := range []FetcherConfig{{}, {Loopback: true, Cluster: ofCluster}} {
-			_, err := NewFetcher(c).fetch(t.Context(), normal.KeySource{URI: "http://" + host + ":" + port + "/keys"})
+			_, err := NewFetcher(c).Fetch(t.Context(), normal.KeySource{URI: "http://" + host + ":" + port + "/keys"})
 			if err == nil || strings.HasPrefix(host, "127.0") && !errors.Is(err, errBlocked) {
 				t.Errorf("%s: %v", host, err)
 			}
@@ -230,7 +235,7 @@ func TestTLS(t *testing.T) {
 		good  bool
 	}{{nil, "/", false}, {roots, "/", true}, {roots, "/plain", false}} {
 		f := NewFetcher(FetcherConfig{Loopback: true, Roots: c.roots})
-		if got, err := f.fetch(t.Context(), normal.KeySource{URI: s.URL + c.path}); (err == nil && got == keys) != c.good {
+		if got, err := f.Fetch(t.Context(), normal.KeySource{URI: s.URL + c.path}); (err == nil && got == keys) != c.good {
 			t.Errorf("%s, roots %v: %s, %v", c.path, c.roots != nil, got, err)
 		}
 	}

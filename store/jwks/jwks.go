@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
@@ -33,7 +34,7 @@ const (
 	MostOfNamespace     = 64   // key sources of one namespace that are fetched
 	mostSources         = 4096 // key sources of all namespaces
 	parallel            = 16   // concurrent fetches
-	parallelOfNamespace = 2    // concurrent fetches for one namespace
+	parallelOfNamespace = 2    // concurrent fetches for one namespace; a failed one counts until its answer (term.ask)
 )
 
 // Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, but is at most
@@ -118,15 +119,16 @@ type term struct {
 	whole   bool                                      // Need was complete in this term
 	synced  bool                                      // Synced was emitted
 	running int                                       // running fetches
-	by      map[string]int                            // running fetches of each namespace
+	by      map[string]int                            // fetches of each namespace that are not answered
+	fetched chan struct{}                             // capacity parallel: a running fetch has ended
 	answers chan answer
 }
 
 // source is the state of one needed key set.
 type source struct {
-	ids    []object.ID // its objects, one per namespace; fetches count for the first object's namespace
+	ids    []object.ID // its objects, one per namespace
 	keys   string      // the last good keys, or those that an earlier leader stored; empty: no keys yet
-	asking bool        // a fetch is running
+	asking bool        // a fetch is not answered
 	due    time.Time   // time of the next fetch
 	failed int         // failures since the last success
 	wrong  error       // error of the last fetch; nil: it succeeded, or there was no fetch
@@ -147,15 +149,13 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{},
 		emitted: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
 		by:      map[string]int{},
-		answers: make(chan answer, parallel)}
+		fetched: make(chan struct{}, parallel), answers: make(chan answer, parallel)}
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
 	if !t.load(ctx) {
 		return
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	t.needed()
 	for {
 		wait := t.fetchDue(ctx, &asking, time.Now())
@@ -165,20 +165,34 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are stored; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
-		timer.Reset(wait)
-		select {
-		case <-l.wake:
-			t.needed()
-		case a := <-t.answers:
-			t.applyAnswer(a, time.Now())
-			for range len(t.answers) { // one publish stores all responses that have arrived
-				t.applyAnswer(<-t.answers, time.Now())
-			}
-		case <-timer.C:
-		case <-ctx.Done():
+		if !t.await(ctx, wait) {
 			return
 		}
 	}
+}
+
+// await waits for events, at most for the given time, and applies all that have arrived, so that one publish stores all
+// responses. It returns false after ctx ends.
+func (t *term) await(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-t.wake:
+		t.needed()
+	case <-t.fetched:
+		t.running--
+	case a := <-t.answers:
+		t.applyAnswer(a, time.Now())
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return false
+	}
+	for range len(t.fetched) {
+		<-t.fetched
+		t.running--
+	}
+	for range len(t.answers) {
+		t.applyAnswer(<-t.answers, time.Now())
+	}
+	return true
 }
 
 // inTurn orders objects by their position within their namespace: the first of each namespace, the second of each, and
@@ -239,7 +253,9 @@ func (t *term) needed() {
 	}
 }
 
-// fetchDue starts the fetches that are due, and returns the time until the next one is due, at most an hour.
+// fetchDue starts the fetches that are due, and returns the time until the next one is due, at most an hour. A fetch
+// counts for the namespace with the fewest fetches among those that need the source. So a namespace cannot delay the
+// source of another one by naming it, too.
 func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	inOrder := slices.SortedFunc(maps.Keys(t.sources), func(a, b normal.KeySource) int {
@@ -253,30 +269,42 @@ func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Ti
 		if left := s.due.Sub(now); left > 0 {
 			return min(wait, left)
 		}
-		namespace := s.ids[0].Namespace
 		if t.running == parallel {
-			return wait // a response will wake the loop
+			return wait // the end of a fetch will wake the loop
 		}
+		namespace := slices.MinFunc(s.ids, func(a, b object.ID) int {
+			return cmp.Compare(t.by[a.Namespace], t.by[b.Namespace])
+		}).Namespace
 		if t.by[namespace] == parallelOfNamespace {
 			continue // a response will wake the loop
 		}
 		s.asking = true
 		t.by[namespace]++
 		t.running++
-		asking.Go(func() {
-			keys, err := t.Fetch(ctx, where)
-			select {
-			case t.answers <- answer{where, namespace, keys, err}:
-			case <-ctx.Done():
-			}
-		})
+		asking.Go(func() { t.ask(ctx, where, namespace) })
 	}
 	return wait
 }
 
+// ask fetches a key set and answers. A failure is answered at the end of the rule's time. Otherwise a refused
+// connection would fail sooner than a silent address, and the author of a RequestAuthentication would learn which ports
+// are closed, also from the time of the namespace's next fetch. Fetches of other namespaces may begin as soon as this
+// one has ended.
+func (t *term) ask(ctx context.Context, where normal.KeySource, namespace string) {
+	end := time.Now().Add(limitOf(where.Timeout))
+	keys, err := t.Fetch(ctx, where)
+	t.fetched <- struct{}{} // does not block, since at most `parallel` fetches are running
+	if err != nil {
+		_ = loop.Pause(ctx, time.Until(end))
+	}
+	select {
+	case t.answers <- answer{where, namespace, keys, err}:
+	case <-ctx.Done():
+	}
+}
+
 // applyAnswer applies the result of a fetch to its source, and sets the time of the next fetch.
 func (t *term) applyAnswer(a answer, now time.Time) {
-	t.running--
 	if t.by[a.charged]--; t.by[a.charged] == 0 {
 		delete(t.by, a.charged)
 	}

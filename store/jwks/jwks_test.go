@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"navarch.io/navarch/store/kv"
@@ -111,23 +112,29 @@ func ids(names ...string) (all []object.ID) {
 func TestLeaders(t *testing.T) {
 	w, etcd := &world{}, kvtest.Start(t)
 	store := etcd.Connect()
-	w.set(map[string]string{"u:one": "K1", "u:two": "K2"})
+	w.set(map[string]string{"u:one within 1ms": "K1", "u:two": "K2"})
 	h := &heard{}
 	l, stop := leads(t, h, store, etcd.Elect("a"), w.fetch)
-	l.Need(ids("a/u:one", "b/u:one", "b/u:two", "b/u:away"), false)
+	l.Need(ids("a/u:one within 1ms", "b/u:one within 1ms", "b/u:two", "b/u:away within 1ms"), false)
 	until(t, "what answers is told", func() bool {
-		return h.say() == "false[a/u:one=K1() b/u:away=("+unfetched+") b/u:one=K1() b/u:two=K2()]"
+		return h.say() == "false[a/u:one within 1ms=K1() b/u:away within 1ms=("+unfetched+") b/u:one within 1ms=K1() b/u:two=K2()]"
 	})
-	l.Need(ids("a/u:one", "b/u:one", "b/u:away"), true)
-	until(t, "what is needed no more is taken back", func() bool { return h.say() == "true[a/u:one=K1() b/u:away=("+unfetched+") b/u:one=K1()]" })
+	l.Need(ids("a/u:one within 1ms", "b/u:one within 1ms", "b/u:away within 1ms"), true)
+	until(t, "what is needed no more is taken back", func() bool {
+		return h.say() == "true[a/u:one within 1ms=K1() b/u:away within 1ms=("+unfetched+") b/u:one within 1ms=K1()]"
+	})
 	until(t, "one is a problem", func() bool {
 		p := l.Problems()
-		return len(p) == 1 && p[0].ID.Name == "u:away" && strings.Contains(p[0].Message, "no route") && strings.Contains(p[0].Message, "refused")
+		return len(p) == 1 && p[0].ID.Name == "u:away within 1ms" && strings.Contains(p[0].Message, "no route") &&
+			strings.Contains(p[0].Message, "refused")
 	})
-	w.set(map[string]string{"u:one": "K3"})
-	until(t, "other keys", func() bool { return h.say() == "true[a/u:one=K3() b/u:away=("+unfetched+") b/u:one=K3()]" })
+	w.set(map[string]string{"u:one within 1ms": "K3"})
+	until(t, "other keys", func() bool {
+		return h.say() == "true[a/u:one within 1ms=K3() b/u:away within 1ms=("+unfetched+") b/u:one within 1ms=K3()]"
+	})
 	w.set(nil)
-	last := "true[a/u:one=K3(" + unfetched + ") b/u:away=(" + unfetched + ") b/u:one=K3(" + unfetched + ")]"
+	last := "true[a/u:one within 1ms=K3(" + unfetched + ") b/u:away within 1ms=(" + unfetched + ") " +
+		"b/u:one within 1ms=K3(" + unfetched + ")]"
 	until(t, "the server fails, and the keys stand", func() bool { return h.say() == last && len(l.Problems()) == 2 })
 	stop()
 
@@ -136,8 +143,10 @@ func TestLeaders(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
-	l.Need(ids("a/u:one", "b/u:away"), true)
-	until(t, "another leader knows what was known, though nobody answers", func() bool { return h.say() == "true[a/u:one=K3()]" })
+	l.Need(ids("a/u:one within 1ms", "b/u:away within 1ms"), true)
+	until(t, "another leader knows what was known, though nobody answers", func() bool {
+		return h.say() == "true[a/u:one within 1ms=K3()]"
+	})
 	stop()
 
 	h = &heard{}
@@ -177,7 +186,7 @@ func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
 	})
 	needed := []string{"z/u:good"}
 	for i := range 10000 {
-		needed = append(needed, fmt.Sprintf("hostile/u:hostile-%05d", i))
+		needed = append(needed, fmt.Sprintf("hostile/u:hostile-%05d within 5ms", i))
 	}
 	l.Need(ids(needed...), true)
 	until(t, "the other namespace has its keys", func() bool { return strings.Contains(h.say(), "z/u:good=K()") })
@@ -279,4 +288,83 @@ func TestFewAreAskedAtOnce(t *testing.T) {
 	if highest != parallel {
 		t.Errorf("%d were asked at once", highest)
 	}
+}
+
+// termOf returns a term without etcd that needs some key sets.
+func termOf(fetch func(context.Context, normal.KeySource) (string, error), needed []object.ID) *term {
+	l := New(Config{Fetch: fetch, Refresh: Refresh, Log: slog.New(slog.DiscardHandler)})
+	l.Need(needed, true)
+	t := &term{Leader: l, sources: map[normal.KeySource]*source{},
+		changed: map[normal.KeySource]bool{}, stored: map[normal.KeySource]string{},
+		by: map[string]int{}, fetched: make(chan struct{}, parallel), answers: make(chan answer, parallel)}
+	t.needed()
+	return t
+}
+
+// answered runs the fetches of a term until each source has an answer, and returns the times until the answers.
+func answered(t *testing.T, term *term) map[string]time.Duration {
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	began, took := time.Now(), map[string]time.Duration{}
+	for len(took) < len(term.sources) && term.await(ctx, term.fetchDue(ctx, &asking, time.Now())) {
+		for where, s := range term.sources {
+			if _, has := took[where.URI]; !has && (s.wrong != nil || s.keys != "") {
+				took[where.URI] = time.Since(began)
+			}
+		}
+	}
+	return took
+}
+
+// Failing sources of many namespaces do not delay the good source of another namespace, although their failures are
+// answered at the end of the rule's time, whenever they were known. Until then they count for their namespace.
+// Promise: security-tenants.md#key-sets
+func TestFailuresDelayNoOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		needed := []string{"z/u:good", "slow/u:b-slow", "slow/u:c-silent", "slow/u:d-next"}
+		for i := range 2 * parallel {
+			needed = append(needed, fmt.Sprintf("n%02d/u:a-%02d", i/2, i))
+		}
+		took := answered(t, termOf(func(_ context.Context, s normal.KeySource) (string, error) {
+			switch s.URI {
+			case "u:good":
+				return "K", nil
+			case "u:b-slow":
+				time.Sleep(time.Second)
+			case "u:c-silent":
+				time.Sleep(defaultTimeout)
+			}
+			return "", errors.New("no")
+		}, ids(needed...)))
+		for _, name := range needed {
+			_, uri, _ := strings.Cut(name, "/")
+			want := map[string]time.Duration{"u:good": 0, "u:d-next": 2 * defaultTimeout}
+			if _, has := want[uri]; !has {
+				want[uri] = defaultTimeout
+			}
+			if took[uri] != want[uri] {
+				t.Errorf("%s is answered after %v, want %v", uri, took[uri], want[uri])
+			}
+		}
+	})
+}
+
+// A namespace whose own sources fail does not delay the source of another namespace by naming it, too.
+// Promise: security-tenants.md#key-sets
+func TestSharedSourceCountsForTheIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := termOf(func(_ context.Context, s normal.KeySource) (string, error) {
+			if s.URI == "u:1-victim" {
+				return "K", nil
+			}
+			return "", errors.New("no")
+		}, ids("a/u:1-victim", "a/u:2", "a/u:3", "a/u:4", "b/u:1-victim"))
+		term.sources[normal.KeySource{URI: "u:1-victim"}].due = time.Now().Add(time.Second) // those that fail are first
+		took := answered(t, term)
+		if took["u:1-victim"] != time.Second || took["u:3"] != defaultTimeout || took["u:4"] != 2*defaultTimeout {
+			t.Error(took)
+		}
+	})
 }

@@ -253,8 +253,8 @@ var (
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan made from scratch.")
 	PlanPiece      = histogram("navarch_plan_piece_seconds", "Seconds that the plan loop spent on one piece of work: endpoints, changes "+
 		"and joins wait for its end.")
-	MemoryKills = gauge("navarch_memory_kills", "Kills of this process in succession while its memory was short: the configuration may "+
-		"take less memory until it has run orderly for a while.")
+	MemoryKills = gauge("navarch_memory_kills", "Successive kills of this process while its memory was short; 0 after an orderly time "+
+		"or restart.")
 	Panics = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, "+
 		"plan, normalise, admission.", "work")
 	BlockedCalls = counterVec("navarch_blocked_calls_total", "Calls within this process that must not block and did not return for 5 "+

@@ -1,6 +1,7 @@
 package obs
 
 import (
+	"runtime/metrics"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,4 +14,16 @@ func ProcessorTime() time.Duration {
 		return 0 // unreachable with these arguments
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// LimitedMemory returns the bytes of this process that Go's memory limit (GOMEMLIMIT) bounds: all memory that the
+// runtime has mapped, without the part that it returned to the system. It is 0 if the runtime does not report them.
+func LimitedMemory() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	all, released := samples[0].Value, samples[1].Value
+	if all.Kind() != metrics.KindUint64 || released.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return all.Uint64() - released.Uint64()
 }

@@ -121,7 +121,7 @@ var may = map[string][]string{
 	"push/identities":             {"push/build/identity", "ca/attest", "store/asof", "store/loop", "store/mirror"},
 	"push/machines":               {"push/view", "store/kv", "store/machines", "store/mirror"},
 	"push/join":                   {"store/normal/fields", "push/agentapi", "push/fanout", "push/machines", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
-	"push/trust":                  {"push/agentapi", "push/serve", "ca/issue", "ca/keyring"},
+	"push/trust":                  {"push/agentapi", "push/serve", "ca/issue", "ca/keyring", "store/durable"},
 	"push/serve/servetest":        {"push/fanout", "push/manifest", "push/serve"}, // a test kit
 	"push/envoytest":              {"store/loopback"},                             // for tests, whose imports are their own
 	"push/quarantine":             {},

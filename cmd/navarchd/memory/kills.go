@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +26,11 @@ import (
 // If memory does not become short for another orderly time, the kills are forgotten. Thus configuration that kills the
 // process whenever it is planned is tried less and less often.
 const (
-	nearPart     = .85
-	nearFor      = time.Minute
-	mostHalvings = 4
-	orderly      = 10 * time.Minute
-	mostDoubling = 6 // bounds the time until the whole memory is tried to about 11 hours
+	nearPart      = .85
+	nearFor       = time.Minute
+	mostHalvings  = 4
+	orderly       = 10 * time.Minute
+	mostDoublings = 6 // bounds the time until the whole memory is tried to about 11 hours
 )
 
 // mark is the content of the mark file. It tells the next start how this process ended.
@@ -82,7 +82,7 @@ func (h *history) pause() time.Duration {
 	if h.whole {
 		return orderly
 	}
-	return orderly << min(h.kills-1, mostDoubling)
+	return orderly << min(h.kills-1, mostDoublings)
 }
 
 // halvings returns how often the memory for configuration is halved.
@@ -154,7 +154,7 @@ func (k *Kills) Problem() string {
 	}
 	return fmt.Sprintf("this replica was killed while its memory was short, so it plans with at most %d MiB of configuration, 1/%d of the "+
 		"usual bound, and leaves out single heavy objects beyond it. Remove or split the objects that are left out, or raise the memory "+
-		"limit. After some time without short memory, and after an orderly restart, the usual bound applies", k.Room()/1024, 1<<n)
+		"limit. The usual bound applies again after some time without short memory, or after an orderly restart", k.Room()/1024, 1<<n)
 }
 
 // apply publishes the halvings of the history. It reports whether they have changed.
@@ -186,33 +186,32 @@ func (k *Kills) write(m mark) error {
 		return nil
 	}
 	raw, err := json.Marshal(m)
-	if err == nil {
-		err = os.WriteFile(k.path+".next", raw, 0o600)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(k.path+".next", k.path)
-	}
-	return err
+	return durable.ReplaceUnsynced(k.path, 0o600, raw)
 }
 
 // Run measures the memory four times per second until ctx ends, and then removes the mark, because the end is orderly.
-// It calls resized whenever the result of Room has changed. It always returns nil.
+// If the result of Room changes, it calls resized in a goroutine, because memory is measured while configuration is
+// planned. Run returns after the end of these calls. It always returns nil.
 func (k *Kills) Run(ctx context.Context, resized func(kib int)) error {
 	if k.path == "" {
 		<-ctx.Done()
 		return nil
 	}
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	var resizing sync.WaitGroup
+	defer resizing.Wait()
 	tick := time.NewTicker(time.Second / 4)
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
-			metrics.Read(samples) // the difference is the memory that Go's limit bounds
-			k.history.step(now, samples[0].Value.Uint64()-samples[1].Value.Uint64(), uint64(k.limit))
+			k.history.step(now, obs.LimitedMemory(), uint64(k.limit))
 			if k.store(now); k.apply() {
-				k.log.Info("this replica plans with the usual memory for configuration again", "room_kib", k.Room())
-				resized(k.Room())
+				kib := k.Room()
+				k.log.Info("this replica plans with the usual memory for configuration again", "room_kib", kib)
+				resizing.Go(func() { resized(kib) })
 			}
 		case <-ctx.Done():
 			k.history = history{whole: true}

@@ -51,7 +51,7 @@ func TestHistoryOfKills(t *testing.T) {
 	used = 0
 	restart()
 	want("killed for another reason", mostHalvings, 8)
-	orderlyFor(orderly<<mostDoubling - time.Minute)
+	orderlyFor(orderly<<mostDoublings - time.Minute)
 	want("before the whole is tried", mostHalvings, 8)
 	orderlyFor(time.Minute)
 	want("while the whole is tried", 0, 8)
@@ -124,13 +124,20 @@ func TestKills(t *testing.T) {
 		}
 		k.limit = 1 << 40 // memory is not short any more
 		var resized []int
-		stop = run(t, k, func(kib int) { resized = append(resized, kib) })
+		planned := make(chan struct{})
+		stop = run(t, k, func(kib int) { resized = append(resized, kib); <-planned })
 		time.Sleep(orderly)
 		synctest.Wait()
 		if len(resized) != 1 || resized[0] != k.Room() || k.Room() != 1<<30/3 || k.Problem() != "" {
 			t.Errorf("after an orderly time: resized to %d KiB, %d KiB, %s", resized, k.Room(), k.Problem())
 		}
 		marked(`"kills":1,"near":false`)
+		k.limit = 48 << 20 // memory becomes short while the whole is planned
+		time.Sleep(time.Second)
+		synctest.Wait()
+		marked(`"kills":1,"near":true`)
+		k.limit = 1 << 40
+		close(planned)
 		time.Sleep(orderly)
 		synctest.Wait()
 		marked("")
