@@ -96,8 +96,8 @@ func (w *waiter) run(cmd *cobra.Command, c change, force, until bool) error {
 	return nil
 }
 
-// report returns the writer for lines about single objects. It is standard error if programs read the output.
-func (w *waiter) report(cmd *cobra.Command) io.Writer {
+// lines returns the writer for lines about single objects. It is standard error if programs read the output.
+func (w *waiter) lines(cmd *cobra.Command) io.Writer {
 	if w.format.forPeople() {
 		return cmd.OutOrStdout()
 	}
@@ -113,7 +113,7 @@ func (w *waiter) remove(cmd *cobra.Command, in *cluster.Cluster, objects []*obje
 			return nil, err
 		}
 		deleted = append(deleted, on)
-		fmt.Fprintf(w.report(cmd), "%s deleted\n", show.Printable(on.String()))
+		fmt.Fprintf(w.lines(cmd), "%s deleted\n", show.Printable(on.String()))
 	}
 	return deleted, nil
 }
@@ -127,7 +127,7 @@ func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*objec
 			return nil, err
 		}
 		applied = append(applied, on)
-		fmt.Fprintf(w.report(cmd), "%s applied (generation %d)\n", show.Printable(on.String()), on.generation)
+		fmt.Fprintf(w.lines(cmd), "%s applied (generation %d)\n", show.Printable(on.String()), on.generation)
 	}
 	return applied, nil
 }

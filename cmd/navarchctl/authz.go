@@ -183,7 +183,7 @@ func assumed(s *subject, r walk.Request, identity string) decision {
 	if result.MeshTLS {
 		return decisionOf(result, r.Port, identity)
 	}
-	plain.PlainText = !slices.Contains([]string{"https", "h2", "tls"}, r.Scheme) // see walk.Request.Scheme
+	plain.PlainText = !as(r, "").SpeaksTLS()
 	return plain
 }
 

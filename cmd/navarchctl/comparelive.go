@@ -149,7 +149,7 @@ func (c *comparing) pod(ctx context.Context, pod *cluster.Pod) error {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)
 	defer cancel()
-	body, err := adminOf(reading, pod, "/config_dump?include_eds")
+	body, err := adminOf(reading, pod, dumpPage)
 	if err != nil {
 		c.report.Unread = append(c.report.Unread, compare.Unread{Dump: pod.String(), Reason: err.Error()})
 		return nil

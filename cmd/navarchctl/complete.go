@@ -257,7 +257,7 @@ func (w *waiter) completeObject(cmd *cobra.Command, args []string, begun string)
 // objects in the stated namespace or in "default". In all other cases it lists the objects that the control plane has
 // read. Without a stated namespace, these are the objects of all namespaces, as NAME.NAMESPACE.
 func (w *waiter) objectsOf(ctx context.Context, k kindName) (names []string, err error) {
-	if w.server == "" && w.cluster.Given() {
+	if w.inCluster() {
 		in, err := w.cluster.Open()
 		if err != nil {
 			return nil, err

@@ -72,6 +72,10 @@ func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
+// inCluster reports whether the control plane is looked for in the kubeconfig's cluster, because a kubeconfig is given
+// and --server is not.
+func (c *controlPlane) inCluster() bool { return c.server == "" && c.cluster.Given() }
+
 // pages returns the pages to query, one for each process, and keeps them for the next call. It uses the first of
 // these sources that is given: the report (--snapshot), --server, the ready replicas in the kubeconfig's cluster,
 // fallback. Without an error the result is not empty.
@@ -86,7 +90,7 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 		}
 		return c.found, nil
 	}
-	if c.server != "" || !c.cluster.Given() {
+	if !c.inCluster() {
 		c.where = cmp.Or(c.server, c.fallback)
 		by, roles := "--server", " with role xds"
 		usual, stated := usualServer()

@@ -50,7 +50,8 @@ func replicas(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	pages := func(proxy string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			has := r.URL.Query().Get("proxyID") == proxy
+			id := r.URL.Query().Get("proxyID")
+			has := id == proxy || id == "web.0.shop" && proxy == "web-0.shop"
 			switch {
 			case r.URL.Path == "/debug/syncz":
 				fmt.Fprintf(w, `[{"proxy": %q, "revision": 9007199254740993, "cluster_id": "Kubernetes", "cluster_sent": "1", "cluster_acked": "1"}]`, proxy)
@@ -69,7 +70,7 @@ func replicas(t *testing.T) (kubeconfig string) {
 			}
 		}
 	}
-	f := forwarded{"istiod-0": pages("web-0.shop"), "istiod-1": pages("db-0.shop"), "web-0:15000": envoyAnswers}
+	f := forwarded{"istiod-0": pages("web-0.shop"), "istiod-1": pages("db-0.shop"), "web-0:15000": envoyAnswers, "web.0:15000": envoyAnswers}
 	pod := func(name string) string {
 		return fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q, "labels": {"app": "istiod"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, name)
 	}
@@ -79,8 +80,8 @@ func replicas(t *testing.T) (kubeconfig string) {
 			portforward.ServePortForward(w, r, f, path.Base(name), "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
 		case is:
 			http.Error(w, "no websockets", http.StatusBadRequest)
-		case r.URL.Path == "/api/v1/namespaces/shop/pods/web-0":
-			fmt.Fprint(w, `{"metadata": {"namespace": "shop", "name": "web-0"}}`)
+		case r.URL.Path == "/api/v1/namespaces/shop/pods/web-0", r.URL.Path == "/api/v1/namespaces/shop/pods/web.0":
+			fmt.Fprintf(w, `{"metadata": {"namespace": "shop", "name": %q}}`, path.Base(r.URL.Path))
 		case r.URL.Path == "/apis/apps/v1/namespaces/shop/deployments/web":
 			fmt.Fprint(w, `{"spec": {"selector": {"matchLabels": {"app": "web"}}}}`)
 		case r.URL.Path == "/api/v1/namespaces/shop/pods" && r.URL.Query().Get("labelSelector") == "app=web":

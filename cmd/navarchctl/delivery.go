@@ -38,7 +38,7 @@ func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err 
 // elsewhere returns a hint that names an object of the awaited object's kind and name in another namespace. It returns
 // "" if there is no such object, or if an API server has already reported that the awaited object is missing.
 func (w *waiter) elsewhere(ctx context.Context, on awaited) string {
-	if w.server == "" && w.cluster.Given() {
+	if w.inCluster() {
 		return ""
 	}
 	asking, cancel := beyond(ctx, 2*time.Second)

@@ -199,8 +199,8 @@ func (d *description) query(ctx context.Context, noun, name string) (q describe.
 		if err != nil {
 			return q, err
 		}
-		if at := strings.LastIndexByte(proxy, '.'); at > 0 && !strings.Contains(proxy, "~") {
-			q.Name, q.Namespace = proxy[:at], proxy[at+1:]
+		if name, namespace, is := splitProxy(proxy); is {
+			q.Name, q.Namespace = name, namespace
 		}
 	case joined && noun == describe.Workload && workloadKinds[kind] != "":
 		q.Name, q.Namespace = d.split(rest)

@@ -17,14 +17,20 @@ import (
 // ejectedWithin bounds the question to the Envoy in a Pod. Without an answer the ejected endpoints are unknown.
 const ejectedWithin = 3 * time.Second
 
-// clustersPage is the page of Envoy's admin interface with the state of endpoints.
-const clustersPage = "/clusters?format=json"
+// observed returns a proxy as walks.proxy does, with the state of its endpoints.
+func (q *question) observed(cmd *cobra.Command, name string) (*subject, error) {
+	s, err := q.proxy(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	return s, q.observe(cmd, s)
+}
 
-// observe adds the state of the endpoints to a proxy's configuration. It reads the state from the file of --clusters
-// if file is set, from the Envoy of --envoy, or from the Envoy in the proxy's Pod, if a kubeconfig leads to it. In all
-// other cases the state stays unknown. Only a file that cannot be read is an error.
-func (q *question) observe(cmd *cobra.Command, s *subject, file string) error {
-	d, ctx := s.dump, cmd.Context()
+// observe adds the state of the endpoints to a proxy's configuration. It reads the state from the file of --clusters,
+// from the Envoy of --envoy, or from the Envoy in the proxy's Pod, if a kubeconfig leads to it. In all other cases the
+// state stays unknown. Only a file that cannot be read is an error.
+func (q *question) observe(cmd *cobra.Command, s *subject) error {
+	d, ctx, file := s.dump, cmd.Context(), q.clusters
 	switch {
 	case file != "" && d == nil:
 		return errors.New("--clusters: --config-dir plans the configuration of a proxy that has no endpoints yet")
@@ -38,7 +44,7 @@ func (q *question) observe(cmd *cobra.Command, s *subject, file string) error {
 		}
 	case d == nil:
 		return nil
-	case d.Hosts == nil && s.asked != "" && openedOf(ctx) == nil && q.server == "" && q.cluster.Given():
+	case d.Hosts == nil && s.asked != "" && openedOf(ctx) == nil && q.inCluster():
 		q.askPod(ctx, d, s.asked)
 	}
 	if d.Hosts != nil {
@@ -55,8 +61,8 @@ func (q *question) observe(cmd *cobra.Command, s *subject, file string) error {
 // askPod reads the state of the endpoints from the Envoy in a proxy's Pod, through the API server. Without an answer it
 // leaves the dump unchanged.
 func (q *question) askPod(ctx context.Context, d *dump.Dump, proxy string) {
-	name, namespace, is := strings.Cut(proxy, ".")
-	if !is || strings.ContainsAny(namespace, ".~") {
+	name, namespace, is := splitProxy(proxy)
+	if !is {
 		return
 	}
 	in, err := q.cluster.Open()

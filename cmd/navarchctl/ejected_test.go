@@ -65,7 +65,9 @@ func TestEjectedEndpoints(t *testing.T) {
 	}{
 		{[]string{"--envoy", at, "--from", "x"}, one, unknown},
 		{[]string{"--kubeconfig", kubeconfig, "--from", "web-0.shop"}, one, unknown},
-		{[]string{"--from", files["dump.json"], "--clusters", files["all"]}, "all endpoints of outbound|80||web.shop are ejected: Envoy answers", unknown},
+		{[]string{"--kubeconfig", kubeconfig, "--from", "web.0.shop"}, one, unknown},
+		{[]string{"--from", files["dump.json"], "--clusters", files["all"]},
+			"all endpoints of outbound|80||web.shop are ejected: the connection is closed with flag UH, or Envoy uses them all", unknown},
 		{[]string{"--from", files["dump.json"], "--clusters", files["none"]}, "confidence: likely (failed connections", "ejected by Envoy"},
 		{[]string{"--from", files["dump.json"]}, unknown, "ejected by Envoy"},
 		{[]string{"--from", files["dump.json"], "-o", "json"}, `"ejected_known": false`, `"ejected": [`},
@@ -79,5 +81,16 @@ func TestEjectedEndpoints(t *testing.T) {
 	_, _, err := ran("why", "http://web.shop:80/", "--from", files["dump.json"], "--clusters", files["odd"])
 	if err == nil || !strings.Contains(err.Error(), "--clusters "+files["odd"]) {
 		t.Errorf("a file that has no clusters: %v", err)
+	}
+	const line = `[2024-01-01T00:00:00.000Z] "GET / HTTP/1.1" 503 UH no_healthy_upstream - "-" 0 19 0 - ` +
+		`"-" "-" "-" "web.shop" "-" - - - - - -`
+	for _, args := range [][]string{{"--flags", "UH"}, {"--log", line}} {
+		if _, _, err := ran("why", args[0], args[1]); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+		_, _, err := ran("why", args[0], args[1], "--clusters", files["none"])
+		if err == nil || !strings.Contains(err.Error(), "--clusters is for a request that is followed") {
+			t.Errorf("%v, and no request is followed: %v", args, err)
+		}
 	}
 }

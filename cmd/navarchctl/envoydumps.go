@@ -61,7 +61,7 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 	var in *cluster.Cluster
 	why := "Envoy's admin interface listens on the Pod's loopback address, and no kubeconfig is given to reach it: " +
 		"use navarchctl proxy-config all --envoy ADDRESS"
-	if len(ill) > 0 && c.at.server == "" && c.at.cluster.Given() {
+	if len(ill) > 0 && c.at.inCluster() {
 		var err error
 		if in, err = c.at.cluster.Open(); err != nil {
 			why = err.Error()
@@ -76,7 +76,7 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 		if in == nil {
 			return nil
 		}
-		dump, err := envoyPage(ctx, in, one.namespace, one.name, "/config_dump?include_eds")
+		dump, err := envoyPage(ctx, in, one.namespace, one.name, dumpPage)
 		if err != nil {
 			return err
 		}

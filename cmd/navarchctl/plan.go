@@ -46,8 +46,9 @@ applied or, with --delete, deleted. With --prune, the plan also deletes all obje
 in a running mesh objects of Istio's kinds, read from the API server; with --config-dir objects of any kind.
 
 Nothing is applied. With --out the plan is saved, and navarchctl apply --plan FILE applies exactly its objects, unless one of them, or an
-object behind what changes, has changed since. The replicas of the control plane plan for their own proxies. With --config-dir no server is asked: the folder is the
-configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of many YAML documents).
+object behind what changes, has changed since. The replicas of the control plane plan for their own proxies. With --config-dir no server
+is asked: the folder is the configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of many YAML
+documents).
 
 For a running mesh, only objects of Istio's kinds can be planned. Private keys are not decrypted for the
 plan; after a change, proxies receive a Secret once its key is decrypted.`,
@@ -89,7 +90,8 @@ func (p *planning) bind(cmd *cobra.Command) {
 	f.StringVar(&p.from.cluster, "cluster-id", "Kubernetes", "With --config-dir: name of the cluster to which the configuration belongs.")
 	f.StringVar(&p.from.domain, "domain", "cluster.local", "With --config-dir, the DNS domain of the cluster.")
 	f.StringVar(&p.envoy, "envoy", "", "Path of an Envoy that validates the configuration of the affected proxies, as risk NP602.")
-	f.StringVar(&p.scope, "scope", "", "Proxies that the plan is about: mesh (the default), \"namespace NAME\" or \"proxy NAME.NAMESPACE\".")
+	f.StringVar(&p.scope, "scope", "",
+		"Proxies that the plan is about: mesh (the default), \"namespace NAME\" or \"proxy NAME.NAMESPACE\".")
 	f.BoolVar(&p.named, "proxies", false, "Name every affected proxy.")
 	f.StringVar(&p.out, "out", "", "File to save the plan of a running mesh to, for navarchctl apply --plan.")
 	f.BoolVar(&p.raw, "raw", false, "List every resource that differs.")
@@ -181,10 +183,11 @@ func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error 
 // warnings prints the problems of the objects that are not refused.
 func warnings(w io.Writer, r *preview.Report) {
 	for _, o := range r.Objects {
+		if o.Act == preview.Refused {
+			continue
+		}
 		for _, one := range o.Problems {
-			if o.Act != preview.Refused {
-				fmt.Fprintln(w, show.Printable(fmt.Sprintf("%s: %s: %s", one.Severity, strings.TrimSpace(o.Object+" "+one.Field), one.Message)))
-			}
+			fmt.Fprintln(w, show.Printable(fmt.Sprintf("%s: %s: %s", one.Severity, strings.TrimSpace(o.Object+" "+one.Field), one.Message)))
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	}
 	reportProblems(warnings, problems)
 	proposed := c.proposals(before, after, found, refused)
-	within := p.bounds()
+	within := preview.BoundsOf(p.named, p.envoy != "")
 	made := &preview.Plan{Revision: before.Revision(), Objects: proposed}
 	if slices.ContainsFunc(proposed, func(o preview.Object) bool { return o.Act == preview.Refused }) {
 		return made.Report(within), nil
@@ -67,18 +67,6 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 		withoutShares(made)
 	}
 	return made.Report(within), nil
-}
-
-// bounds returns the bounds of a report that is made in this process.
-func (p *planning) bounds() preview.Bounds {
-	within := preview.Usual
-	if p.named {
-		within = within.Named()
-	}
-	if p.envoy != "" {
-		within = within.Validated()
-	}
-	return within
 }
 
 // withoutShares removes the risks that depend on a share of all proxies, because --proxy names only some of the

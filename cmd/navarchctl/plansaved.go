@@ -17,14 +17,12 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/preview"
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/object"
 )
 
 // savedSchema is the version of the JSON form of a savedPlan.
 const savedSchema = "navarch.io/saved-plan/v1"
-
-// maxSaved is the maximum size of a saved plan in bytes.
-const maxSaved = 64 << 20
 
 // savedPlan is the content of the file of plan --out. apply --plan reads it.
 type savedPlan struct {
@@ -35,8 +33,12 @@ type savedPlan struct {
 	Report  *preview.Report   `json:"report"`            // the answer that was printed
 }
 
-// save writes a plan to a file, which only its owner may read. The error names the flag.
+// save writes a plan to a file, which only its owner may read, or replaces the file. The error names the flag. It is an
+// error if the file exists and is not a regular file.
 func save(file, scope string, c change, r *preview.Report) error {
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("--out: %s is no regular file", file)
+	}
 	s := savedPlan{Schema: savedSchema, Scope: scope, Report: r}
 	for _, o := range c.put {
 		s.Objects = append(s.Objects, o.JSON)
@@ -46,7 +48,10 @@ func save(file, scope string, c change, r *preview.Report) error {
 	}
 	raw, err := json.MarshalIndent(s, "", "  ")
 	if err == nil {
-		err = os.WriteFile(file, append(raw, '\n'), 0o600)
+		err = durable.Replace(file, 0o600, func(w io.Writer) error {
+			_, err := w.Write(append(raw, '\n'))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -60,17 +65,9 @@ func readSaved(file string) (s savedPlan, c change, err error) {
 	fail := func(err error) (savedPlan, change, error) {
 		return s, c, fmt.Errorf("--plan: %s: %w", file, err)
 	}
-	f, err := os.Open(file)
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return s, c, fmt.Errorf("--plan: %w", err)
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxSaved+1))
-	switch {
-	case err != nil:
-		return fail(err)
-	case len(raw) > maxSaved:
-		return fail(fmt.Errorf("it has more than %d bytes", maxSaved))
 	}
 	if err := json.Unmarshal(raw, &s); err != nil || s.Schema != savedSchema || s.Report == nil {
 		return fail(fmt.Errorf("it is not a file of navarchctl plan --out (schema %s)", savedSchema))
@@ -131,10 +128,11 @@ func (w *waiter) planned(ctx context.Context, file string, warnings io.Writer) (
 // refusals returns "OBJECT: REASON" for each problem of the refused objects.
 func refusals(r *preview.Report) (all []string) {
 	for _, o := range r.Objects {
+		if o.Act != preview.Refused {
+			continue
+		}
 		for _, p := range o.Problems {
-			if o.Act == preview.Refused {
-				all = append(all, strings.TrimSpace(o.Object+" "+p.Field)+": "+p.Message)
-			}
+			all = append(all, strings.TrimSpace(o.Object+" "+p.Field)+": "+p.Message)
 		}
 	}
 	return all

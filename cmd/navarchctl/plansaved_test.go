@@ -42,7 +42,8 @@ func writableCluster(t *testing.T, written *[]string) string {
 		case r.URL.Path == "/apis/networking.istio.io/v1":
 			fmt.Fprint(w, `{"resources": [{"name": "virtualservices", "kind": "VirtualService", "namespaced": true}]}`)
 		case strings.HasSuffix(r.URL.Path, "/virtualservices"):
-			fmt.Fprint(w, `{"apiVersion": "networking.istio.io/v1", "items": [{"metadata": {"name": "old", "namespace": "shop", "labels": {"team": "a"}}}]}`)
+			fmt.Fprint(w, `{"apiVersion": "networking.istio.io/v1",
+				"items": [{"metadata": {"name": "old", "namespace": "shop", "labels": {"team": "a"}}}]}`)
 		case r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/gone"):
 			http.NotFound(w, r)
 		case r.Method == http.MethodPatch || r.Method == http.MethodDelete:
@@ -64,8 +65,9 @@ func TestSavedPlan(t *testing.T) {
 	var written []string
 	kubeconfig := writableCluster(t, &written)
 	source, file := filepath.Join(t.TempDir(), "new.yaml"), filepath.Join(t.TempDir(), "plan.json")
-	object := "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: [\"a\\n---\\nb\"]}}"
-	if err := os.WriteFile(source, []byte(object), 0o600); err != nil {
+	object := "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, " +
+		"spec: {hosts: [\"a\\n---\\nb\"]}}"
+	if err := errors.Join(os.WriteFile(source, []byte(object), 0o600), os.WriteFile(file, []byte("old"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	touched := preview.Touched{Object: "Service shop/web", Hash: "1"}
@@ -100,7 +102,9 @@ func TestSavedPlan(t *testing.T) {
 		change func(r *preview.Report)
 		want   string
 	}{
-		"a touched object": {func(r *preview.Report) { r.Touched = []preview.Touched{{Object: "Service shop/web", Hash: "2"}} }, "Service shop/web has changed"},
+		"a touched object": {func(r *preview.Report) {
+			r.Touched = []preview.Touched{{Object: "Service shop/web", Hash: "2"}}
+		}, "Service shop/web has changed"},
 		"an object of the plan": {func(r *preview.Report) {
 			r.Objects = []preview.Reported{{Object: "VirtualService shop/web", Hash: "1"}}
 		}, "VirtualService shop/web has been created"},
@@ -123,14 +127,17 @@ func TestSavedPlan(t *testing.T) {
 		t.Errorf("%v %s", err, warnings)
 	}
 	replica.missing = nil
-	replica.report.Objects = []preview.Reported{{Object: "VirtualService shop/web", Act: preview.Refused, Problems: []preview.Found{{Field: "spec", Message: "bad"}}}}
-	if _, _, err := apply(); err == nil || len(written) > 0 || !strings.Contains(err.Error(), "is refused now, so nothing is applied: VirtualService shop/web spec: bad") {
-		t.Errorf("%v, wrote %q", err, written)
+	refused := func(want string) {
+		t.Helper()
+		if _, _, err := apply(); err == nil || len(written) > 0 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, wrote %q", err, written)
+		}
 	}
+	replica.report.Objects = []preview.Reported{{Object: "VirtualService shop/web", Act: preview.Refused,
+		Problems: []preview.Found{{Field: "spec", Message: "bad"}}}}
+	refused("is refused now, so nothing is applied: VirtualService shop/web spec: bad")
 	web.Close()
-	if _, _, err := apply(); err == nil || len(written) > 0 || !strings.Contains(err.Error(), "the plan cannot be compared, so nothing is applied") {
-		t.Errorf("%v, wrote %q", err, written)
-	}
+	refused("the plan cannot be compared, so nothing is applied")
 }
 
 // Files that are no saved plans, and flags that exclude each other, are refused.
@@ -138,7 +145,13 @@ func TestSavedPlanIsRefused(t *testing.T) {
 	var written []string
 	kubeconfig := writableCluster(t, &written)
 	dir := t.TempDir()
-	file := filepath.Join(dir, "plan.json")
+	file, link := filepath.Join(dir, "plan.json"), filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := save(link, "", change{}, &preview.Report{}); err == nil || !strings.Contains(err.Error(), "link is no regular file") {
+		t.Errorf("to a link: %v", err)
+	}
 	for text, want := range map[string]string{
 		`{"schema": "navarch.io/plan/v1"}`: "it is not a file of navarchctl plan --out",
 		`kind: X`:                          "it is not a file of navarchctl plan --out",

@@ -15,6 +15,12 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
+// Pages of Envoy's admin interface: all resources, and the state of the endpoints.
+const (
+	dumpPage     = "/config_dump?include_eds"
+	clustersPage = "/clusters?format=json"
+)
+
 // source has the flags that select the origin of a configuration dump: a control plane, an Envoy, or a file.
 type source struct {
 	target
@@ -81,7 +87,7 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 
 // fromEnvoy reads the dump from Envoy's admin interface. If types includes endpoints, it also reads /clusters.
 func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, error) {
-	raw, err := admin(s.envoy).get(ctx, "/config_dump?include_eds")
+	raw, err := admin(s.envoy).get(ctx, dumpPage)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +99,7 @@ func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, e
 		if t != xds.Endpoint {
 			continue
 		}
-		if raw, err = admin(s.envoy).get(ctx, "/clusters?format=json"); err != nil {
+		if raw, err = admin(s.envoy).get(ctx, clustersPage); err != nil {
 			return nil, err
 		}
 		if err := d.ReadClusters(raw); err != nil {
@@ -120,7 +126,7 @@ func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error)
 		}
 		hint := ""
 		if t == xds.Endpoint {
-			hint = " (of Envoy: /config_dump?include_eds)"
+			hint = " (of Envoy: " + dumpPage + ")"
 		}
 		return nil, fmt.Errorf("%s has no section of %ss%s", s.file, t.Noun(), hint)
 	}

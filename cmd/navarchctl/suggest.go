@@ -151,7 +151,7 @@ func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Read
 	}
 	for _, address := range s.envoys {
 		var both [][]byte
-		for _, path := range []string{"/server_info", "/clusters?format=json"} {
+		for _, path := range []string{"/server_info", clustersPage} {
 			raw, err := admin(address).get(ctx, path)
 			if err != nil {
 				return err
@@ -182,7 +182,7 @@ func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
 	reading, cancel := context.WithTimeout(ctx, podPatience)
 	defer cancel()
 	var both []io.Reader
-	for _, path := range []string{"/server_info", "/clusters?format=json"} {
+	for _, path := range []string{"/server_info", clustersPage} {
 		body, err := adminOf(reading, pod, path)
 		if err != nil {
 			s.unread(pod.String(), err)

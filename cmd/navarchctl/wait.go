@@ -152,7 +152,7 @@ func (w *waiter) parse(args []string) (on awaited, err error) {
 
 // read returns the object's generation at the API server. It returns 0 without a kubeconfig, or with --server.
 func (w *waiter) read(ctx context.Context, on awaited) (int64, error) {
-	if w.server != "" || !w.cluster.Given() {
+	if !w.inCluster() {
 		return 0, nil
 	}
 	in, err := w.cluster.Open()

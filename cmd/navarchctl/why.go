@@ -50,8 +50,8 @@ if a kubeconfig is used. Otherwise it is unknown.
 request. --flags explains Envoy's response flags, and with --host also follows a request to that host (GET, or as a URL says).
 
 With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text,
-passed: [{route, index, why}], more_passed}], to: [{cluster,
-weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
+passed: [{route, index, why}], more_passed}], to: [{cluster, weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and
+--to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
   navarchctl why --from web-5d4f8c7b9-aaaaa.shop GET http://catalog.shop.svc.cluster.local:8000/items -H 'end-user: jason'
 
@@ -99,20 +99,21 @@ func (q *question) bind(cmd *cobra.Command) {
 
 // run explains response flags (--flags), explains a log line (--log), or follows a request.
 func (q *question) run(cmd *cobra.Command, args []string) error {
+	named := q.from+q.to != "" || q.local()
 	switch {
-	case q.host != "" && (q.flags == "" || q.from+q.to == "" && !q.local()):
+	case q.host != "" && (q.flags == "" || !named):
 		return errors.New("--host is the host of a request with --flags: it also needs --from or --to, the proxy that logged them")
 	case q.flags != "" && len(args) > 0:
 		return errors.New("--flags only explains flags: state the host by --host, or omit --flags to follow a URL")
-	case q.flags != "" && q.host != "":
-		if err := q.explainFlags(cmd); err != nil {
+	case q.clusters != "" && (q.flags != "" && q.host == "" || q.log != "" && !named):
+		return errors.New("--clusters is for a request that is followed: it also needs --from or --to, and with --flags also --host")
+	case q.flags != "":
+		if err := q.explainFlags(cmd); err != nil || q.host == "" {
 			return err
 		}
 		if args = []string{q.host}; !strings.Contains(q.host, "://") {
 			args[0] = "http://" + q.host
 		}
-	case q.flags != "":
-		return q.explainFlags(cmd)
 	case q.log != "" && len(args) > 0:
 		return errors.New("--log contains the request: omit the URL")
 	case q.log != "":
@@ -135,10 +136,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	if q.from != "" && q.to != "" {
 		return q.between(cmd, request)
 	}
-	held, err := q.proxy(cmd, q.from+q.to)
-	if err == nil {
-		err = q.observe(cmd, held, q.clusters)
-	}
+	held, err := q.observed(cmd, q.from+q.to)
 	if err != nil {
 		return err
 	}
@@ -167,10 +165,7 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	if q.local() {
 		return errors.New("--from and --to name two proxies, but --envoy and --file name only one")
 	}
-	from, err := q.proxy(cmd, q.from)
-	if err == nil {
-		err = q.observe(cmd, from, q.clusters)
-	}
+	from, err := q.observed(cmd, q.from)
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}

@@ -164,6 +164,29 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// A report that names all proxies has a group for each view, and resources in no more groups than usual.
+func TestManyGroups(t *testing.T) {
+	p := &Plan{}
+	for i := range Usual.Groups + 2 {
+		v := View{Proxies: []string{fmt.Sprintf("p%d.shop", i)}}
+		v.Changed = make([]Pair, Usual.Resources+1)
+		p.Views = append(p.Views, v)
+	}
+	r := p.Report(BoundsOf(true, false))
+	for i, g := range r.Affected {
+		want := Usual.Resources
+		if i >= Usual.Groups {
+			want = 0
+		}
+		if len(g.Names) != 1 || len(g.Resources) != want || g.More != Usual.Resources+1-want || g.Resources == nil {
+			t.Fatalf("group %d has %d names, %d resources and %d more", i, len(g.Names), len(g.Resources), g.More)
+		}
+	}
+	if len(r.Affected) != len(p.Views) {
+		t.Errorf("%d groups of %d views", len(r.Affected), len(p.Views))
+	}
+}
+
 // A tenant reads the problems that planning its own proxies finds. Problems that planning other proxies finds may name
 // what those alone see.
 // Promise: plan.md#what-is-asked-of-a-running-mesh

@@ -125,23 +125,25 @@ type Fact struct {
 // above 0. In the other fields, which must not be negative, 0 means no such entries.
 type Bounds struct{ Groups, Names, Resources, Problems, Bootstraps int }
 
-// Validated returns b with Bootstraps set to 8, for Envoy's validation.
-func (b Bounds) Validated() Bounds {
-	b.Bootstraps = 8
-	return b
-}
-
-// Named returns b without a bound on the names of proxies. Groups are not merged.
-func (b Bounds) Named() Bounds {
-	b.Groups, b.Names = math.MaxInt, math.MaxInt
+// BoundsOf returns Usual with changes. If named is set, names of proxies are not bounded and groups are not merged. If
+// validated is set, Bootstraps is 8, for Envoy's validation.
+func BoundsOf(named, validated bool) Bounds {
+	b := Usual
+	if named {
+		b.Groups, b.Names = math.MaxInt, math.MaxInt
+	}
+	if validated {
+		b.Bootstraps = 8
+	}
 	return b
 }
 
 // Usual are the default bounds, without bootstraps.
 var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
 
-// Report returns the plan as a Report. Groups beyond within.Groups are merged into the last group. The Report shares
-// slices with the plan.
+// Report returns the plan as a Report. Groups beyond within.Groups are merged into the last group. Groups beyond
+// Usual.Groups have no Resources, whatever the bounds, because a reply has room for so many resources only. The Report
+// shares slices with the plan.
 func (p *Plan) Report(within Bounds) *Report {
 	r := &Report{Schema: Schema, Revision: p.Revision, Proxies: p.Proxies, Views: p.AllViews,
 		Affected: []Group{}, Risks: []Risk{}, Facts: []Fact{}, MoreRisks: p.Summary.MoreRisks, MoreFacts: p.Summary.MoreFacts,
@@ -158,6 +160,9 @@ func (p *Plan) Report(within Bounds) *Report {
 		r.Objects = append(r.Objects, Reported{o.ID.String(), o.Act, o.Hash, cutTo(ofObjects(o.Problems), within.Problems)})
 	}
 	for i := range p.Views {
+		if i == Usual.Groups {
+			within.Resources = 0
+		}
 		g := p.Views[i].group(within)
 		if i < within.Bootstraps {
 			g.Bootstrap = p.Views[i].bootstraps()
@@ -178,7 +183,8 @@ func (p *Plan) Report(within Bounds) *Report {
 
 // group returns the view as a Group, without a Bootstrap.
 func (v *View) group(within Bounds) Group {
-	g := Group{Label: v.Label, Namespace: v.Namespace, Kind: v.Kind, Proxies: len(v.Proxies), Bytes: v.Bytes}
+	g := Group{Label: v.Label, Namespace: v.Namespace, Kind: v.Kind, Proxies: len(v.Proxies), Bytes: v.Bytes,
+		Resources: []Altered{}}
 	g.Names = cutTo(v.Proxies, within.Names)
 	all := slices.Concat(v.Changed, v.Agent)
 	g.More = max(0, len(all)-within.Resources)
@@ -241,8 +247,8 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 // of equal risks, facts and groups are added. Problems and Partial contain the elements of all reports. The risk that a
 // patch changes no resource remains only if all reports have it. Risks and facts have the order of meaning.Summary, and
 // groups are sorted by number of proxies, the largest first. Merge applies no Bounds, except Usual.Names unless the
-// first report has AllNames. It does not
-// change the reports, and shares slices with them.
+// first report has AllNames. Groups without Resources are equal if their numbers of resources and bytes are. Merge does
+// not change the reports, and shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial, sum.Facts, sum.Touched = nil, nil, slices.Clone(sum.Facts), newest(all)

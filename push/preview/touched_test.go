@@ -172,7 +172,7 @@ func TestAllNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for within, want := range map[Bounds]int{Usual: 20, Usual.Named(): 30} {
+	for within, want := range map[Bounds]int{Usual: 20, BoundsOf(true, false): 30} {
 		r := p.Report(within)
 		if got := len(r.Affected[0].Names); got != want {
 			t.Errorf("%d names, want %d", got, want)

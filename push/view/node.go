@@ -239,6 +239,14 @@ func kindOf(id, generator string) (Kind, error) {
 // IsRouter reports whether a node's id has the type router, which means a gateway.
 func IsRouter(id string) bool { return strings.HasPrefix(id, "router~") }
 
+// NameOf returns name.namespace of a node's id. For an id that Parse refuses, it returns the id.
+func NameOf(id string) string {
+	if _, _, name, _, err := parseID(id); err == nil {
+		return name
+	}
+	return id
+}
+
 // parseID splits an id of the form type~ip~name.namespace~domain. The error names the malformed part.
 func parseID(id string) (kind, ip, name, domain string, err error) {
 	parts := strings.Split(id, "~")

@@ -70,6 +70,9 @@ func TestParse(t *testing.T) {
 	if n, err = parse(t, `{"id": "sidecar~~a.shop~"}`); err != nil || n.Caps != xds.StockCaps || n.Domain != DefaultDomain || n.Namespace != "shop" {
 		t.Errorf("the least node: %+v, %v", n, err)
 	}
+	if NameOf(n.ID) != "a.shop" || NameOf("sidecar~a.shop") != "sidecar~a.shop" {
+		t.Errorf("names %q and %q", NameOf(n.ID), NameOf("sidecar~a.shop"))
+	}
 }
 
 func TestParseRefuses(t *testing.T) {

@@ -12,9 +12,13 @@ type Observed interface {
 var _ Observed = (*Messages)(nil)
 
 // Asked states that Envoy was asked for the state of all endpoints. Endpoints without a call of Eject are not ejected.
-func (m *Messages) Asked() { m.asked = true }
+func (m *Messages) Asked() {
+	if m.ejected == nil {
+		m.ejected = map[string]map[string]string{}
+	}
+}
 
-// Eject adds an endpoint to which Envoy sends nothing, and the reason.
+// Eject adds an endpoint to which Envoy sends nothing, and the reason. It includes a call of Asked.
 func (m *Messages) Eject(cluster, address, reason string) {
 	if m.ejected[cluster] == nil {
 		set(&m.ejected, cluster, map[string]string{})
@@ -24,7 +28,7 @@ func (m *Messages) Eject(cluster, address, reason string) {
 
 // Ejected implements Observed.
 func (m *Messages) Ejected(cluster string) (reasons map[string]string, known bool) {
-	return m.ejected[cluster], m.asked
+	return m.ejected[cluster], m.ejected != nil
 }
 
 // observe sets Destination.Ejected and Observed, with a step for the ejected endpoints.
@@ -57,8 +61,8 @@ func (w *walker) doubtEndpoints() {
 		}
 		reached, observed = true, observed && (to.Observed || to.Reach != Addressed)
 		if len(to.Ejected) > 0 && len(to.Ejected) == len(to.Endpoints) {
-			w.doubt(Possible, "all endpoints of %s are ejected: Envoy answers %s with flag UH, or uses them all if the panic threshold allows that",
-				to.Cluster, statusText(503, to.grpc))
+			w.doubt(Possible, "all endpoints of %s are ejected: %s with flag UH, or Envoy uses them all if the panic threshold allows that",
+				to.Cluster, to.failure())
 		}
 	}
 	switch {

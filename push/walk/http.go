@@ -19,7 +19,7 @@ const httpFilters = "envoy.filters.http."
 // http applies an HTTP connection manager to the request. As in Envoy, the route is selected before the filters run.
 // The route's action is applied after the filters.
 func (w *walker) http(m *hcmv3.HttpConnectionManager) {
-	if w.speaksTLS() && !w.ended {
+	if w.SpeaksTLS() && !w.ended {
 		w.step("closes the connection: the client speaks TLS, and the filter chain expects HTTP")
 		return
 	}
@@ -152,11 +152,11 @@ func (w *walker) routed(rc *routev3.RouteConfiguration, on selected, filters []s
 		w.answer(301)
 	case on.route == nil:
 		w.decide(xds.Route, rc.GetName(), "404: no route in virtual host %s", on.host.GetName())
-		w.passed(on)
+		w.addPassedOver(on)
 		w.answer(404)
 	default:
 		w.decide(xds.Route, rc.GetName(), "route %s virtual host %s route %s", rc.GetName(), on.host.GetName(), or(on.route.GetName()))
-		w.passed(on)
+		w.addPassedOver(on)
 		w.act(on.host, on.route, filters)
 	}
 }

@@ -25,9 +25,9 @@ func (w *walker) inspect(l *listenerv3.Listener) seen {
 	}
 	s := seen{protocol: "raw_buffer"}
 	switch {
-	case w.speaksTLS() && has("tls_inspector"):
+	case w.SpeaksTLS() && has("tls_inspector"):
 		s.protocol, s.sni, s.applications = "tls", strings.ToLower(w.serverName()), w.alpn()
-	case w.speaksTLS():
+	case w.SpeaksTLS():
 	case w.Scheme == "http" && has("http_inspector"):
 		s.applications = []string{"http/1.1"}
 	case w.Scheme == "h2c" && has("http_inspector"):

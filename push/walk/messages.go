@@ -21,8 +21,7 @@ type Messages struct {
 	clusters  map[string]*clusterv3.Cluster
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
 	secrets   map[string]*tlsv3.Secret
-	asked     bool                         // see Asked
-	ejected   map[string]map[string]string // reasons by cluster and address
+	ejected   map[string]map[string]string // reasons by cluster and address; nil: Envoy was not asked (see Asked)
 }
 
 var _ Secrets = (*Messages)(nil)

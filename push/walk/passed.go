@@ -29,8 +29,8 @@ func (p Passed) String() string {
 	return "not route " + name + ": " + p.Why
 }
 
-// passed adds the routes that were passed over to the last step.
-func (w *walker) passed(on selected) {
+// addPassedOver adds the routes that were passed over to the last step.
+func (w *walker) addPassedOver(on selected) {
 	last := &w.result.Steps[len(w.result.Steps)-1]
 	last.Passed, last.MorePassed = on.passed, on.more
 }

@@ -73,7 +73,7 @@ func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 		w.step("asks for a certificate of %s, required: %v", of, required)
 	}
 	switch {
-	case !w.speaksTLS():
+	case !w.SpeaksTLS():
 		w.step("closes the connection: it has to begin with TLS")
 		return false
 	case required && w.Certificate == "":

@@ -79,6 +79,11 @@ type Request struct {
 	Headers map[string]string
 }
 
+// SpeaksTLS reports whether the connection begins with a TLS handshake.
+func (r Request) SpeaksTLS() bool {
+	return r.Identity != "" || r.Scheme == "https" || r.Scheme == "h2" || r.Scheme == "tls"
+}
+
 // Direction states whether the proxy's own workload or some other client opens a connection.
 type Direction uint8
 
@@ -281,15 +286,10 @@ func (w *walker) doubt(c Confidence, format string, args ...any) {
 	}
 }
 
-// speaksTLS reports whether the connection begins with a TLS handshake.
-func (w *walker) speaksTLS() bool {
-	return w.Identity != "" || w.Scheme == "https" || w.Scheme == "h2" || w.Scheme == "tls"
-}
-
 // serverName returns the SNI that the client sends, or "" if the client sends no SNI.
 func (w *walker) serverName() string {
 	switch {
-	case !w.speaksTLS():
+	case !w.SpeaksTLS():
 		return ""
 	case w.Identity != "" && w.Scheme != "tls":
 		return w.ServerName

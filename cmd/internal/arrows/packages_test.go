@@ -173,7 +173,7 @@ var may = map[string][]string{
 	"cmd/navarchctl/dump":      {"push/inspect"},
 	"cmd/navarchctl/compare":   {"deploy/fidelity"},
 	"cmd/navarchctl/suggest":   {"cmd/navarchctl/compare", "push/preview"},
-	"cmd/navarchctl/show":      {"cmd/navarchctl/compare", "cmd/navarchctl/dump", "cmd/navarchctl/suggest", "push/describe", "push/inspect", "push/meaning", "push/preview", "store/printable"},
+	"cmd/navarchctl/show":      {"cmd/navarchctl/compare", "cmd/navarchctl/dump", "cmd/navarchctl/suggest", "push/describe", "push/inspect", "push/meaning", "push/preview", "push/view", "store/printable"},
 	"deploy/*":                 {"*"},
 }
 

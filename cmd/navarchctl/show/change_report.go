@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/push/view"
 )
 
 // ChangeOf converts a report for printing. r must not be nil and stays unchanged. The result shares slices with r. If
@@ -53,10 +54,7 @@ func ChangeOf(r *preview.Report, raw, named bool) Change {
 func namesOf(groups []preview.Group) (all []string) {
 	for _, g := range groups {
 		for _, id := range g.Names {
-			if parts := strings.Split(id, "~"); len(parts) > 2 { // TYPE~ADDRESS~NAME.NAMESPACE~DOMAIN
-				id = parts[2]
-			}
-			all = append(all, id)
+			all = append(all, view.NameOf(id))
 		}
 	}
 	slices.Sort(all)

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -130,7 +131,7 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	part.PendingCount = count
 	part.Done = part.Planned && target.Paid && count == 0
 	for i := range owing {
-		part.Pending = append(part.Pending, fleetapi.Pending{Proxy: nameOfNode(owing[i].Node), Replica: a.Self,
+		part.Pending = append(part.Pending, fleetapi.Pending{Proxy: view.NameOf(owing[i].Node), Replica: a.Self,
 			Since: owing[i].Since, Why: why(&owing[i], time.Now())})
 	}
 	if names {
@@ -147,7 +148,7 @@ func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bo
 		if !d.causes(r.Objects) && !within.refused(r.Since) || len(all) == fleetapi.MaxNamed {
 			continue
 		}
-		all = append(all, fleetapi.Pending{Proxy: nameOfNode(r.Node), Replica: a.Self, Since: r.At,
+		all = append(all, fleetapi.Pending{Proxy: view.NameOf(r.Node), Replica: a.Self, Since: r.At,
 			Why: fmt.Sprintf("it refused %s %s: %s", r.Type.Noun(), r.Name, r.Text), Objects: debug.Places(r.Objects)})
 	}
 	for _, w := range server.Withheld() {
@@ -214,15 +215,6 @@ func why(o *serve.Owing, now time.Time) string {
 		return "it waits for its turn in the rollout of the configuration"
 	}
 	return "it waits to be sent the change"
-}
-
-// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain). If the id has another form, it
-// returns the id.
-func nameOfNode(id string) string {
-	if parts := strings.Split(id, "~"); len(parts) == 4 {
-		return parts[2]
-	}
-	return id
 }
 
 // mergeDeliveries merges the parts of all replicas.

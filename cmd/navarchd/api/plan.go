@@ -71,7 +71,7 @@ func planPart(a *API, ctx context.Context, who authz.Caller, q url.Values, body 
 // mergePlans merges the reports of all replicas, in the order of their names, so that all replicas give equal answers.
 // If a replica refuses an object, the answer is the first such report alone.
 func mergePlans(_ *API, _ url.Values, parts []fleetapi.From[*preview.Report], _ int) (answer fleetapi.Answer[*preview.Report], err error) {
-	parts = slices.SortedFunc(slices.Values(parts), func(a, b fleetapi.From[*preview.Report]) int {
+	slices.SortFunc(parts, func(a, b fleetapi.From[*preview.Report]) int {
 		return strings.Compare(a.Replica, b.Replica)
 	})
 	var all []*preview.Report

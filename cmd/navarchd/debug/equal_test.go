@@ -35,11 +35,14 @@ func twoMeshes(t *testing.T) (objects [2]string, proxies [2][]view.Node) {
 		texts = append(texts, string(raw))
 	}
 	node := func(name, namespace, address, app, version string) view.Node {
-		return view.Node{ID: "sidecar~" + address + "~" + name + "." + namespace, Name: name, Namespace: namespace, Addresses: []string{address},
-			Labels: map[string]string{"app": app, "version": version}, Domain: view.DefaultDomain, Caps: xds.StockCaps | xds.CapIdentity}
+		return view.Node{ID: "sidecar~" + address + "~" + name + "." + namespace, Name: name, Namespace: namespace,
+			Addresses: []string{address}, Labels: map[string]string{"app": app, "version": version}, Domain: view.DefaultDomain,
+			Caps: xds.StockCaps | xds.CapIdentity}
 	}
-	own := []view.Node{node("web-1", "shop", "10.1.1.1", "web", ""), node("api-1", "shop", "10.1.2.1", "api", "v1"), node("api-2", "shop", "10.1.2.2", "api", "v2")}
-	theirs := append(slices.Clone(own), node("secret-1", "rival", "10.1.3.1", "api", "v1"), node("secret-2", "rival", "10.1.3.2", "other", ""))
+	own := []view.Node{node("web-1", "shop", "10.1.1.1", "web", ""), node("api-1", "shop", "10.1.2.1", "api", "v1"),
+		node("api-2", "shop", "10.1.2.2", "api", "v2")}
+	theirs := append(slices.Clone(own), node("secret-1", "rival", "10.1.3.1", "api", "v1"),
+		node("secret-2", "rival", "10.1.3.2", "other", ""))
 	return [2]string{texts[0], texts[0] + "\n---\n" + texts[1]}, [2][]view.Node{own, theirs}
 }
 
@@ -70,7 +73,8 @@ var edits = map[string]string{
 	"delete: hidden": `VirtualService hidden {}`,
 }
 
-var groups = map[string]string{"PeerAuthentication": "security", "AuthorizationPolicy": "security", "RequestAuthentication": "security", "Telemetry": "telemetry"}
+var groups = map[string]string{"PeerAuthentication": "security", "AuthorizationPolicy": "security", "RequestAuthentication": "security",
+	"Telemetry": "telemetry"}
 
 // Two meshes that differ in objects and proxies of other tenants alone give a tenant equal plans of its changes, byte
 // for byte. Several kinds of answers are among them: changes that affect its proxies, refused ones, risks, problems.
@@ -93,7 +97,8 @@ func TestTenantsPlansAreEqual(t *testing.T) {
 			group = "networking"
 		}
 		version := map[bool]string{true: "v1alpha3", false: "v1"}[kind == "EnvoyFilter"]
-		body := fmt.Sprintf("{apiVersion: %s.istio.io/%s, kind: %s, metadata: {name: %s, namespace: shop}, spec: %s}", group, version, kind, object, spec)
+		body := fmt.Sprintf("{apiVersion: %s.istio.io/%s, kind: %s, metadata: {name: %s, namespace: shop}, spec: %s}",
+			group, version, kind, object, spec)
 		if strings.HasPrefix(name, "delete") {
 			query = "delete=true"
 		}
@@ -117,7 +122,8 @@ func TestTenantsPlansAreEqual(t *testing.T) {
 		}
 	}
 	if affected < 20 || refused < 2 || risky < 10 || problems < 4 {
-		t.Errorf("%d of %d answers affect a proxy, %d are refused, %d have risks, %d problems", affected, 2*len(edits), refused, risky, problems)
+		t.Errorf("%d of %d answers affect a proxy, %d are refused, %d have risks, %d problems",
+			affected, 2*len(edits), refused, risky, problems)
 	}
 }
 

@@ -85,14 +85,7 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 	if err != nil {
 		return nil, http.StatusServiceUnavailable, err
 	}
-	within := preview.Usual
-	if q.Get("proxies") == "true" {
-		within = within.Named()
-	}
-	if q.Get("bootstraps") == "true" {
-		within = within.Validated()
-	}
-	return made.Report(within), http.StatusOK, nil
+	return made.Report(preview.BoundsOf(q.Get("proxies") == "true", q.Get("bootstraps") == "true")), http.StatusOK, nil
 }
 
 // removedOf returns the number of objects to delete, which are the last ones of n objects. The error names the
