@@ -181,8 +181,7 @@ func (r *replica) publishing(p plan.Publication) {
 	if p.Last == 0 {
 		return
 	}
-	r.deliveries.Begin(ledger.Plan{Lane: lane, First: p.First, Last: p.Last, Since: p.Since, Objects: p.Objects(),
-		Spans: p.Spans(), Views: p.Views()})
+	r.deliveries.Begin(ledger.Plan{Lane: lane, Span: p.Span, Objects: p.Objects(), Spans: p.Spans(), Views: p.Views()})
 }
 
 // planned returns a function that the planner calls once the streams of a plan are notified. The function tells the

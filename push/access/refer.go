@@ -134,7 +134,7 @@ func terminates(m networkingv1.ServerTLSSettings_TLSmode) bool {
 func texts(v *structpb.Value, yield func(string) bool) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
-		if strings.HasPrefix(k.StringValue, model.SecretCredential) || strings.HasPrefix(k.StringValue, model.GatewaySecretCredential) {
+		if model.NamesSecret(k.StringValue) {
 			return yield(k.StringValue)
 		}
 	case *structpb.Value_StructValue:

@@ -26,8 +26,7 @@ type Standing struct {
 // isSecret reports whether a resource name begins like the names of Secrets or ConfigMaps (istio:
 // pilot/pkg/model/credentials/resource.go).
 func isSecret(name string) bool {
-	return strings.HasPrefix(name, model.SecretCredential) || strings.HasPrefix(name, model.GatewaySecretCredential) ||
-		strings.HasPrefix(name, model.ConfigMapCredential)
+	return model.NamesSecret(name) || strings.HasPrefix(name, model.ConfigMapCredential)
 }
 
 // namedBy returns the objects whose filter chains name a Secret, each once, in the order of the proxy's listeners. It

@@ -58,12 +58,11 @@ const (
 // Plan describes a publication of the plan loop. Begin does not change it.
 type Plan struct {
 	Lane Lane
-	// First and Last are the store's revisions of the first and the last edit.
-	First, Last int64
-	// Since is the time at which the first edit was committed. If it is zero (unknown) or in the future, the present
-	// time is used.
-	Since time.Time
-	// Spans contains the revisions of each namespace's edits. Namespaces for which they are not known are missing.
+	// Span contains the revisions of all edits. If its Since is zero (unknown) or in the future, the present time is
+	// used.
+	model.Span
+	// Spans contains the revisions of each namespace's edits, none empty. Namespaces for which they are not known are
+	// missing.
 	Spans map[string]model.Span
 	// Objects contains the objects of the edits, sorted.
 	Objects []model.Key
@@ -155,12 +154,12 @@ func (l *Ledger) Begin(p Plan) {
 
 // newChange returns the change of a publication.
 func newChange(l *Ledger, p Plan) *Change {
-	c := &Change{lane: p.Lane, span: model.Span{First: p.First, Last: p.Last, Since: p.Since}, of: l}
+	c, now := &Change{lane: p.Lane, span: p.Span, of: l}, time.Now()
 	c.parts = make(map[string]*Part, len(p.Views))
-	if now := time.Now(); c.span.Since.IsZero() || c.span.Since.After(now) {
+	if c.span.Since.IsZero() || c.span.Since.After(now) {
 		c.span.Since = now
 	}
-	c.narrow(p)
+	c.narrow(p, now)
 	c.left.Store(1)
 	for namespace, views := range p.Views {
 		c.parts[namespace] = &Part{change: c, namespace: namespace, views: views}

@@ -45,7 +45,7 @@ func TestAcknowledgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, began := New(), time.Now()
 		time.Sleep(5 * time.Millisecond)
-		p := Plan{First: 3, Last: 4, Since: began, Objects: []model.Key{service("pay", "x"), service("shop", "web")},
+		p := Plan{Span: model.Span{First: 3, Last: 4, Since: began}, Objects: []model.Key{service("pay", "x"), service("shop", "web")},
 			Views: map[string]int{"shop": 2, "pay": 1}}
 		d := publish(l, p, "shop", "shop", "shop", "shop", "pay")
 		pay := func(i int, at time.Duration) {
@@ -88,7 +88,7 @@ func TestAcknowledgements(t *testing.T) {
 // A client that refuses a version of the change does not acknowledge it; a refusal of an older one does not count.
 func TestRefusals(t *testing.T) {
 	l := New()
-	d := publish(l, Plan{First: 7, Last: 7}, "shop", "shop")
+	d := publish(l, Plan{Span: model.Span{First: 7, Last: 7}}, "shop", "shop")
 	for i, refused := range []int64{7, 6} {
 		d[i].Pay(1, time.Now(), func(since int64) bool { return refused >= since })
 	}
@@ -100,7 +100,7 @@ func TestRefusals(t *testing.T) {
 // A change is not acknowledged before all of its streams are notified, even if those that are have acknowledged it.
 func TestNothingIsPaidBeforeItIsSealed(t *testing.T) {
 	l := New()
-	l.Begin(Plan{First: 2, Last: 2, Views: map[string]int{"shop": 2}})
+	l.Begin(Plan{Span: model.Span{First: 2, Last: 2}, Views: map[string]int{"shop": 2}})
 	var first Debts
 	first.Owe(l.Debt("shop"), time.Now())
 	first.Pay(1, time.Now(), never)
@@ -125,9 +125,9 @@ func TestNothingIsPaidBeforeItIsSealed(t *testing.T) {
 // A wait for an object is for its newest change alone; a wait for a revision is for everything up to it.
 func TestFind(t *testing.T) {
 	l := New()
-	stuck := publish(l, Plan{First: 1, Last: 1, Objects: []model.Key{service("pay", "old")}}, "pay")
-	web := publish(l, Plan{First: 2, Last: 4, Objects: []model.Key{service("shop", "web")}}, "shop")
-	publish(l, Plan{First: 6, Last: 6, Objects: []model.Key{service("shop", "later")}}, "shop")
+	stuck := publish(l, Plan{Span: model.Span{First: 1, Last: 1}, Objects: []model.Key{service("pay", "old")}}, "pay")
+	web := publish(l, Plan{Span: model.Span{First: 2, Last: 4}, Objects: []model.Key{service("shop", "web")}}, "shop")
+	publish(l, Plan{Span: model.Span{First: 6, Last: 6}, Objects: []model.Key{service("shop", "later")}}, "shop")
 	isWeb := Object{"shop", func(k model.Key) bool { return k == service("shop", "web") }}
 	if got := l.Find(5, isWeb, everywhere, true); !got.Exact || got.Paid || got.Counts.Affected != 1 {
 		t.Errorf("%+v", got)
@@ -166,12 +166,12 @@ func TestFind(t *testing.T) {
 // the object is not taken for the newest one.
 func TestFindUnlisted(t *testing.T) {
 	l := New()
-	publish(l, Plan{First: 1, Last: 1, Objects: []model.Key{service("shop", "web"), service("pay", "web")}})
+	publish(l, Plan{Span: model.Span{First: 1, Last: 1}, Objects: []model.Key{service("shop", "web"), service("pay", "web")}})
 	var many []model.Key
 	for i := range maxObjects + 1 {
 		many = append(many, service("shop", strconv.Itoa(i)))
 	}
-	stuck := publish(l, Plan{First: 2, Last: 2, Objects: many}, "shop")
+	stuck := publish(l, Plan{Span: model.Span{First: 2, Last: 2}, Objects: many}, "shop")
 	is := func(namespace string) Object {
 		return Object{namespace, func(k model.Key) bool { return k == service(namespace, "web") }}
 	}
@@ -190,14 +190,14 @@ func TestFindUnlisted(t *testing.T) {
 // Changes and debts stay within their bounds, and endpoints do not displace configuration.
 func TestBounds(t *testing.T) {
 	l := New()
-	publish(l, Plan{First: 1, Last: 1, Objects: []model.Key{service("shop", "first")}}, "shop")
+	publish(l, Plan{Span: model.Span{First: 1, Last: 1}, Objects: []model.Key{service("shop", "first")}}, "shop")
 	var objects []model.Key
 	for i := range 500 {
 		objects = append(objects, service(fmt.Sprintf("n%03d", i%100), fmt.Sprint(i/100)), service("one", fmt.Sprint(i)))
 	}
 	var stuck Debts
 	for i := range int64(3 * maxDebts) {
-		l.Begin(Plan{Lane: Endpoints, First: i + 2, Last: i + 2, Views: map[string]int{"shop": 1}, Objects: objects})
+		l.Begin(Plan{Lane: Endpoints, Span: model.Span{First: i + 2, Last: i + 2}, Views: map[string]int{"shop": 1}, Objects: objects})
 		stuck.Owe(l.Debt("shop"), time.Now())
 		l.Seal(i + 2)
 	}
@@ -212,11 +212,12 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d of %d objects, %d debts", listed, len(objects), stuck.Len())
 	}
 	stuck.Leave()
-	if d := publish(l, Plan{Lane: Endpoints, First: 9999, Last: 9999}); len(d) != 0 || len(l.Changes(everywhere, true)) != len(all) {
+	d := publish(l, Plan{Lane: Endpoints, Span: model.Span{First: 9999, Last: 9999}})
+	if len(d) != 0 || len(l.Changes(everywhere, true)) != len(all) {
 		t.Error("endpoints that change no proxy are recorded")
 	}
-	publish(l, Plan{First: 1, Last: 1}) // as after a restore of etcd, and without any view
-	publish(l, Plan{Lane: Endpoints, First: 1, Last: 1}, "shop")
+	publish(l, Plan{Span: model.Span{First: 1, Last: 1}}) // as after a restore of etcd, and without any view
+	publish(l, Plan{Lane: Endpoints, Span: model.Span{First: 1, Last: 1}}, "shop")
 	if got := l.Changes(everywhere, true); len(got) != 3 {
 		t.Errorf("%d changes after the revisions began again", len(got))
 	}
@@ -226,7 +227,7 @@ func TestBounds(t *testing.T) {
 func TestLeft(t *testing.T) {
 	l, d := New(), Debts{}
 	d.Leave()
-	l.Begin(Plan{First: 1, Last: 1, Views: map[string]int{"shop": 1}})
+	l.Begin(Plan{Span: model.Span{First: 1, Last: 1}, Views: map[string]int{"shop": 1}})
 	d.Owe(l.Debt("shop"), time.Now())
 	l.Seal(1)
 	if c := l.Changes(everywhere, true)[0]; c.Affected != 0 || !l.Find(1, Object{}, everywhere, true).Paid {
@@ -238,7 +239,8 @@ func TestLeft(t *testing.T) {
 // acknowledge.
 func BenchmarkEndpoints(b *testing.B) {
 	l, streams, now := New(), make([]Debts, 1000), time.Now()
-	plan := Plan{Lane: Endpoints, Objects: []model.Key{service("shop", "web")}, Views: map[string]int{"shop": 1}, Since: now}
+	plan := Plan{Lane: Endpoints, Span: model.Span{Since: now}, Objects: []model.Key{service("shop", "web")},
+		Views: map[string]int{"shop": 1}}
 	b.ReportAllocs()
 	for b.Loop() {
 		plan.First++
@@ -262,7 +264,7 @@ func TestDeliveriesOfTenants(t *testing.T) {
 		l, began := New(), time.Now()
 		var got []Delivery
 		l.Report(func(namespace string) string { return namespace[:1] }, func(d Delivery) { got = append(got, d) })
-		p := Plan{First: 1, Last: 1, Since: began, Views: map[string]int{"a1": 1, "a2": 1, "b": 1, "c": 1}}
+		p := Plan{Span: model.Span{First: 1, Last: 1, Since: began}, Views: map[string]int{"a1": 1, "a2": 1, "b": 1, "c": 1}}
 		d := publish(l, p, "a1", "a2", "b", "b", "b")
 		time.Sleep(10 * time.Millisecond)
 		d[0].Pay(1, time.Now(), never)
@@ -276,9 +278,9 @@ func TestDeliveriesOfTenants(t *testing.T) {
 		if want := (Delivery{Tenant: "a", Acknowledged: 2, Most: 20 * time.Millisecond}); len(got) != 1 || got[0] != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		publish(l, Plan{Lane: Endpoints, First: 2, Last: 2}, "a1")[0].Leave()
+		publish(l, Plan{Lane: Endpoints, Span: model.Span{First: 2, Last: 2}}, "a1")[0].Leave()
 		for i := range int64(maxChanges) {
-			publish(l, Plan{First: i + 2, Last: i + 2})
+			publish(l, Plan{Span: model.Span{First: i + 2, Last: i + 2}})
 		}
 		if want := (Delivery{Tenant: "b", Refused: 1, Gone: 1, Pending: 1}); len(got) != 2 || got[1] != want {
 			t.Errorf("%+v, want %+v", got, want)

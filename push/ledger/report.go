@@ -76,10 +76,9 @@ func (c *Change) paid(sees func(namespace string) bool) bool {
 	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees, true).Pending() == 0
 }
 
-// report returns the visible part of a change. visible is true if all is true (the caller may see everything), or if
-// the caller may see an object or a view of the change.
-func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
-	span := c.visible(sees, all)
+// report returns the visible part of a change, whose edits have the span c.visible. visible is true if all is true (the
+// caller may see everything), or if the caller may see an object or a view of the change.
+func (c *Change) report(span model.Span, sees func(namespace string) bool, all bool) (r Report, visible bool) {
 	r = Report{Lane: c.lane, First: span.First, Last: span.Last, Since: span.Since, Counts: c.counts(sees, all)}
 	for _, o := range c.objects {
 		if sees(o.Namespace) {
@@ -102,7 +101,7 @@ func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, v
 // everything. The caller owns the result.
 func (l *Ledger) Changes(sees func(namespace string) bool, all bool) (out []Report) {
 	for _, c := range l.recorded() {
-		if r, visible := c.report(sees, all); visible {
+		if r, visible := c.report(c.visible(sees, all), sees, all); visible {
 			out = append(out, r)
 		}
 	}
@@ -136,7 +135,7 @@ type Target struct {
 	// may contain the object. A change may contain the object if it has more objects than it lists.
 	Changes []Report
 	Span    model.Span // of the publications of Changes, including edits that the caller may not see
-	// Of selects the changes of the Target whose debts must be paid (Debts.Owes).
+	// Of selects the changes of the Target whose debts must be paid (Debts.Owes). It is for one goroutine.
 	Of func(*Change) bool
 	// Paid states that no answer is missing: all clients of the visible namespaces have acknowledged or refused the
 	// recorded changes that Of selects, or are gone. It is false while one of these changes is being published.
@@ -149,8 +148,17 @@ type Target struct {
 // all limit them as in Ledger.Changes.
 func (l *Ledger) Find(revision int64, object Object, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
-	t := Target{Paid: true, Of: func(c *Change) bool { return c.visible(sees, all).First <= revision }}
-	newest, listed := newestOf(changes, revision, object, sees, all)
+	spans := make(map[*Change]model.Span, len(changes))
+	span := func(c *Change) model.Span { // Of may ask again for each debt of each stream
+		s, known := spans[c]
+		if !known {
+			s = c.visible(sees, all)
+			spans[c] = s
+		}
+		return s
+	}
+	t := Target{Paid: true, Of: func(c *Change) bool { return span(c).First <= revision }}
+	newest, listed := newestOf(changes, revision, object, span)
 	if t.Exact = listed; listed {
 		t.Of = func(c *Change) bool { return c == newest }
 	}
@@ -159,10 +167,10 @@ func (l *Ledger) Find(revision int64, object Object, sees func(namespace string)
 			continue
 		}
 		t.Paid = t.Paid && c.paid(sees)
-		if object.Is != nil && c != newest || object.Is == nil && c.visible(sees, all).Last < revision {
+		if object.Is != nil && c != newest || object.Is == nil && span(c).Last < revision {
 			continue
 		}
-		if r, visible := c.report(sees, all); visible {
+		if r, visible := c.report(span(c), sees, all); visible {
 			t.Span = t.Span.Join(c.span)
 			t.Counts = t.Counts.Plus(r.Counts)
 			t.Changes = append(t.Changes, r)
@@ -172,10 +180,10 @@ func (l *Ledger) Find(revision int64, object Object, sees func(namespace string)
 }
 
 // newestOf returns the newest change up to the revision that contains or may contain the object, or nil. listed reports
-// whether the change lists the object.
-func newestOf(changes []*Change, revision int64, object Object, sees func(string) bool, all bool) (newest *Change, listed bool) {
+// whether the change lists the object. The function span returns the span of a change's visible edits.
+func newestOf(changes []*Change, revision int64, object Object, span func(*Change) model.Span) (newest *Change, listed bool) {
 	for _, c := range changes {
-		if object.Is == nil || c.visible(sees, all).First > revision || newest != nil && c.span.Last <= newest.span.Last {
+		if object.Is == nil || span(c).First > revision || newest != nil && c.span.Last <= newest.span.Last {
 			continue
 		}
 		if has := c.has(object.Is); has || c.mayHave(object.Namespace) {

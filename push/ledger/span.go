@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// narrow sets the spans of a change. They stay nil if all namespaces have the span of the change.
-func (c *Change) narrow(p Plan) {
+// narrow sets the spans of a change that is made now. They stay nil if all namespaces have the span of the change.
+func (c *Change) narrow(p Plan, now time.Time) {
 	differ := false
 	spans := map[string]model.Span{}
 	for _, key := range p.Objects {
@@ -15,10 +15,10 @@ func (c *Change) narrow(p Plan) {
 			continue
 		}
 		s, known := p.Spans[key.Namespace]
-		if !known || s.Last == 0 {
+		if !known {
 			s = c.span
 		}
-		if s.Since.Before(c.span.Since) || s.Since.After(time.Now()) {
+		if s.Since.Before(c.span.Since) || s.Since.After(now) {
 			s.Since = c.span.Since
 		}
 		spans[key.Namespace], differ = s, differ || s != c.span

@@ -17,7 +17,8 @@ func TestTenantsLedgersAreEqual(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, began := New(), time.Now()
 			l.Report(func(namespace string) string { return namespace[:1] }, func(Delivery) {})
-			p := Plan{First: 5, Last: 6, Since: began.Add(2 * time.Second), Objects: []model.Key{service("s1", "web"), service("s2", "api")},
+			p := Plan{Span: model.Span{First: 5, Last: 6, Since: began.Add(2 * time.Second)},
+				Objects: []model.Key{service("s1", "web"), service("s2", "api")},
 				Spans: map[string]model.Span{"s1": {First: 5, Last: 5, Since: began.Add(2 * time.Second)},
 					"s2": {First: 6, Last: 6, Since: began.Add(3 * time.Second)}},
 				Views: map[string]int{"s1": 1, "s2": 2}}
@@ -64,7 +65,7 @@ func TestTenantsLedgersAreEqual(t *testing.T) {
 // over too early.
 func TestSpansThatAreNotKnown(t *testing.T) {
 	l := New()
-	publish(l, Plan{First: 3, Last: 9, Objects: []model.Key{service("a", "x"), service("b", "y")},
+	publish(l, Plan{Span: model.Span{First: 3, Last: 9}, Objects: []model.Key{service("a", "x"), service("b", "y")},
 		Spans: map[string]model.Span{"b": {First: 8, Last: 8}}}, "a", "b")
 	for namespace, want := range map[string]int64{"a": 3, "b": 8} {
 		if got := l.Changes(only(namespace), false)[0]; got.First != want {

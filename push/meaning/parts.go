@@ -7,6 +7,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"navarch.io/navarch/push/xds"
 )
 
 // partsRoom is the encoded size in bytes up to which a parts stores what it has decoded.
@@ -33,12 +35,7 @@ type socketKey struct {
 func newParts() *parts { return &parts{map[anyKey]proto.Message{}, map[socketKey]tls{}, partsRoom} }
 
 // unshared contains the types whose settings differ from chain to chain.
-var unshared = map[string]bool{typeURL(&hcmv3.HttpConnectionManager{}): true, typeURL(&tcpv3.TcpProxy{}): true}
-
-// typeURL returns the type URL of a message in an Any.
-func typeURL(m proto.Message) string {
-	return "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
-}
+var unshared = map[string]bool{xds.TypeURL(&hcmv3.HttpConnectionManager{}): true, xds.TypeURL(&tcpv3.TcpProxy{}): true}
 
 // filter decodes the settings of a filter. The result is shared and read-only. The error is that of decoding.
 func (p *parts) filter(config *anypb.Any) (proto.Message, error) {

@@ -89,11 +89,11 @@ func (l *Loop) classify(c mirror.Change) {
 	if len(endpoints) > 0 {
 		l.endpointEdits.Add(endpoints)
 		l.endpoints.waits = true
-		l.spans[Fast].add(spanOf(c))
+		l.spans[Fast] = l.spans[Fast].Join(spanOf(c))
 	}
 	if len(rest) > 0 {
 		l.pending.Add(rest)
-		l.spans[Slow].add(spanOf(c))
+		l.spans[Slow] = l.spans[Slow].Join(spanOf(c))
 		l.config.note(now, l.pending.Len(), standsAlone(rest, c.New))
 	}
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"strings"
-
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/secret"
@@ -127,7 +125,7 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 // snapshot. The proxy need not subscribe to the Secret. The result is empty if the proxy may have the Secret, if its
 // right is unknown (secret.Table.Denied), and for names of secrets that the control plane does not serve.
 func (p *Planner) DeniedSecret(h *Handle, resource string) (why string) {
-	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
+	if !model.NamesSecret(resource) {
 		return ""
 	}
 	if _, why := p.refused(h, resource); why != "" {

@@ -55,8 +55,8 @@ func (i *intake) advance(edits []mirror.Edit, committed time.Time) mirror.Change
 }
 
 // Resize changes Config.Room of the running loop to kib. Records that are left out are planned if there is room for
-// them now. Planned records stay planned. The error is the context's, an error after a panic, or an error because the
-// loop has ended.
+// them now. Planned records stay planned. If the old or the new value is 0, nothing changes. The error is the
+// context's, an error after a panic, or an error because the loop has ended.
 func (l *Loop) Resize(ctx context.Context, kib int) error {
 	return l.call(ctx, func() {
 		i := l.intake
@@ -161,7 +161,7 @@ func (p *pace) hold(e mirror.Edit) {
 	}
 	key := e.Key()
 	if was, is := p.held[key]; is {
-		e.Old = was.Old
+		e = was.Then(e)
 	}
 	if e.Old == nil && e.New == nil { // the record was created and deleted while it waited
 		delete(p.held, key)

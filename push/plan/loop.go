@@ -64,7 +64,7 @@ type Loop struct {
 	endpoints     edge
 	endpointEdits Pending // edits for the fast path
 	noisy         noisy
-	spans         [2]span       // revisions of the waiting edits, by path
+	spans         [2]model.Span // revisions of the waiting edits, by path
 	inProgress    *inProgress   // the unfinished plan of configuration; nil between plans
 	turn          time.Duration // see maxTurn
 

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -159,5 +160,30 @@ func TestPaceCountsItsOwn(t *testing.T) {
 	s = snapshot(half)
 	if got := p.admit([]mirror.Edit{{Old: half, New: half}}, s, s, now); len(got) != 1 {
 		t.Error("a host of 1,000 waits")
+	}
+}
+
+// The merged edit of a waiting record has the revisions of all batches that wrote the record. They are unknown if those
+// of one batch are.
+func TestPaceMergesRevisions(t *testing.T) {
+	five, eight := &model.Span{First: 5, Last: 5}, &model.Span{First: 8, Last: 8}
+	s := snapshot(bothSlices(t, "pay", "bank")...)
+	version := func(n int) model.Record { return manyEndpoints(t, "pay", "bank", 0, n) }
+	old, middle, last := version(0), version(1), version(2)
+	for _, c := range []struct{ first, second, want *model.Span }{
+		{five, eight, &model.Span{First: 5, Last: 8}},
+		{nil, eight, nil},
+		{five, nil, nil},
+	} {
+		p := pace{at: time.Unix(100, 0)}
+		for _, e := range []mirror.Edit{{Old: old, New: middle, In: c.first}, {Old: middle, New: last, In: c.second}} {
+			if got := p.admit([]mirror.Edit{e}, s, s, p.at); len(got) > 0 {
+				t.Fatalf("at once %v", got)
+			}
+		}
+		got := p.next(p.at.Add(time.Minute))
+		if want := []mirror.Edit{{Old: old, New: last, In: c.want}}; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }

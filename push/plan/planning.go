@@ -5,6 +5,7 @@ import (
 
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -16,7 +17,7 @@ const maxTurn = 5 * time.Millisecond
 type inProgress struct {
 	began    time.Time
 	revision int64
-	span     span
+	span     model.Span
 	edits    []mirror.Edit
 	spent    time.Duration
 }
@@ -65,14 +66,15 @@ func (l *Loop) plan(now time.Time) time.Duration {
 // planEndpoints plans the waiting edits of endpoints on the fast path. If some of them also have to be planned on the
 // configuration path, it queues them there.
 func (l *Loop) planEndpoints(now time.Time) {
-	edits, of := l.endpointEdits.Take(), l.spans[Fast].take()
+	edits, of := l.endpointEdits.Take(), l.spans[Fast]
+	l.spans[Fast] = model.Span{}
 	moved, rest := l.planner.PlanEndpoints(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
 	l.good = l.planner.Snapshot()
 	l.endpoints.started(now)
 	obs.PushTriggers.WithLabelValues("endpoint").Inc()
 	if len(rest) > 0 {
 		l.pending.Add(rest)
-		l.spans[Slow].add(of)
+		l.spans[Slow] = l.spans[Slow].Join(of)
 		l.config.note(now, l.pending.Len(), false)
 	}
 	l.publishing(Fast, of, edits, moved)
@@ -96,7 +98,8 @@ func (l *Loop) apply(now time.Time) {
 	}
 	edits := l.pending.Take()
 	obs.Debounce.Observe(l.config.started(now).Seconds())
-	l.inProgress = &inProgress{began: now, revision: l.newest.Revision(), span: l.spans[Slow].take(), edits: edits}
+	l.inProgress = &inProgress{began: now, revision: l.newest.Revision(), span: l.spans[Slow], edits: edits}
+	l.spans[Slow] = model.Span{}
 	l.planner.Begin(mirror.Change{New: l.newest, Edits: edits})
 	l.resume(now)
 }

@@ -64,27 +64,15 @@ func (p Publication) Views() map[string]int {
 }
 
 // publishing calls Config.Publishing.
-func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved) {
+func (l *Loop) publishing(path Path, of model.Span, edits []mirror.Edit, moved []Moved) {
 	if l.cfg.Publishing != nil {
 		l.watchPlanned.Call(func() {
-			l.cfg.Publishing(Publication{Path: path, Span: of.Span, Edits: edits, Moved: moved})
+			l.cfg.Publishing(Publication{Path: path, Span: of, Edits: edits, Moved: moved})
 		})
 	}
 }
 
-// span contains the revisions to which waiting edits belong. It is empty if no edits wait.
-type span struct{ model.Span }
-
 // spanOf returns the span of a change.
-func spanOf(c mirror.Change) span {
-	return span{model.Span{First: c.New.Revision(), Last: c.New.Revision(), Since: c.Committed}}
-}
-
-// add extends a span by another span.
-func (s *span) add(o span) { s.Span = s.Join(o.Span) }
-
-// take returns a span and empties it.
-func (s *span) take() (taken span) {
-	taken, *s = *s, span{}
-	return taken
+func spanOf(c mirror.Change) model.Span {
+	return model.Span{First: c.New.Revision(), Last: c.New.Revision(), Since: c.Committed}
 }

@@ -159,9 +159,8 @@ func (l *Loop) restore() {
 		}
 	}
 	now := time.Now()
-	of, edits := l.spans[Slow], append(l.pending.Take(), l.endpointEdits.Take()...)
-	of.add(l.spans[Fast])
-	l.spans, l.inProgress, l.left = [2]span{}, nil, nil // the newest snapshot is planned
+	of, edits := l.spans[Slow].Join(l.spans[Fast]), append(l.pending.Take(), l.endpointEdits.Take()...)
+	l.spans, l.inProgress, l.left = [2]model.Span{}, nil, nil // the newest snapshot is planned
 	l.config.started(now)
 	l.endpoints.started(now)
 	l.good = l.newest

@@ -59,8 +59,12 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	return r.leaveOut(edits, growing, now)
 }
 
-// resize sets the limit, and returns the edits of the records that were left out and for which there is room now.
+// resize sets the limit, and returns the edits of the records that were left out and for which there is room now. A
+// room without a limit counts no weights, so resize does nothing if the old or the new limit is 0.
 func (r *room) resize(limit int, last, now *mirror.Snapshot) []mirror.Edit {
+	if limit == 0 || r.limit == 0 {
+		return nil
+	}
 	r.limit = limit
 	again := r.retry()
 	return r.leaveOut(again, r.apply(again, last), now)

@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
@@ -276,10 +277,18 @@ func nameOf(key model.Key) string {
 // requests. name is the name host:port of the virtual host. If the route configuration has no such virtual host, the
 // result is nil.
 func (j *judge) unreachable(h *plan.Handle, config, name string) []*routev3.Route {
-	for _, r := range j.base.Planner.Serving(h, name[:max(0, strings.LastIndexByte(name, ':'))]) {
-		if r.Config == config && xds.VirtualHost(r.Spec.Host, r.Spec.Port) == name {
-			return r.Spec.Unreachable()
-		}
+	if all := j.serving(h, config, name); len(all) > 0 {
+		return all[0].Spec.Unreachable()
 	}
 	return nil
+}
+
+// serving returns the virtual hosts with the name host:port that a route configuration of a proxy has after the change.
+func (j *judge) serving(h *plan.Handle, config, name string) (all []host.Routed) {
+	for _, r := range j.base.Planner.Serving(h, name[:max(0, strings.LastIndexByte(name, ':'))]) {
+		if r.Config == config && xds.VirtualHost(r.Spec.Host, r.Spec.Port) == name {
+			all = append(all, r)
+		}
+	}
+	return all
 }

@@ -3,9 +3,9 @@ package preview
 import (
 	"slices"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 )
 
 // meshWide returns the names of the created and changed objects that apply to all proxies of the mesh. These are
@@ -19,7 +19,7 @@ func meshWide(c mirror.Change) (all []string) {
 		case key.Kind == model.KindMesh:
 			all = append(all, "MeshConfig")
 		case key.Namespace == root && e.New != nil && appliesToAll(e.New):
-			all = append(all, normal.SourceObject(key).String())
+			all = append(all, nameOf(key))
 		}
 	}
 	return slices.Compact(all)
@@ -33,11 +33,9 @@ func appliesToAll(r model.Record) bool {
 		return t.Spec.GetMeshWide() && len(t.Spec.GetSelector()) == 0
 	case *model.Sidecar:
 		return len(t.Spec.GetWorkloadSelector().GetLabels()) == 0
-	case *model.EnvoyFilter:
-		return len(t.Spec.GetWorkloadSelector().GetLabels())+len(t.Spec.GetTargetRefs()) == 0
+	case *model.EnvoyFilter, *model.TrafficExtension:
+		return access.SelectsAll(access.Selectors(r))
 	case *model.Telemetry:
-		return len(t.Spec.GetSelector().GetMatchLabels())+len(t.Spec.GetTargetRefs()) == 0
-	case *model.TrafficExtension:
 		return len(t.Spec.GetSelector().GetMatchLabels())+len(t.Spec.GetTargetRefs()) == 0
 	}
 	return false

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ const (
 
 // Touched is a record from which a resource that differs is made, as it is before the change. Records of the change
 // itself are not touched records. Endpoints, Pods and Secrets are left out, because they change without an edit of the
-// configuration.
+// configuration. Resources and virtual hosts that the change removes are not examined.
 type Touched struct {
 	Object string `json:"object"`           // "Kind namespace/name"
 	Record string `json:"record,omitempty"` // key of the record, if its text differs from Object
@@ -50,34 +51,25 @@ type search struct {
 	*judge
 	old      *mirror.Snapshot // before the change, not resolved
 	keys     map[model.Key]bool
-	seen     map[*xds.Resource]bool
+	seen     map[Pair]bool   // examined pairs
 	hosts    map[string]bool // contents of examined virtual hosts; most scopes share them
 	examined int             // resources and virtual hosts
-	more     bool            // some were left out because of maxExplained
+	more     bool            // some were left out because of maxExplained, or because the context ended
 }
 
 // touched returns the records from which the resources of groups that differ are made, sorted. Only records of visible
-// namespaces that c does not edit are returned. more is true if some records are left out because of the bounds.
+// namespaces that c does not edit are returned. more is true if some records are left out because of the bounds, or
+// because ctx ended.
 func (j *judge) touched(ctx context.Context, groups []*group, c mirror.Change) (all []Touched, more bool) {
-	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[*xds.Resource]bool{}, hosts: map[string]bool{}}
-	for _, g := range groups {
-		for _, p := range g.Changed {
-			if p.New == nil || p.Type == xds.Endpoint || p.Type == xds.Secret || s.seen[p.New] {
-				continue
-			}
-			if s.seen[p.New] = true; ctx.Err() != nil {
-				return nil, true
-			}
-			s.resource(g.after, p)
-		}
-	}
+	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[Pair]bool{}, hosts: map[string]bool{}}
+	s.groups(ctx, groups)
 	for _, e := range c.Edits {
 		delete(s.keys, e.Key())
 	}
 	all = []Touched{}
 	for _, key := range slices.SortedFunc(maps.Keys(s.keys), model.Key.Compare) {
 		r, is := c.Old.Get(key)
-		if !is || !j.sees.of(key.Namespace) || !guarded(key.Kind) {
+		if !is || !j.sees.of(key.Namespace) || !configured(key.Kind) {
 			continue
 		}
 		if len(all) == maxTouched {
@@ -92,26 +84,42 @@ func (j *judge) touched(ctx context.Context, groups []*group, c mirror.Change) (
 	return all, s.more
 }
 
-// resource adds the records of a resource of a proxy. For a route configuration, these are the records of the virtual
-// hosts that differ.
-func (s *search) resource(h *plan.Handle, p Pair) {
-	if p.Type != xds.Route {
-		s.add(func() []any { return s.base.Planner.Explain(h, p.Type, p.Name) })
-		return
-	}
-	old, now := s.decodePair(p)
-	was := contentsOf(old)
-	for name, content := range contentsOf(now) {
-		if key := p.Name + "\x00" + content; was[name] != content && !s.hosts[key] {
-			s.hosts[key] = true
-			s.add(func() []any { return s.virtualHost(h, p.Name, name) })
+// groups adds the records of the resources of groups that differ, until some are left out.
+func (s *search) groups(ctx context.Context, all []*group) {
+	for _, g := range all {
+		for _, p := range g.Changed {
+			if p.New == nil || p.Type == xds.Endpoint || p.Type == xds.Secret || s.seen[p] {
+				continue
+			}
+			if s.more = s.more || ctx.Err() != nil; s.more {
+				return
+			}
+			s.seen[p] = true
+			s.resource(ctx, g.after, p)
 		}
 	}
 }
 
-// add adds the objects of the Specs that examine returns, unless the bound is reached.
-func (s *search) add(examine func() []any) {
-	if s.examined == maxExplained {
+// resource adds the records of a resource of a proxy. For a route configuration, these are the records of the virtual
+// hosts that differ.
+func (s *search) resource(ctx context.Context, h *plan.Handle, p Pair) {
+	if p.Type != xds.Route {
+		s.add(ctx, func() []any { return s.base.Planner.Explain(h, p.Type, p.Name) })
+		return
+	}
+	old, now := s.decodePair(p)
+	was := encodedHosts(old)
+	for name, content := range encodedHosts(now) {
+		if key := p.Name + "\x00" + content; was[name] != content && !s.hosts[key] {
+			s.hosts[key] = true
+			s.add(ctx, func() []any { return s.virtualHost(h, p.Name, name) })
+		}
+	}
+}
+
+// add adds the objects of the Specs that examine returns, unless the bound is reached or ctx has ended.
+func (s *search) add(ctx context.Context, examine func() []any) {
+	if s.examined == maxExplained || ctx.Err() != nil {
 		s.more = true
 		return
 	}
@@ -124,10 +132,7 @@ func (s *search) add(examine func() []any) {
 // virtualHost returns the Spec of a virtual host and of its clusters, and the objects that define its host and
 // destinations. Among these are VirtualServices without precedence, which an edit may give precedence.
 func (s *search) virtualHost(h *plan.Handle, config, name string) (all []any) {
-	for _, r := range s.base.Planner.Serving(h, name[:max(0, strings.LastIndexByte(name, ':'))]) {
-		if r.Config != config || xds.VirtualHost(r.Spec.Host, r.Spec.Port) != name {
-			continue
-		}
+	for _, r := range s.serving(h, config, name) {
 		all = append(all, r.Spec)
 		hosts := []string{r.Spec.Host}
 		for _, d := range r.Spec.Destinations.All() {
@@ -145,8 +150,8 @@ func (s *search) virtualHost(h *plan.Handle, config, name string) (all []any) {
 	return all
 }
 
-// guarded reports whether records of a kind change only if somebody edits the configuration.
-func guarded(k model.Kind) bool {
+// configured reports whether records of a kind change only if somebody edits the configuration.
+func configured(k model.Kind) bool {
 	switch k {
 	case model.KindEndpoints, model.KindWorkload, model.KindSecret, model.KindSecretReader:
 		return false
@@ -155,9 +160,9 @@ func guarded(k model.Kind) bool {
 	}
 }
 
-// contentsOf returns the encoded virtual hosts of a route configuration, by name. They are compared in this form, which
-// is faster than proto.Equal.
-func contentsOf(m proto.Message) map[string]string {
+// encodedHosts returns the encoded virtual hosts of a route configuration, by name. They are compared in this form,
+// which is faster than proto.Equal.
+func encodedHosts(m proto.Message) map[string]string {
 	all := map[string]string{}
 	if rc, is := m.(*routev3.RouteConfiguration); is {
 		for _, v := range rc.GetVirtualHosts() {
@@ -200,20 +205,20 @@ func (r *Report) Stale(now *Report) (all []string) {
 	return slices.Compact(all)
 }
 
-// content is the content of an object or a record in a report.
-type content struct {
+// hashed is the content of an object or a record in a report.
+type hashed struct {
 	object, hash string
 	known        bool
 }
 
 // hashes returns the content of the objects and touched records of a report.
-func (r *Report) hashes() map[string]content {
-	all := map[string]content{}
+func (r *Report) hashes() map[string]hashed {
+	all := map[string]hashed{}
 	for _, t := range r.Touched {
-		all[t.Object+"\x00"+t.Record] = content{t.Object, t.Hash, true}
+		all[t.Object+"\x00"+t.Record] = hashed{t.Object, t.Hash, true}
 	}
 	for _, o := range r.Objects {
-		all[o.Object] = content{o.Object, o.Hash, true}
+		all[o.Object] = hashed{o.Object, o.Hash, true}
 	}
 	return all
 }
@@ -222,7 +227,7 @@ func (r *Report) hashes() map[string]content {
 func newest(all []*Report) []Touched {
 	type key struct{ object, record string }
 	found := map[key]Touched{}
-	for _, r := range slices.SortedStableFunc(slices.Values(all), func(a, b *Report) int { return int(a.Revision - b.Revision) }) {
+	for _, r := range slices.SortedStableFunc(slices.Values(all), func(a, b *Report) int { return cmp.Compare(a.Revision, b.Revision) }) {
 		for _, t := range r.Touched {
 			found[key{t.Object, t.Record}] = t
 		}

@@ -8,6 +8,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 )
@@ -180,5 +181,29 @@ func TestAllNames(t *testing.T) {
 		if got := len(Merge([]*Report{r, r}).Affected[0].Names); got != map[int]int{20: 20, 30: 60}[want] {
 			t.Errorf("merged: %d names", got)
 		}
+	}
+}
+
+// Proxies that get the same route configuration may have had different ones. The virtual hosts that differ for any of
+// them are examined.
+func TestTouchedOfEachDifference(t *testing.T) {
+	sidecar := record(t, model.KindSidecar, "shop", "a", &networkingv1.Sidecar{
+		WorkloadSelector: &networkingv1.WorkloadSelector{Labels: map[string]string{"app": "a"}},
+		Egress:           []*networkingv1.IstioEgressListener{{Hosts: []string{"./" + web}}}})
+	d := &networkingv1.HTTPRouteDestination{Destination: &networkingv1.Destination{Host: web}}
+	const other = "other.shop.svc.cluster.local"
+	has := []model.Record{service(t, "*"), sidecar,
+		record(t, model.KindService, "shop", "other", &model.ServiceSpec{Hosts: []string{other}, Addresses: []string{"10.96.0.2"},
+			ExportTo: []string{"*"}, Ports: []*model.ServicePort{{Number: 80, Name: "http", Protocol: model.Protocol_PROTOCOL_HTTP}}}),
+		record(t, model.KindVirtualService, "shop", "other", &networkingv1.VirtualService{Hosts: []string{other},
+			Http: []*networkingv1.HTTPRoute{{Route: []*networkingv1.HTTPRouteDestination{d}}}})}
+	b := baseWith(t, has, func(n *view.Node) { n.Labels = map[string]string{"app": n.Name} }, "a.shop", "b.shop", "c.shop")
+	c := b.Resolver.Source().Apply(5, []model.Record{route(t, "nowhere.shop.svc.cluster.local")}, []model.Key{sidecar.Meta().Key})
+	p, err := Of(t.Context(), b, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(p.Touched, func(one Touched) bool { return one.Object == "VirtualService shop/other" }) {
+		t.Errorf("%d views touch %+v", len(p.Views), p.Touched)
 	}
 }

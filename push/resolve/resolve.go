@@ -199,7 +199,7 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	return out
 }
 
-// spanOf returns the revisions of all edits, or nil if those of one are unknown.
+// spanOf returns the revisions of all edits, or nil if there are no edits or those of one are unknown.
 func spanOf(edits []mirror.Edit) *model.Span {
 	var all model.Span
 	for _, e := range edits {
@@ -207,6 +207,9 @@ func spanOf(edits []mirror.Edit) *model.Span {
 			return nil
 		}
 		all = all.Join(*e.In)
+	}
+	if len(edits) == 0 {
+		return nil
 	}
 	return &all
 }

@@ -21,7 +21,7 @@ func TestDebts(t *testing.T) {
 	eventually(t, "all is acknowledged", func() bool { return s.Inspect()[0].Unacked == 0 })
 	all := func(string) bool { return true }
 	publish := func(revision int64, change func()) ledger.Target {
-		l.Begin(ledger.Plan{First: revision, Last: revision, Views: map[string]int{s.Inspect()[0].Namespace: 1},
+		l.Begin(ledger.Plan{Span: model.Span{First: revision, Last: revision}, Views: map[string]int{s.Inspect()[0].Namespace: 1},
 			Objects: []model.Key{{Kind: model.KindService, Name: "b"}}})
 		change()
 		l.Seal(revision)

@@ -16,5 +16,10 @@ func Any(m proto.Message) *anypb.Any {
 	if err != nil {
 		return &anypb.Any{TypeUrl: unmarshallable}
 	}
-	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
+	return &anypb.Any{TypeUrl: TypeURL(m), Value: b}
+}
+
+// TypeURL returns the type URL of a message in an anypb.Any.
+func TypeURL(m proto.Message) string {
+	return "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
 }

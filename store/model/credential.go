@@ -30,6 +30,12 @@ func SecretResource(credential string) string {
 	return SecretCredential + credential
 }
 
+// NamesSecret reports whether the name of an xDS secret has a prefix of names of Secrets: SecretCredential or
+// GatewaySecretCredential.
+func NamesSecret(resource string) bool {
+	return strings.HasPrefix(resource, SecretCredential) || strings.HasPrefix(resource, GatewaySecretCredential)
+}
+
 // PairResource returns the name of the xDS secret with the certificate and private key of a credential. A ConfigMap
 // has no private key, so the name for a ConfigMap begins with NobodyCredential. For other credentials the result is
 // that of SecretResource.

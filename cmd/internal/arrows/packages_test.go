@@ -101,7 +101,7 @@ var may = map[string][]string{
 	"push/manifest":               {},
 	"push/plan":                   {"store/crash", "store/mirror", "store/watchdog", "store/weight", "push/access", "push/extension", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*", "push/virtualservice"},
 	"push/describe":               {"store/mirror", "push/build/*", "push/inspect", "push/manifest", "push/meaning", "push/plan", "push/plan/front/gateway", "push/plan/host", "push/plan/input", "push/view"},
-	"push/preview":                {"store/mirror", "store/normal", "store/object", "push/inspect", "push/manifest", "push/meaning", "push/plan", "push/view"},
+	"push/preview":                {"store/mirror", "store/normal", "store/object", "push/access", "push/inspect", "push/manifest", "push/meaning", "push/plan", "push/plan/host", "push/view"},
 	"push/plan/layer":             {"push/pool", "push/manifest"},
 	"push/plan/input":             {"store/mirror", "store/proxyconfig", "push/access", "push/view", "push/build/*", "push/pool", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/host":              {"push/gateways", "push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},

@@ -21,7 +21,7 @@ import (
 // secretName returns the name of the Secret that a resource name refers to. ok is false if the resource name does not
 // refer to a Secret of the namespace.
 func secretName(namespace, resource string) (name string, ok bool) {
-	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
+	if !model.NamesSecret(resource) {
 		return "", false
 	}
 	ref, ok := access.ParseName(resource)
