@@ -303,8 +303,7 @@ func (a *analysis) exists(all ...analyze.Input) error {
 }
 
 // ask adds the problems and the counts of patches that the control plane reports. It omits problems above the maximum
-// number that askAll reads. It omits the counts, and prints a note, unless every replica answers, because a patch
-// without effect at one replica may have one at another. It also omits them if no proxy is connected. An error means
+// number that askAll reads. Without the counts of all replicas, it omits the counts and prints a note. An error means
 // that the control plane did not answer.
 func (a *analysis) ask(ctx context.Context, in *analyze.Input, notes io.Writer) error {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
@@ -314,29 +313,38 @@ func (a *analysis) ask(ctx context.Context, in *analyze.Input, notes io.Writer) 
 		return err
 	}
 	in.Reported = problems.Items
+	if in.Patches, err = a.patchCounts(ctx); err != nil {
+		fmt.Fprintln(notes, "note: patches without effect are not known (NAV1012): "+
+			show.Printable(strings.ReplaceAll(err.Error(), "\n", " ")))
+	}
+	return nil
+}
+
+// patchCounts returns the patches of EnvoyFilters with their largest counts, or nil if no proxy is connected. It is an
+// error if a replica does not answer, because a patch without effect at the others may have one at that replica. Only
+// processes that serve proxies are asked: others list no patches.
+func (a *analysis) patchCounts(ctx context.Context) ([]inspect.Patch, error) {
+	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer}
+	defer at.close()
 	replicas, err := askAll[api.Replica](ctx, &at, "replicas", url.Values{})
-	if err == nil && !slices.ContainsFunc(replicas.Items, func(r api.Replica) bool { return r.Proxies > 0 }) {
-		return nil
-	}
-	var counts []answer[[]inspect.Patch]
-	if err == nil {
-		counts, err = gather[[]inspect.Patch](ctx, &at, "/debug/patches", io.Discard)
-	}
-	if err == nil && (len(counts) < len(replicas.Items) || at.silent > 0) {
-		err = fmt.Errorf("%d of %d replicas were asked", len(counts), len(replicas.Items))
-	}
 	if err != nil {
-		fmt.Fprintln(notes, "note: patches without effect are not known (NAV1012): "+show.Printable(strings.ReplaceAll(err.Error(), "\n", " ")))
-		return nil
+		return nil, err
+	}
+	if !slices.ContainsFunc(replicas.Items, func(r api.Replica) bool { return r.Proxies > 0 }) {
+		return nil, nil
+	}
+	counts, err := gather[[]inspect.Patch](ctx, &at, "/debug/patches", io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	if of := max(len(replicas.Items), len(counts)+at.silent); len(counts) < of {
+		return nil, fmt.Errorf("%d of %d replicas answered", len(counts), of)
 	}
 	var lists [][]inspect.Patch
 	for _, c := range counts {
 		lists = append(lists, c.value)
 	}
-	for _, p := range joinedPatches(lists) {
-		in.Patches = append(in.Patches, analyze.Patch(p))
-	}
-	return nil
+	return joinedPatches(lists), nil
 }
 
 // analyzed is the output of -o json and -o yaml.

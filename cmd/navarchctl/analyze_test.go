@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
@@ -120,7 +123,7 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	}
 	replicas = 3
 	if out, notes, _ := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); strings.Contains(out, "NAV1012") ||
-		notes != "note: patches without effect are not known (NAV1012): 1 of 3 replicas were asked\n" {
+		notes != "note: patches without effect are not known (NAV1012): 1 of 3 replicas answered\n" {
 		t.Errorf("one of three replicas: notes %q:\n%s", notes, out)
 	}
 	s.Close()
@@ -129,6 +132,51 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	}
 	if _, _, err := runAnalyze("--server", s.URL, "-f", "x.yaml"); err == nil || !strings.Contains(err.Error(), "--live") {
 		t.Errorf("files alone: %v", err)
+	}
+}
+
+// A leader, which serves no proxies, does not count as a replica that answered: of two replicas one is not ready.
+func TestAnalyzeCountsReplicasWithoutTheLeader(t *testing.T) {
+	page := func(patches string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/api/v1/replicas":
+				_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema,
+					Items: []api.Replica{{Proxies: 2}, {Proxies: 2}}})
+			case "/api/v1/problems":
+				_ = json.NewEncoder(w).Encode(fleetapi.Answer[analyze.Reported]{Schema: fleetapi.Schema})
+			default:
+				fmt.Fprint(w, patches)
+			}
+		}
+	}
+	f := forwarded{"leader": page(`[]`), "istiod-0": page(`[{"object": "EnvoyFilter shop/f", "changed": 0}]`)}
+	pod := func(name, ready string) string {
+		return fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q},
+			"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, name, ready)
+	}
+	xds := pod("istiod-0", "True") + ", " + pod("istiod-1", "False")
+	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		items, listed := lists[r.URL.Path]
+		const pods = "/api/v1/namespaces/istio-system/pods"
+		switch name, forwards := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, pods+"/"), "/portforward"); {
+		case forwards && r.Method == http.MethodPost:
+			portforward.ServePortForward(w, r, f, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
+			return
+		case r.URL.Path == pods && strings.Contains(r.URL.Query().Get("labelSelector"), "app=istiod"):
+			items = xds
+		case r.URL.Path == pods:
+			items = xds + ", " + pod("leader", "True")
+		case !listed:
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"metadata": {}, "items": [%s]}`, items)
+	})
+	out, notes, _ := runAnalyze("--kubeconfig", kubeconfig)
+	const want = "note: patches without effect are not known (NAV1012): 1 of 2 replicas answered\n"
+	if strings.Contains(out, "NAV1012") || notes != want {
+		t.Errorf("notes %q:\n%s", notes, out)
 	}
 }
 
@@ -151,7 +199,8 @@ func TestAnalyzeNamesServicesWithoutEndpoints(t *testing.T) {
 // The budget of bytes for each proxy is a quantity, and is compared with a plan of the sidecars.
 func TestAnalyzeProxyBytes(t *testing.T) {
 	labels := lists["/api/v1/pods"]
-	lists["/api/v1/pods"] = strings.Replace(labels, `"labels": {"app": "web"}`, `"labels": {"app": "web", "security.istio.io/tlsMode": "istio"}`, 1)
+	lists["/api/v1/pods"] = strings.Replace(labels, `"labels": {"app": "web"}`,
+		`"labels": {"app": "web", "security.istio.io/tlsMode": "istio"}`, 1)
 	t.Cleanup(func() { lists["/api/v1/pods"] = labels })
 	out, _, _ := runAnalyze("--kubeconfig", clusterOf(t), "--proxy-bytes", "1Ki")
 	if !strings.Contains(out, "Warning [NAV1016] (Namespace shop) sidecars such as web-1.shop get ") {

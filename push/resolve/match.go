@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
 )
 
 // mergeMatches combines the matches of a delegating route (roots) with the matches of a delegate's route (leaves). The
@@ -72,7 +74,7 @@ func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 		root.GetIgnoreUriCase() != leaf.GetIgnoreUriCase() ||
 		root.GetPort() != 0 && leaf.GetPort() != 0 && root.GetPort() != leaf.GetPort() ||
 		root.GetSourceNamespace() != "" && root.GetSourceNamespace() != leaf.GetSourceNamespace() ||
-		contradictoryLabels(root.GetSourceLabels(), leaf.GetSourceLabels()) ||
+		model.Contradict(root.GetSourceLabels(), leaf.GetSourceLabels()) ||
 		otherGateways(root.GetGateways(), leaf.GetGateways())
 }
 
@@ -81,16 +83,6 @@ func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 func anyOutside(roots, leaves map[string]*networkingv1.StringMatch) bool {
 	for name, leaf := range leaves {
 		if outside(roots[name], leaf) {
-			return true
-		}
-	}
-	return false
-}
-
-// contradictoryLabels reports whether root and leaf have different values for some label.
-func contradictoryLabels(root, leaf map[string]string) bool {
-	for name, value := range leaf {
-		if has, ok := root[name]; ok && has != value {
 			return true
 		}
 	}

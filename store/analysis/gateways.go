@@ -27,16 +27,13 @@ func hiddenRoutes(x *examination) {
 		if len(found) == 0 {
 			continue
 		}
-		labels, seen := found[0].(*model.Gateway).Spec.GetSelector(), to
+		labels := found[0].(*model.Gateway).Spec.GetSelector()
+		selects := func(in string) bool { return x.watch(in, labels).count > 0 }
+		at, reached := "", selects // in any namespace
 		if x.of.settings.OwnGateways {
-			if seen = nil; slices.Contains(to, namespace) {
-				continue
-			}
-		} else {
-			namespace = ""
+			at, reached = namespace, func(in string) bool { return in == namespace }
 		}
-		hidden := func(in string) bool { return x.watch(in, labels).count == 0 }
-		if !hidden(namespace) && !slices.ContainsFunc(seen, func(in string) bool { return !hidden(in) }) {
+		if selects(at) && !slices.ContainsFunc(to, reached) {
 			x.found("", problem.NoEffect, "spec.exportTo", "no workload that Gateway %s selects is in a namespace of exportTo (%s): the "+
 				"rules do not apply to this Gateway; add the namespace of the gateway's Pods", name, strings.Join(to, ", "))
 		}

@@ -158,10 +158,8 @@ func (x *examination) selects(svc *model.Service, labels map[string]string) bool
 // union returns a selector that matches exactly the workloads that match both a and b. It returns false if a and b need
 // different values of one label.
 func union(a, b map[string]string) (map[string]string, bool) {
-	for k, v := range b {
-		if have, has := a[k]; has && have != v {
-			return nil, false
-		}
+	if model.Contradict(a, b) {
+		return nil, false
 	}
 	all := make(map[string]string, len(a)+len(b))
 	maps.Copy(all, a)

@@ -117,6 +117,8 @@ func (x *examination) countable(services []*model.Service, labels map[string]str
 		if svc.Key.Kind == model.KindService {
 			return !x.has(fact{kind: knownEndpoints, namespace: svc.Key.Namespace})
 		}
+		// selects(svc, nil) always adds a watch, which notices a change of total. With labels that contradict the
+		// selector, selects adds none.
 		return len(svc.Spec.GetSelector()) > 0 && (x.selects(svc, nil) && x.selects(svc, labels) || x.of.watches.total == 0)
 	})
 }

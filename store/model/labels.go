@@ -83,3 +83,13 @@ func Matches(selector, labels map[string]string) bool {
 	}
 	return true
 }
+
+// Contradict reports whether two selectors have different values for some label, so that no labels match both.
+func Contradict(a, b map[string]string) bool {
+	for k, v := range a {
+		if other, has := b[k]; has && other != v {
+			return true
+		}
+	}
+	return false
+}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/judge"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
@@ -70,7 +71,7 @@ type Input struct {
 	Reported []Reported
 	// Patches are the patches of EnvoyFilters, as all replicas of the control plane count their effect. It is empty if
 	// the control plane was not queried, if a replica did not answer, or if no proxy is connected.
-	Patches []Patch
+	Patches []inspect.Patch
 }
 
 // Run returns the findings about the objects, each once, in the order of Compare. It omits findings that an

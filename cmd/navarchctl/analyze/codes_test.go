@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/docs"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -68,7 +69,7 @@ func input(t testing.TB, sections []txtar.File, words ...string) Input {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	var reported []Reported
-	var patches []Patch
+	var patches []inspect.Patch
 	for _, s := range sections {
 		word, rest, nested := strings.Cut(strings.TrimSuffix(s.Name, ".yaml"), "/")
 		if !slices.Contains(words, word) {

@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"cmp"
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/store/credential"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -65,11 +65,26 @@ func (w *world) findRouters() (all []*router) {
 	return all
 }
 
+// applies reports whether a Gateway applies to Pods of a namespace with these labels.
+func (w *world) applies(g *model.Gateway, namespace string, labels map[string]string) bool {
+	return gateways.Selects(g, labels) && (g.Key.Namespace == namespace || !w.Normal.OwnGateways)
+}
+
+// isRouter reports whether a Gateway applies to Pods of a namespace with these labels.
+func (w *world) isRouter(namespace string, labels map[string]string) bool {
+	for g := range each[*model.Gateway](w, model.KindGateway) {
+		if w.applies(g, namespace, labels) {
+			return true
+		}
+	}
+	return false
+}
+
 // router returns the router of Pods with these labels.
 func (w *world) router(namespace string, labels map[string]string) *router {
 	r := &router{namespace: namespace, labels: labels}
 	for g := range each[*model.Gateway](w, model.KindGateway) {
-		if gateways.Selects(g, labels) {
+		if w.applies(g, namespace, labels) {
 			r.gateways = append(r.gateways, g)
 		}
 	}
@@ -173,13 +188,14 @@ func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 // usualSoon is the default of Config.Soon: a certificate that ends within this time is reported.
 const usualSoon = 30 * 24 * time.Hour
 
-// ending returns "has ended at TIME" or, for a certificate that ends soon, "ends at TIME". It returns "" for other
-// certificates.
-func (w *world) ending(c *x509.Certificate) string {
-	switch at := c.NotAfter.UTC().Format(time.RFC3339); {
-	case !w.Now.Before(c.NotAfter):
+// ending returns "has ended at TIME" or, if a certificate ends soon, "ends at TIME". It returns "" for other ends, and
+// for the zero time.
+func (w *world) ending(end time.Time) string {
+	switch at := end.UTC().Format(time.RFC3339); {
+	case end.IsZero():
+	case !w.Now.Before(end):
 		return "has ended at " + at
-	case c.NotAfter.Sub(w.Now) < cmp.Or(w.Soon, usualSoon):
+	case end.Sub(w.Now) < cmp.Or(w.Soon, usualSoon):
 		return "ends at " + at
 	}
 	return ""
@@ -188,7 +204,7 @@ func (w *world) ending(c *x509.Certificate) string {
 // ends reports certificates of Secrets that have ended or end soon.
 func (w *world) ends() {
 	for s := range each[*model.Secret](w, model.KindSecret) {
-		switch end := w.endOf(s.Spec.GetChain()); {
+		switch end := w.ending(credential.Until(s.Spec.GetChain())); {
 		case strings.HasPrefix(end, "has"):
 			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate %s: clients refuse it", end)
 		case end != "":

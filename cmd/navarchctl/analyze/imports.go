@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/plan/front/gateway"
 	"navarch.io/navarch/push/plan/host"
 	planinput "navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/problem"
@@ -91,15 +91,20 @@ func idleImports(w *world) {
 		}
 	}
 	for s := range each[*model.Sidecar](w, model.KindSidecar) {
+		own := s.Key.Namespace
+		if own == w.rootNamespace() {
+			own = "." // the namespace of each proxy
+		}
 		for i, e := range s.Spec.GetEgress() {
 			field := fmt.Sprintf("spec.egress[%d].hosts", i)
-			all := parseImports(e.GetHosts()[:min(len(e.GetHosts()), maxImports)], s.Key.Namespace)
+			all := parseImports(e.GetHosts()[:min(len(e.GetHosts()), maxImports)], own)
 			for j, one := range all {
 				if by := coveredBy(all, j); by >= 0 {
-					w.foundRecord(problem.ImportWithoutEffect, s, field, "%q adds nothing: %q of the same listener imports it", one.text, all[by].text)
-				} else if owner := one.hidden(byHost[one.host], s.Key.Namespace); owner != nil && s.Key.Namespace != w.rootNamespace() {
-					w.foundRecord(problem.ImportWithoutEffect, s, field, "%q imports nothing: %v is not exported to namespace %s (exportTo)",
-						one.text, owner.Key, s.Key.Namespace)
+					w.foundRecord(problem.ImportWithoutEffect, s, field, "%q adds nothing: %q of the same listener imports it",
+						one.text, all[by].text)
+				} else if owner := one.hidden(byHost[one.host], s.Key.Namespace); owner != nil && own != "." {
+					w.foundRecord(problem.ImportWithoutEffect, s, field,
+						"%q imports nothing: %v is not exported to namespace %s (exportTo)", one.text, owner.Key, s.Key.Namespace)
 				}
 			}
 		}
@@ -109,16 +114,15 @@ func idleImports(w *world) {
 // imported is one entry of an egress listener, "namespace/host".
 type imported struct{ text, namespace, host string }
 
-// parseImports parses the entries of an egress listener. It omits exclusions (~namespace/host).
+// parseImports parses the entries of an egress listener. The namespace own takes the place of ".". Exclusions
+// (~namespace/host) are omitted.
 func parseImports(hosts []string, own string) (all []imported) {
 	for _, text := range hosts {
-		namespace, host, is := strings.Cut(text, "/")
-		switch {
-		case strings.HasPrefix(text, "~"):
+		if strings.HasPrefix(text, "~") {
 			continue
-		case !is:
-			namespace, host = "*", text
-		case namespace == ".":
+		}
+		namespace, host, _ := strings.Cut(text, "/")
+		if namespace == "." {
 			namespace = own
 		}
 		all = append(all, imported{text, namespace, host})
@@ -165,28 +169,45 @@ func patchedImports(w *world) {
 		normal.Destinations(vs.Spec, func(_ string, d *networkingv1.Destination) { routed[d.GetHost()] = true })
 	}
 	for f := range each[*model.EnvoyFilter](w, model.KindEnvoyFilter) {
+		if len(f.Spec.GetTargetRefs()) > 0 {
+			continue
+		}
+		used := usedHosts(f, routed)
+		if len(used) == 0 {
+			continue
+		}
 		for s := range each[*model.Sidecar](w, model.KindSidecar) {
 			if s.Key.Namespace != f.Key.Namespace && f.Key.Namespace != w.rootNamespace() || len(s.Spec.GetEgress()) == 0 ||
-				contradict(s.Spec.GetWorkloadSelector().GetLabels(), f.Spec.GetWorkloadSelector().GetLabels()) || len(f.Spec.GetTargetRefs()) > 0 {
+				model.Contradict(s.Spec.GetWorkloadSelector().GetLabels(), f.Spec.GetWorkloadSelector().GetLabels()) {
 				continue
 			}
-			all, reported := host.ImportsOf(s, s.Key.Namespace), map[string]bool{}
-			for i, p := range f.Spec.GetConfigPatches() {
-				if p.GetMatch().GetContext() == networkingv1.EnvoyFilter_GATEWAY {
-					continue
+			all := host.ImportsOf(s, s.Key.Namespace)
+			for name, patch := range used {
+				if w.lacks(all, name) {
+					w.foundRecord(problem.UsedHostNotImported, s, "spec.egress",
+						"configPatches[%d] of %v sends requests to %q, which no egress listener imports: proxies lack the cluster, and "+
+							"these requests fail; add %q to the hosts of a listener", patch, f.Key, name, "*/"+name)
 				}
-				outboundHosts(structpb.NewStructValue(p.GetPatch().GetValue()), func(name string) {
-					if reported[name] || routed[name] || !w.lacks(all, name) {
-						return
-					}
-					reported[name] = true
-					w.foundRecord(problem.UsedHostNotImported, s, "spec.egress", "configPatches[%d] of %v sends requests to %q, which no egress "+
-						"listener imports: proxies lack the cluster, and these requests fail; add %q to the hosts of a listener", i, f.Key, name,
-						"*/"+name)
-				})
 			}
 		}
 	}
+}
+
+// usedHosts returns the hosts of outbound clusters that the patches of a filter name for sidecars, each with the index
+// of the first such patch. It omits the hosts in except.
+func usedHosts(f *model.EnvoyFilter, except map[string]bool) map[string]int {
+	used := map[string]int{}
+	for i, p := range f.Spec.GetConfigPatches() {
+		if p.GetMatch().GetContext() == networkingv1.EnvoyFilter_GATEWAY {
+			continue
+		}
+		gateway.Clusters(structpb.NewStructValue(p.GetPatch().GetValue()), func(direction, name string) {
+			if _, known := used[name]; !known && direction == "outbound" && !except[name] {
+				used[name] = i
+			}
+		})
+	}
+	return used
 }
 
 // lacks reports whether services have a host, and none of them is imported.
@@ -200,33 +221,4 @@ func (w *world) lacks(all []*host.Imports, name string) (is bool) {
 		}
 	}
 	return is
-}
-
-// contradict reports whether no workload matches both selectors, because they need different values of one label.
-func contradict(a, b map[string]string) bool {
-	for k, v := range a {
-		if other, has := b[k]; has && other != v {
-			return true
-		}
-	}
-	return false
-}
-
-// outboundHosts calls found with the host of each string in a value that is the name of an outbound cluster,
-// outbound|PORT|SUBSET|HOST.
-func outboundHosts(v *structpb.Value, found func(name string)) {
-	switch k := v.GetKind().(type) {
-	case *structpb.Value_StringValue:
-		if direction, _, _, name, ok := xds.ParseCluster(k.StringValue); ok && direction == "outbound" && name != "" {
-			found(name)
-		}
-	case *structpb.Value_StructValue:
-		for _, key := range sorted(k.StructValue.GetFields()) {
-			outboundHosts(k.StructValue.GetFields()[key], found)
-		}
-	case *structpb.Value_ListValue:
-		for _, one := range k.ListValue.GetValues() {
-			outboundHosts(one, found)
-		}
-	}
 }

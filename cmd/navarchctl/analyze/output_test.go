@@ -203,9 +203,8 @@ func TestReportedObjectsAreFoundByName(t *testing.T) {
 		id := object.ID{Origin: Origin, Group: group, Kind: "Gateway", Namespace: "shop", Name: "edge"}
 		w.byID[id] = &object.Object{ID: id}
 	}
-	ids := w.idsByName()
 	for name, want := range map[string]string{"Gateway shop/edge": "networking.istio.io", "Gateway shop/none": ""} {
-		if got := w.named(ids, name); got.Group != want || got.Namespace != "shop" {
+		if got := w.named(name); got.Group != want || got.Namespace != "shop" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

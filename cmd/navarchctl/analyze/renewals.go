@@ -3,8 +3,6 @@ package analyze
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/url"
 	"time"
@@ -12,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/credential"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -21,8 +20,8 @@ import (
 // certificateName is the annotation by which cert-manager names the Certificate of a Secret.
 const certificateName = "cert-manager.io/certificate-name"
 
-// managed is the kind of objects from which cert-manager makes Secrets.
-var managed = resource{kind{"cert-manager.io", "Certificate"}, "v1", "certificates"}
+// certificateKind is the kind of objects from which cert-manager makes Secrets.
+var certificateKind = resource{kind{"cert-manager.io", "Certificate"}, "v1", "certificates"}
 
 // lateBy is the time after the planned renewal at which a Certificate counts as not renewed.
 const lateBy = time.Hour
@@ -39,12 +38,13 @@ type issued struct {
 // readCertificates reads the Certificates of cert-manager that the read Secrets name.
 func (in *Input) readCertificates(ctx context.Context, api *apiserver.Client) error {
 	for _, e := range in.Events {
-		if e.ID.Kind != "Secret" || e.Object == nil || e.Object.Annotations[certificateName] == "" || in.Unread[managed.kind.kind] != "" {
+		if e.ID.Kind != "Secret" || e.Object == nil || e.Object.Annotations[certificateName] == "" ||
+			in.Unread[certificateKind.kind.kind] != "" {
 			continue
 		}
-		path := "/apis/" + managed.group + "/" + managed.version + "/namespaces/" + url.PathEscape(e.ID.Namespace) + "/" + managed.plural + "/" +
-			url.PathEscape(e.Object.Annotations[certificateName])
-		if err := in.get(ctx, api, managed, path); err != nil {
+		path := "/apis/" + certificateKind.group + "/" + certificateKind.version + "/namespaces/" + url.PathEscape(e.ID.Namespace) + "/" +
+			certificateKind.plural + "/" + url.PathEscape(e.Object.Annotations[certificateName])
+		if err := in.get(ctx, api, certificateKind, path); err != nil {
 			return err
 		}
 	}
@@ -61,9 +61,9 @@ func renewals(w *world) {
 		}
 		name := o.Annotations[certificateName]
 		if name == "" {
-			if end := w.endOf(s.Spec.GetChain()); end != "" {
-				w.found(problem.CertificateNotRenewed, o.ID, "metadata.annotations", "the certificate %s, and nothing renews it: %s names no "+
-					"Certificate of cert-manager; it was written by %s", end, certificateName, lastWriter(o))
+			if end := w.ending(credential.Until(s.Spec.GetChain())); end != "" {
+				w.found(problem.CertificateNotRenewed, o.ID, "metadata.annotations", "the certificate %s, and nothing renews it: "+
+					"%s names no Certificate of cert-manager; it was written by %s", end, certificateName, lastWriter(o))
 			}
 			continue
 		}
@@ -77,10 +77,10 @@ func renewals(w *world) {
 // failure returns the reason for which a Certificate is not renewed. It is empty without a failure, and if Certificates
 // were not read.
 func (w *world) failure(namespace, name string) string {
-	if !w.live(managed.kind.kind) || !w.knows(managed.kind.kind) {
+	if !w.live(certificateKind.kind.kind) || !w.knows(certificateKind.kind.kind) {
 		return ""
 	}
-	o := w.byID[w.id(managed.group, managed.kind.kind, namespace, name)]
+	o := w.byID[w.id(certificateKind.group, certificateKind.kind.kind, namespace, name)]
 	if o == nil {
 		return "is gone: nothing renews the Secret"
 	}
@@ -105,19 +105,6 @@ func (w *world) failure(namespace, name string) string {
 		return "was to be renewed at " + at.UTC().Format(time.RFC3339) + ", and is not: does cert-manager run?"
 	}
 	return ""
-}
-
-// endOf returns the end of the first certificate in PEM text as ending does.
-func (w *world) endOf(chain []byte) string {
-	block, _ := pem.Decode(chain)
-	if block == nil {
-		return ""
-	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return "" // the conversion to records reports it
-	}
-	return w.ending(leaf)
 }
 
 // lastWriter returns the field manager that wrote an object last, with the time.

@@ -22,11 +22,13 @@ func TestRenewals(t *testing.T) {
 		{"attempts", "@MANAGED60@" + of + `failedIssuanceAttempts: 1}}`, "fails, after 1 failed attempts"},
 		{"in time", "@MANAGED60@" + of + `renewalTime: "2025-12-31T23:30:00Z"}}`, ""},
 		{"issues now", "@MANAGED60@" + of + `conditions: [{type: Issuing, status: "True", reason: Renewing, message: m}]}}`, ""},
-		{"gone", "@MANAGED60@" + strings.Replace(of, "name: cert,", "name: other,", 1) + "}}", "Certificate edge/cert of cert-manager is gone"},
+		{"gone", "@MANAGED60@" + strings.Replace(of, "name: cert,", "name: other,", 1) + "}}",
+			"Certificate edge/cert of cert-manager is gone"},
 		{"certificates were not read", "@MANAGED20@", ""},
-		{"nobody's, and ends", "@CERT20@", `nothing renews it: cert-manager.io/certificate-name names no Certificate of cert-manager; it was written by an unknown program`},
+		{"without a Certificate, and ends", "@CERT20@", "nothing renews it: cert-manager.io/certificate-name names no Certificate of " +
+			"cert-manager; it was written by an unknown program"},
 		{"written by", "@WRITTEN20@", `it was written by "kubectl" at 2025-11-01T00:00:00Z`},
-		{"nobody's, and lasts", "@CERT60@", ""},
+		{"without a Certificate, and lasts", "@CERT60@", ""},
 	} {
 		in := input(t, []txtar.File{{Name: "both/cluster.yaml", Data: []byte(c.objects)}}, "both")
 		if got := lines(Run(in, config), "NAV1018"); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
@@ -44,7 +46,8 @@ func TestCertificatesAreRead(t *testing.T) {
 		"/apis/cert-manager.io/v1/namespaces/edge/certificates/cert": `{"metadata": {"name": "cert", "namespace": "edge"},
 			"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "DoesNotExist", "message": "no issuer"}]}}`,
 	}
-	managed := strings.Replace(secret(t, 60), "namespace: edge", "namespace: edge, annotations: {cert-manager.io/certificate-name: cert}", 1)
+	managed := strings.Replace(secret(t, 60), "namespace: edge",
+		"namespace: edge, annotations: {cert-manager.io/certificate-name: cert}", 1)
 	raw, err := yaml.YAMLToJSON([]byte(managed))
 	if err != nil {
 		t.Fatal(err)

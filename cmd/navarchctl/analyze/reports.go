@@ -33,10 +33,6 @@ var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.Vers
 // reports adds the reported problems with the codes of fromControlPlane. Problems with other codes are found in the
 // objects themselves.
 func reports(w *world) {
-	var ids map[string]object.ID
-	if len(w.reported) > 0 {
-		ids = w.idsByName()
-	}
 	for _, r := range w.reported {
 		if !slices.Contains(fromControlPlane, r.Analyzer) {
 			continue
@@ -51,35 +47,23 @@ func reports(w *world) {
 		case r.Analyzer == problem.VersionWithheld && r.Location != "":
 			message = r.Location + ": " + r.Message
 		}
-		w.add(object.Problem{ID: w.named(ids, r.Object), Field: r.Field, Message: message}, r.Analyzer)
+		w.add(object.Problem{ID: w.named(r.Object), Field: r.Field, Message: message}, r.Analyzer)
 	}
-}
-
-// Patch is one patch of an EnvoyFilter: one item of /debug/patches, with the largest count of all replicas.
-type Patch struct {
-	Object    string `json:"object"`  // "EnvoyFilter namespace/name"
-	Index     int    `json:"index"`   // in spec.configPatches
-	ApplyTo   string `json:"applyTo"` // kind of resources, such as HTTP_FILTER
-	Operation string `json:"operation"`
-	Changed   *int   `json:"changed"` // number of changed resources of all connected proxies; nil: unknown
 }
 
 // patches reports patches that change nothing of the connected proxies. It leaves out filters that select no workload,
 // which are findings already (NoMatchingWorkloadsFound), and filters that were read from files, since the control plane
 // has another version of them.
 func patches(w *world) {
-	if len(w.patches) == 0 {
-		return
-	}
-	ids, idle := w.idsByName(), map[object.ID]bool{}
+	unselecting := map[object.ID]bool{}
 	for _, f := range w.findings {
 		if f.Code == string(problem.NoMatchingWorkloadsFound) {
-			idle[f.id] = true
+			unselecting[f.id] = true
 		}
 	}
 	for _, p := range w.patches {
-		id := w.named(ids, p.Object)
-		if p.Changed == nil || *p.Changed > 0 || w.location(id) != "" || idle[id] {
+		id := w.named(p.Object)
+		if p.Changed == nil || *p.Changed > 0 || w.location(id) != "" || unselecting[id] {
 			continue
 		}
 		w.found(problem.PatchWithoutEffect, id, fmt.Sprintf("spec.configPatches[%d]", p.Index),
@@ -91,6 +75,9 @@ func patches(w *world) {
 // idsByName maps the names of all objects, "Kind namespace/name", to their IDs. Of several objects with one name, the
 // object whose ID is the least (ID.Compare) counts.
 func (w *world) idsByName() map[string]object.ID {
+	if w.ids != nil {
+		return w.ids
+	}
 	all := make(map[string]object.ID, len(w.byID))
 	for id := range w.byID {
 		name := id.String()
@@ -98,13 +85,14 @@ func (w *world) idsByName() map[string]object.ID {
 			all[name] = id
 		}
 	}
+	w.ids = all
 	return all
 }
 
 // named returns the ID of an object by its name "Kind namespace/name". For an object that was not read, the ID has no
 // group.
-func (w *world) named(ids map[string]object.ID, name string) object.ID {
-	if id, is := ids[name]; is {
+func (w *world) named(name string) object.ID {
+	if id, is := w.idsByName()[name]; is {
 		return id
 	}
 	word, rest, _ := strings.Cut(name, " ")
@@ -157,5 +145,5 @@ func (w *world) firstEnd(text []byte) (end, which string) {
 	if first == nil {
 		return "", ""
 	}
-	return w.ending(first), cmp.Or(first.Subject.String(), "without a name")
+	return w.ending(first.NotAfter), cmp.Or(first.Subject.String(), "without a name")
 }

@@ -3,8 +3,6 @@ package analyze
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/plan"
@@ -31,7 +29,7 @@ func (w *world) sidecars() map[string][]view.Node {
 	all, seen := map[string][]view.Node{}, map[string]bool{}
 	for l := range each[*model.Workload](w, model.KindWorkload) {
 		e, id := l.Spec.GetEndpoint(), normal.SourceObject(l.Key)
-		if !e.GetMtls() || id.Kind != "Pod" || len(w.router(id.Namespace, e.GetLabels()).gateways) > 0 {
+		if !e.GetMtls() || id.Kind != "Pod" {
 			continue
 		}
 		key := fmt.Sprint(id.Namespace, e.GetLabels(), e.GetLocality(), e.GetNetwork(), e.GetServiceAccount(), e.GetWorkload())
@@ -39,6 +37,9 @@ func (w *world) sidecars() map[string][]view.Node {
 			continue
 		}
 		seen[key] = true
+		if w.isRouter(id.Namespace, e.GetLabels()) {
+			continue
+		}
 		all[id.Namespace] = append(all[id.Namespace], view.Node{ID: "sidecar~" + e.GetAddress() + "~" + id.Name + "." + id.Namespace + "~",
 			Kind: view.Sidecar, Name: id.Name, Namespace: id.Namespace, Domain: "svc." + cmp.Or(w.Normal.Domain, "cluster.local"),
 			Addresses: []string{e.GetAddress()},
@@ -70,10 +71,12 @@ func multipliers(w *world) {
 		return
 	}
 	nodes, with := w.sidecars(), map[string]int{}
-	whole, none := view.NewIndex(w.known), w.without(x, readers...)
 	for namespace, of := range nodes {
 		nodes[namespace] = of[:min(len(of), mostNodes)]
-		with[namespace] = viewsOf(whole, w.known, nodes[namespace])
+		with[namespace] = viewsOf(x, w.known, nodes[namespace])
+	}
+	none := w.without(x, readers...)
+	for namespace := range nodes {
 		if fewer := viewsOf(x, none, nodes[namespace]); with[namespace] <= 2*fewer || with[namespace]-fewer < fewViews {
 			delete(nodes, namespace) // no reader alone makes so many views
 		}
@@ -93,8 +96,8 @@ func multipliers(w *world) {
 		}
 		restore(x, r)
 		if at != "" {
-			w.foundRecord(problem.ViewsMultiplied, r, "spec", "the sidecars of namespace %s have %d different configurations, and %d without "+
-				"this object: each is planned and kept by its own; match labels that many Pods share", at, with[at], with[at]-most)
+			w.foundRecord(problem.ViewsMultiplied, r, "spec", "the sidecars of namespace %s have %d different configurations, and %d "+
+				"without this object: each is planned and kept by its own; match labels that many Pods share", at, with[at], with[at]-most)
 		}
 	}
 }
@@ -143,7 +146,7 @@ func overBudget(w *world) {
 	planner := plan.New(plan.Settings{Snapshot: w.known, Cluster: w.Normal.Cluster})
 	x, seen := view.NewIndex(w.known), map[view.Scope]bool{}
 	nodes := w.sidecars()
-	for _, namespace := range slices.Sorted(maps.Keys(nodes)) {
+	for _, namespace := range sorted(nodes) {
 		for _, n := range nodes[namespace] {
 			scope := x.View(w.known, n).Scope
 			if seen[scope] || len(seen) >= mostMeasured {
@@ -158,8 +161,8 @@ func overBudget(w *world) {
 			if scope.Sidecar != (model.Key{}) {
 				id = normal.SourceObject(scope.Sidecar)
 			}
-			w.found(problem.ProxyOverBudget, id, "", "sidecars such as %s get %d bytes and %d clusters, more than the budget of %d bytes: import "+
-				"fewer hosts in a Sidecar (navarchctl suggest sidecar)", n.Name+"."+n.Namespace, size, clusters, w.ProxyBytes)
+			w.found(problem.ProxyOverBudget, id, "", "sidecars such as %s get %d bytes and %d clusters, more than the budget of %d bytes: "+
+				"import fewer hosts in a Sidecar (navarchctl suggest sidecar)", n.Name+"."+n.Namespace, size, clusters, w.ProxyBytes)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -29,6 +30,7 @@ type world struct {
 	fromCluster map[string]bool
 	byKind      map[kind][]*object.Object
 	byID        map[object.ID]*object.Object
+	ids         map[string]object.ID         // result of idsByName; nil before its first call
 	stands      map[object.ID]*object.Object // original objects, by the ID of the object that standIn added for them
 	made        []object.Event               // the added objects
 	address     netip.Addr                   // the last address of nextAddress
@@ -43,7 +45,7 @@ type world struct {
 	injectors map[string]*injectorValues // by the name of their ConfigMap
 	routers   []*router
 	reported  []Reported
-	patches   []Patch
+	patches   []inspect.Patch
 	findings  []Finding
 }
 

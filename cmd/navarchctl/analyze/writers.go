@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -27,11 +28,11 @@ const (
 // API server records for each field the managers that agree on its value. A manager that changes the value becomes the
 // only owner. Managers that take turns with different values are therefore found only by the rate of the writes.
 func writers(w *world) {
-	for _, of := range slices.SortedFunc(maps.Keys(w.byKind), func(a, b kind) int { return strings.Compare(a.group+a.kind, b.group+b.kind) }) {
+	for of, all := range w.byKind {
 		if !strings.HasSuffix(of.group, ".istio.io") && of.group != model.GroupGatewayAPI && of != (kind{"", "Service"}) {
 			continue
 		}
-		for _, o := range w.byKind[of] {
+		for _, o := range all {
 			if bytes.Contains(o.JSON, []byte(`"managedFields"`)) {
 				w.writersOf(o)
 			}
@@ -64,23 +65,22 @@ func (w *world) writersOf(o *object.Object) {
 	}
 	for _, path := range sorted(owners) {
 		if all := owners[path]; len(all) > 1 {
-			w.found(problem.SeveralWriters, o.ID, path, "%s write it: each overwrites the other's next change, or is refused with a conflict; "+
-				"leave the object to one of them", named(all, last))
+			w.found(problem.SeveralWriters, o.ID, path, "%s write it: each overwrites the other's next change, or is refused with a "+
+				"conflict; leave the object to one of them", named(slices.Values(all), last))
 			return
 		}
 	}
 	if age := w.Now.Sub(o.Created); len(last) > 1 && o.Generation >= manyWrites && age > 0 &&
 		float64(o.Generation) >= writesPerHour*age.Hours() {
-		w.found(problem.SeveralWriters, o.ID, "spec", "it was changed %d times since %s, and %s write it: they may undo each other's changes; "+
-			"leave the object to one of them", o.Generation, o.Created.UTC().Format(time.RFC3339), named(sorted(last), last))
+		w.found(problem.SeveralWriters, o.ID, "spec", "it was changed %d times since %s, and %s write it: they may undo each other's "+
+			"changes; leave the object to one of them", o.Generation, o.Created.UTC().Format(time.RFC3339), named(maps.Keys(last), last))
 	}
 }
 
-// named lists field managers, each with the time of its last write.
-func named(managers []string, last map[string]time.Time) string {
-	slices.Sort(managers)
+// named lists field managers in order, each with the time of its last write.
+func named(managers iter.Seq[string], last map[string]time.Time) string {
 	var all []string
-	for _, m := range managers {
+	for _, m := range slices.Sorted(managers) {
 		text := fmt.Sprintf("%q", m)
 		if at := last[m]; !at.IsZero() {
 			text += " (" + at.UTC().Format(time.RFC3339) + ")"
@@ -91,13 +91,13 @@ func named(managers []string, last map[string]time.Time) string {
 }
 
 // leaves calls found with the path of each field without fields of its own in a FieldsV1. Elements of lists are written
-// as in the FieldsV1: k:{"name":"http"} becomes [{"name":"http"}].
+// as in the FieldsV1: k:{"name":"http"} becomes [{"name":"http"}]. The paths are in no particular order.
 func leaves(raw json.RawMessage, path string, found func(path string)) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
 		return
 	}
-	for _, key := range sorted(fields) {
+	for key, value := range fields {
 		mark, name, is := strings.Cut(key, ":")
 		if !is {
 			continue // ".": the parent itself
@@ -106,10 +106,10 @@ func leaves(raw json.RawMessage, path string, found func(path string)) {
 		if mark != "f" {
 			below = path + "[" + name + "]"
 		}
-		if string(fields[key]) == "{}" {
+		if string(value) == "{}" {
 			found(below)
 		} else {
-			leaves(fields[key], below, found)
+			leaves(value, below, found)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"navarch.io/navarch/store/object"
 )
@@ -58,18 +58,17 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 
 // parseAll parses the files that could be read, on all cores.
 func parseAll(config string, all []reading) {
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(all)) {
-		wait.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				if one := &all[i]; one.err == nil && !one.missing {
-					one.docs = parseUnder(config, one.base, one.path, one.data)
-				}
-			}
-		})
+	var parsing errgroup.Group
+	parsing.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range all {
+		if one := &all[i]; one.err == nil && !one.missing {
+			parsing.Go(func() error {
+				one.docs = parseUnder(config, one.base, one.path, one.data)
+				return nil
+			})
+		}
 	}
-	wait.Wait()
+	_ = parsing.Wait()
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one

@@ -21,7 +21,7 @@ func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Im
 	}
 	hosts := providers(in.Mesh.Spec)
 	for _, p := range patches {
-		clusters(structpb.NewStructValue(p.Config().GetPatch().GetValue()), func(name string) { hosts = append(hosts, name) })
+		Clusters(structpb.NewStructValue(p.Config().GetPatch().GetValue()), func(_, name string) { hosts = append(hosts, name) })
 	}
 	return host.ImportRouted(hosts)
 }
@@ -41,20 +41,21 @@ func providers(mesh *meshv1.MeshConfig) (hosts []string) {
 	return hosts
 }
 
-// clusters calls found with the host of each string in v that is a cluster name, outbound|PORT|SUBSET|HOST.
-func clusters(v *structpb.Value, found func(host string)) {
+// Clusters calls found for each string in v that is a cluster name with a host, DIRECTION|PORT|SUBSET|HOST. The calls
+// are in no particular order.
+func Clusters(v *structpb.Value, found func(direction, host string)) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
-		if _, _, _, name, ok := xds.ParseCluster(k.StringValue); ok && name != "" {
-			found(name)
+		if direction, _, _, name, ok := xds.ParseCluster(k.StringValue); ok && name != "" {
+			found(direction, name)
 		}
 	case *structpb.Value_StructValue:
 		for _, field := range k.StructValue.GetFields() {
-			clusters(field, found)
+			Clusters(field, found)
 		}
 	case *structpb.Value_ListValue:
 		for _, one := range k.ListValue.GetValues() {
-			clusters(one, found)
+			Clusters(one, found)
 		}
 	}
 }
