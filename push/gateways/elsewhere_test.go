@@ -138,7 +138,8 @@ func TestYoungerServersGainNothing(t *testing.T) {
 
 // A domain is guarded by the server that gets connections with its SNI, if that one requires a certificate.
 func TestGuard(t *testing.T) {
-	listeners, _ := Merge(Router{Gateways: []*model.Gateway{first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")}})
+	g := first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")
+	listeners, _ := Merge(Router{Gateways: []*model.Gateway{g}})
 	l := listeners[0]
 	owners := l.Owners()
 	for domain, want := range map[string]bool{"a.test": false, "*.test": false, "*.w.test": true, "x.w.test": true, "*.x.w.test": true,

@@ -154,7 +154,8 @@ func TestMisdirectedHosts(t *testing.T) {
 			t.Errorf("%d other servers: %d hosts are misdirected, want %d", n, got, want)
 		}
 		guarded := routesOfSet(t, gw.Set(), "https.443.any.front.edge").VirtualHosts
-		if i := slices.IndexFunc(guarded, func(vh *routev3.VirtualHost) bool { return vh.Name == "misdirected:443" }); i < 0 || guarded[i].Domains[0] != "closed.test" {
+		i := slices.IndexFunc(guarded, func(vh *routev3.VirtualHost) bool { return vh.Name == "misdirected:443" })
+		if i < 0 || guarded[i].Domains[0] != "closed.test" {
 			t.Errorf("%d other servers: no guard of the host of MUTUAL in %v", n, guarded)
 		}
 		named := slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
@@ -170,7 +171,8 @@ func TestMisdirectedHosts(t *testing.T) {
 	if got := domains(routesOfSet(t, set, "https.443.s0.front.edge")); got != "blackhole:443: *" {
 		t.Errorf("turned off: %s", got)
 	}
-	if got := domains(routesOfSet(t, set, "https.443.any.front.edge")); !strings.Contains(got, "misdirected:443: closed.test closed.test.") {
+	got := domains(routesOfSet(t, set, "https.443.any.front.edge"))
+	if !strings.Contains(got, "misdirected:443: closed.test closed.test.") {
 		t.Errorf("turned off, of all hosts: %s", got)
 	}
 }

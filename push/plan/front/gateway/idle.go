@@ -2,16 +2,14 @@ package gateway
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
-
-	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
 // unverified returns one problem for each VirtualService of a virtual host that matches a claim of a token, if no
@@ -43,12 +41,8 @@ func claimMatch(r vhost.Rule) (field, claim string) {
 		if slices.Contains(r.Excluded.All(), i) {
 			continue
 		}
-		for at, headers := range [...]map[string]*networkingv1.StringMatch{m.GetHeaders(), m.GetWithoutHeaders()} {
-			for _, name := range slices.Sorted(maps.Keys(headers)) {
-				if path, _ := model.RoutedClaim(name); path != nil {
-					return fmt.Sprintf("spec.http[%d].match[%d].%s[%s]", r.Index, i, [...]string{"headers", "withoutHeaders"}[at], name), name
-				}
-			}
+		if field, claim := virtualservice.ClaimOf(m); claim != "" {
+			return fmt.Sprintf("spec.http[%d].match[%d].%s", r.Index, i, field), claim
 		}
 	}
 	return "", ""
@@ -66,6 +60,6 @@ func (c *chaining) connectOrReport(server gateways.Server) {
 // from it. The parameter rules has the kinds of rules that the server reads.
 func (c *chaining) idle(server gateways.Server, rules string) input.Problem {
 	return input.Warning(server.Gateway.Key, problem.NoEffect, fmt.Sprintf("spec.servers[%d]", server.Index),
-		fmt.Sprintf("no VirtualService that names the Gateway has a %s rule for the hosts and port %d of this server: gateway workloads in "+
-			"namespace %s close its connections, or do not listen", rules, server.Spec().GetPort().GetNumber(), c.Key.Namespace))
+		fmt.Sprintf("no VirtualService that names the Gateway has a %s rule for the hosts and port %d of this server: gateway workloads "+
+			"in namespace %s close its connections, or do not listen", rules, server.Spec().GetPort().GetNumber(), c.Key.Namespace))
 }

@@ -82,7 +82,8 @@ func manyElsewhere(l gateways.Listener, left int) input.Problem {
 // misdirect is called after a domain has appeared in a route configuration or disappeared from it. It marks the route
 // configuration if this may change the misdirected hosts.
 func (f *Front) misdirect(c *config, domain string) {
-	if _, of := slices.BinarySearch(c.elsewhere.Others, domain); of || c.shares(domain) || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
+	_, of := slices.BinarySearch(c.elsewhere.Others, domain)
+	if of || c.shares(domain) || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
 		f.misdirects[c.Name] = true
 	}
 }

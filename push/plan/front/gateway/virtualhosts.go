@@ -38,13 +38,13 @@ const (
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
 	servers := c.serving(domain)
-	all, reads, found := f.serve(&vh, servers, domain)
+	all, reads, found := f.collect(&vh, servers, domain)
 	if c.shares(domain) {
 		for pattern := range model.Wildcards(domain) {
 			if len(all) > 0 || vh.TLSOnly {
 				break
 			}
-			all, reads, found = f.serve(&vh, servers, pattern)
+			all, reads, found = f.collect(&vh, servers, pattern)
 		}
 	}
 	vh.Kept = vh.TLSOnly
@@ -64,9 +64,10 @@ func (f *Front) decide(c *config, domain string) {
 	f.decideBlackhole(c)
 }
 
-// serve collects the http rules of the VirtualServices with a domain, server by server, and the inputs that they read.
+// collect returns the http rules of the VirtualServices with a domain, server by server, and the inputs that they read.
 // It sets GRPCWeb, HTTP3 and TLSOnly of the virtual host. TLSOnly means that requests without TLS are redirected.
-func (f *Front) serve(vh *routes.VirtualHost, servers []gateways.Server, domain string) (all []vhost.Rule, reads []string, found []input.Problem) {
+func (f *Front) collect(vh *routes.VirtualHost, servers []gateways.Server,
+	domain string) (all []vhost.Rule, reads []string, found []input.Problem) {
 	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
 	var serving []gateways.Server // the servers of the domain, in order of precedence
 	decided := false              // the oldest server with rules decides whether requests may be gRPC-Web
