@@ -105,8 +105,8 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	return out
 }
 
-// causes maps a key to the revisions of the edits because of which it is resolved again, or has changed. They are nil if
-// those of one edit are unknown.
+// causes maps a key to the revisions of the edits because of which it is resolved again, or has changed. They are nil
+// if those of one edit are unknown.
 type causes map[model.Key]*model.Span
 
 // add adds a cause of a key. It does not change the spans.
@@ -139,8 +139,8 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record again because of edits with the revisions in. It adds to altered the keys at which the
-// overlay has changed.
+// resolveAgain resolves one record again because of edits with the revisions in. It adds to altered the keys at which
+// the overlay has changed.
 func (r *Resolver) resolveAgain(key model.Key, in *model.Span, altered causes) {
 	old, next := r.units[key], r.resolve(key)
 	r.index(key, old, -1)

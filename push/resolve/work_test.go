@@ -99,8 +99,8 @@ func TestWorkOfAChange(t *testing.T) {
 	}
 }
 
-// The derived records of a tenant have the revisions of the edits that affect them, not those of others in the change. An
-// edit of unknown revisions makes those of the records that it affects unknown.
+// The derived records of a tenant have the revisions of the edits that affect them, not those of others in the change.
+// An edit of unknown revisions makes those of the records that it affects unknown.
 func TestRevisionsOfDerivedRecords(t *testing.T) {
 	r := New(nil)
 	of := func(namespace string) []model.Record {

@@ -114,7 +114,7 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// The first claim of a match, in headers before withoutHeaders, in any case; malformed names are none.
+// ClaimOf finds the first claim of a match: headers precede withoutHeaders, and malformed names are no claims.
 func TestClaimOf(t *testing.T) {
 	headers := func(names ...string) map[string]*networkingv1.StringMatch {
 		all := map[string]*networkingv1.StringMatch{}

@@ -22,14 +22,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Base has the methods that a Proxy of a test need not decide. It has the namespace "n" and the ID "v". Every identity is
-// confirmed, and nothing happens when the client leaves. Embed it.
+// Base has the methods of a Proxy that most tests have in common. A test's Proxy embeds Base.
 type Base struct{}
 
-func (Base) Namespace() string             { return "n" }
-func (Base) ID() string                    { return "v" }
+// Namespace returns "n".
+func (Base) Namespace() string { return "n" }
+
+// ID returns "v".
+func (Base) ID() string { return "v" }
+
+// Confirm confirms every client. The error is always nil.
 func (Base) Confirm(context.Context) error { return nil }
-func (Base) Leave()                        {}
+
+// Leave does nothing.
+func (Base) Leave() {}
 
 // one is a Planner that gives all clients the same set of resources. It is also the Proxy of each client.
 type one struct {

@@ -89,8 +89,8 @@ func (f *Front) misdirect(c *config, domain string) {
 }
 
 // decideMisdirected plans the virtual host for misdirected requests in each marked route configuration. Guarded hosts
-// are always misdirected. A shared host (config.shares) is misdirected unless the route configuration has a virtual host
-// of this very host. Another host is misdirected unless the route configuration has a virtual host for it.
+// are always misdirected. A shared host (config.shares) is misdirected unless the route configuration has a virtual
+// host of this very host. Another host is misdirected unless the route configuration has a virtual host for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {
 		c := f.configs[name]
