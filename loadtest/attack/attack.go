@@ -95,12 +95,12 @@ func All() []Attack {
 		{Name: "holders", Share: 20, Credential: true, once: holders},
 		{Name: "machines", Share: 30, Credential: true, once: machines},
 		{Name: pagesAttack, Share: 30, Credential: true, once: pages},
-		{Name: ReviewAttacks[0], Share: 10, once: heavyReviews},
-		{Name: ReviewAttacks[1], Share: 10, once: largeReviews},
-		{Name: ReviewAttacks[2], Share: 15, once: wrongReviews},
-		{Name: ReviewAttacks[3], Share: 8, once: slowReviews},
-		{Name: ReviewAttacks[4], Share: 10, once: subnetReviews},
-		{Name: ReviewAttacks[5], Share: 7, once: halfReviews},
+		{Name: ReviewsHeavy, Share: 10, once: heavyReviews},
+		{Name: ReviewsPods, Share: 10, once: largeReviews},
+		{Name: ReviewsWrong, Share: 15, once: wrongReviews},
+		{Name: ReviewsSlow, Share: 8, once: slowReviews},
+		{Name: ReviewsSubnets, Share: 10, once: subnetReviews},
+		{Name: ReviewsHalf, Share: 7, once: halfReviews},
 	}
 }
 

@@ -14,8 +14,18 @@ import (
 // The attacks on the address of admission webhooks, which asks for no credential. Reviews that an API server would pass
 // on are of HeavyFilter, LargePod, WrongRule and ManySubnets.
 
-// ReviewAttacks are their names.
-var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow", "reviews-subnets", "reviews-half"}
+// Their names.
+const (
+	ReviewsHeavy   = "reviews-heavy"
+	ReviewsPods    = "reviews-pods"
+	ReviewsWrong   = "reviews-wrong"
+	ReviewsSlow    = "reviews-slow"
+	ReviewsSubnets = "reviews-subnets"
+	ReviewsHalf    = "reviews-half"
+)
+
+// ReviewAttacks are all of them.
+var ReviewAttacks = []string{ReviewsHeavy, ReviewsPods, ReviewsWrong, ReviewsSlow, ReviewsSubnets, ReviewsHalf}
 
 // heavyValues is the number of values in a review of 8 MB, TenantValues in one that an API server accepts (3 MB).
 const heavyValues, TenantValues = 2_700_000, 900_000

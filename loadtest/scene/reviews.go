@@ -49,10 +49,10 @@ var fourSources = []string{"127.0.0.66", "127.0.0.68", "127.0.0.69", "127.0.0.70
 
 // tenantAttacks are the attacks of a tenant through the API server.
 var tenantAttacks = map[string]func() []byte{
-	attack.ReviewAttacks[0]: func() []byte { return attack.HeavyFilter("tenant", attack.TenantValues) },
-	attack.ReviewAttacks[1]: func() []byte { return attack.LargePod("tenant", attack.LargeVolumes) },
-	attack.ReviewAttacks[2]: func() []byte { return attack.WrongRule("tenant") },
-	attack.ReviewAttacks[4]: func() []byte { return attack.ManySubnets("tenant", "subnets", attack.LargeSubnets) },
+	attack.ReviewsHeavy:   func() []byte { return attack.HeavyFilter("tenant", attack.TenantValues) },
+	attack.ReviewsPods:    func() []byte { return attack.LargePod("tenant", attack.LargeVolumes) },
+	attack.ReviewsWrong:   func() []byte { return attack.WrongRule("tenant") },
+	attack.ReviewsSubnets: func() []byte { return attack.ManySubnets("tenant", "subnets", attack.LargeSubnets) },
 }
 
 // besides returns the rounds of the scenario: each attack from four sources and by a tenant, then all together.

@@ -81,6 +81,30 @@ func JSON(t testing.TB, text []byte) Bootstrap {
 	return b
 }
 
+// SDS changes where Envoy gets secrets from, in each reference to a secret within v. v is decoded JSON. The function
+// source gets the name of a secret and the reference's sdsConfig, and returns the new sdsConfig. If the result is nil,
+// the reference gets none, and Envoy uses the secret in the bootstrap.
+func SDS(v any, source func(name string, now map[string]any) map[string]any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if now, is := v["sdsConfig"].(map[string]any); is {
+			name, _ := v["name"].(string)
+			if next := source(name, now); next != nil {
+				v["sdsConfig"] = next
+			} else {
+				delete(v, "sdsConfig")
+			}
+		}
+		for _, inner := range v {
+			SDS(inner, source)
+		}
+	case []any:
+		for _, inner := range v {
+			SDS(inner, source)
+		}
+	}
+}
+
 // ADS returns a new bootstrap of a sidecar that receives clusters and listeners from a server. server is an IP address
 // with port (address:port), or the path of a Unix socket. api is DELTA_GRPC, or GRPC for the state-of-the-world
 // protocol. Envoy waits at most 0.2 s before each attempt to reconnect.

@@ -1,6 +1,7 @@
 package gateways
 
 import (
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -28,9 +29,11 @@ type Elsewhere struct {
 	// equal to a host of a given server or covered by one, because the given servers serve no others. Guarded is nil if
 	// there are no such hosts.
 	Guarded []string
-	// Open has further hosts whose owners require a client certificate. The given servers may serve them, because one
-	// of these servers precedes the owner (Owners.Guard). Open is nil if there are no such hosts.
+	// Open has further hosts whose owners require a client certificate, and that at least one of the given servers may
+	// serve because it precedes the owner (Owners.Guard). Open is nil if there are no such hosts.
 	Open []string
+	// Shared has the hosts of Open that another of the given servers has or covers, but must not serve.
+	Shared []string
 	// Others has the hosts with an owner that are neither in Guarded nor a host of a given server, except "*". It is
 	// nil if there are no such hosts, or more than MaxElsewhere.
 	Others []string
@@ -86,13 +89,13 @@ func (s Server) asksForCertificate() bool {
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard reports whether the given servers must not serve a domain, because its owner guards it. The owner is the server
-// that gets the connections with the domain as SNI. It guards the domain if it requires a client certificate, with two
-// exceptions. The first exception is a given server with equal TLS settings. The second exception is a given server
-// without TLS that is of another namespace and precedes the owner. So no tenant can turn away the requests of an older
-// server. The domain must be in lower case. The result named by is the owner, even if guarded is false. It is the zero
-// Server if there is no owner.
-func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
+// Guard returns the owner of a domain, and those of the given servers that may serve the domain, in the same order. The
+// owner is the server that gets the connections with the domain as SNI. It guards the domain if it requires a client
+// certificate. Then only two kinds of servers may serve the domain. The first kind has equal TLS settings. The second
+// kind has no TLS, is of another namespace, precedes the owner, and has a host that equals or covers the domain. So no
+// tenant can turn away the requests of an older server, and no younger server gains from an older one. The domain must
+// be in lower case. If there is no owner, by is the zero Server, and all servers may serve the domain.
+func (o *Owners) Guard(servers []Server, domain string) (by Server, may []Server) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
 		if found {
@@ -100,48 +103,73 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 		}
 		by, found = o.byName[pattern]
 	}
-	return by, found && by.asksForCertificate() && !slices.ContainsFunc(servers, func(s Server) bool {
-		return s.TLS() && proto.Equal(s.Spec().GetTls(), by.Spec().GetTls()) || s.opens(by)
-	})
+	if !found || !by.asksForCertificate() {
+		return by, servers
+	}
+	for _, s := range servers {
+		if s.sameTLS(by) || s.opens(by) && s.covers(domain) {
+			may = append(may, s)
+		}
+	}
+	return by, may
 }
 
-// opens reports whether the server s may serve the hosts of the server in the parameter by, which requires client
-// certificates. It may if it has no TLS, is of another namespace, and precedes that server.
+// sameTLS reports whether the server has TLS with the settings of another server.
+func (s Server) sameTLS(as Server) bool {
+	return s.TLS() && proto.Equal(s.Spec().GetTls(), as.Spec().GetTls())
+}
+
+// opens reports whether the server s may serve its hosts although they are hosts of the server in the parameter by,
+// which requires client certificates. It may if it has no TLS, is of another namespace, and precedes that server.
 func (s Server) opens(by Server) bool {
 	return !s.TLS() && s.namespace() != by.namespace() && Precedes(s.Gateway, by.Gateway) < 0
+}
+
+// covers reports whether one of the server's hosts equals or covers a domain.
+func (s Server) covers(domain string) bool {
+	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain || model.Covers(h.Name, domain) })
 }
 
 // Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. The lists in
 // the result are sorted. The caller owns the result.
 func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
-	own, guarded := map[string]bool{}, map[string]bool{}
+	own := map[string][]Server{}
 	for _, s := range servers {
 		for _, h := range s.Hosts {
-			own[h.Name] = true
+			own[h.Name] = append(own[h.Name], s)
 		}
 	}
-	for name := range own {
+	guarded, open := map[string]bool{}, map[string]bool{} // guarded: from at least one of the servers
+	for name, of := range own {
 		for _, host := range o.guarded[name] {
-			by, is := o.Guard(servers, host)
-			if is && !guarded[host] {
-				guarded[host] = true
-				out.Guarded = append(out.Guarded, host)
-			}
-			if slices.ContainsFunc(servers, func(s Server) bool { return s.opens(by) }) {
-				out.Open = append(out.Open, host)
+			by := o.byName[host]
+			for _, s := range of {
+				open[host] = open[host] || s.opens(by)
+				guarded[host] = guarded[host] || !s.opens(by) && !s.sameTLS(by)
 			}
 		}
 	}
+	for host, is := range open {
+		switch {
+		case is && guarded[host]:
+			out.Open, out.Shared = append(out.Open, host), append(out.Shared, host)
+			delete(guarded, host)
+		case is:
+			out.Open = append(out.Open, host)
+		}
+	}
+	maps.DeleteFunc(guarded, func(_ string, is bool) bool { return !is })
+	out.Guarded = slices.AppendSeq(out.Guarded, maps.Keys(guarded))
 	slices.Sort(out.Guarded)
 	slices.Sort(out.Open)
-	out.Open = slices.Compact(out.Open)
+	slices.Sort(out.Shared)
 	others := len(o.byName) - len(guarded)
 	for name := range own {
 		if _, is := o.byName[name]; is && !guarded[name] {
 			others--
 		}
 	}
-	if _, is := o.byName["*"]; is && !own["*"] && !guarded["*"] {
+	if _, is := o.byName["*"]; is && own["*"] == nil && !guarded["*"] {
 		others-- // "*" is never listed
 	}
 	if others > MaxElsewhere {
@@ -149,7 +177,7 @@ func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 		return out
 	}
 	for name := range o.byName {
-		if !own[name] && !guarded[name] && name != "*" {
+		if own[name] == nil && !guarded[name] && name != "*" {
 			out.Others = append(out.Others, name)
 		}
 	}

@@ -84,8 +84,9 @@ func TestGuardOfAnotherNamespace(t *testing.T) {
 			t.Errorf("%s: guarded %q and open %q, want %q and %q", c.name, got, open, c.want, c.open)
 		}
 		for _, domain := range []string{"m.test", "x.w.test", "y.w.test", "o.com"} { // o.com: *.com is guarded
-			if by, guarded := owners.Guard(listeners[0].Plain, domain); by.Name() != "b/mutual" && by.Name() != "a/mutual" || guarded != (c.want != "") {
-				t.Errorf("%s: %s is guarded %v by %s", c.name, domain, guarded, by.Name())
+			by, may := owners.Guard(listeners[0].Plain, domain)
+			if by.Name() != "b/mutual" && by.Name() != "a/mutual" || (len(may) == 0) != (c.want != "") {
+				t.Errorf("%s: %s is guarded by %s, open to %d servers", c.name, domain, by.Name(), len(may))
 			}
 		}
 		for _, s := range listeners[0].TLS { // whose own hosts stay
@@ -96,17 +97,57 @@ func TestGuardOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// An older server without TLS lifts the guard for itself and its own hosts: not for younger servers beside it, whether
+// it has their hosts too or not.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
+func TestYoungerServersGainNothing(t *testing.T) {
+	local := gateway("edge/local@0", "HTTP 443@127.0.0.1 *") // with it the port takes several servers without TLS
+	mutual := gateway("bank/mutual@2", "HTTPS+MUTUAL 443 m.test")
+	for _, c := range []struct {
+		name, older, younger  string
+		may                   string // may serve m.test
+		guarded, open, shared string
+	}{
+		{"other hosts", "a.test", "m.test", "", "m.test", "", ""},
+		{"other hosts, a wildcard", "a.test", "*.test", "", "m.test", "", ""},
+		{"the same host", "m.test", "m.test", "edge/old", "", "m.test", "m.test"},
+		{"the older one covers it", "*.test", "m.test", "edge/old", "", "m.test", "m.test"},
+		{"the younger one covers it", "m.test", "*", "edge/old", "", "m.test", "m.test"},
+		{"the older one alone", "m.test", "x.test", "edge/old", "", "m.test", ""},
+	} {
+		listeners, conflicts := Merge(Router{Gateways: []*model.Gateway{local, mutual,
+			gateway("edge/old@1", "HTTP 443 "+c.older), gateway("evil/young@3", "HTTP 443 "+c.younger)}})
+		if len(listeners) != 2 || len(conflicts) > 0 || len(listeners[0].Plain) != 2 {
+			t.Fatal(show(listeners, conflicts))
+		}
+		owners, names := listeners[0].Owners(), []string(nil)
+		_, may := owners.Guard(listeners[0].Plain, "m.test")
+		for _, s := range may {
+			names = append(names, s.Name())
+		}
+		if got := strings.Join(names, " "); got != c.may {
+			t.Errorf("%s: %q may serve it, want %q", c.name, got, c.may)
+		}
+		e := owners.Elsewhere(listeners[0].Plain)
+		got := [3]string{strings.Join(e.Guarded, " "), strings.Join(e.Open, " "), strings.Join(e.Shared, " ")}
+		if want := [3]string{c.guarded, c.open, c.shared}; got != want {
+			t.Errorf("%s: guarded, open and shared are %q, want %q", c.name, got, want)
+		}
+	}
+}
+
 // A domain is guarded by the server that gets connections with its SNI, if that one requires a certificate.
 func TestGuard(t *testing.T) {
-	listeners, _ := Merge(Router{Gateways: []*model.Gateway{first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")}})
+	g := first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")
+	listeners, _ := Merge(Router{Gateways: []*model.Gateway{g}})
 	l := listeners[0]
 	owners := l.Owners()
 	for domain, want := range map[string]bool{"a.test": false, "*.test": false, "*.w.test": true, "x.w.test": true, "*.x.w.test": true,
 		"open.w.test": false, "w.test": false, "*": false} {
-		if by, got := owners.Guard(l.TLS[:1], domain); got != want || got && by.Index != 1 {
-			t.Errorf("%s: %v by %d", domain, got, by.Index)
+		if by, may := owners.Guard(l.TLS[:1], domain); (len(may) == 0) != want || want && by.Index != 1 {
+			t.Errorf("%s: %d may serve it beside %d", domain, len(may), by.Index)
 		}
-		if _, got := owners.Guard(l.TLS[1:2], domain); got {
+		if _, may := owners.Guard(l.TLS[1:2], domain); len(may) == 0 {
 			t.Errorf("%s is guarded from its own server", domain)
 		}
 	}

@@ -211,7 +211,8 @@ func likeIstiod(t *testing.T, r Router, listeners []Listener, conflicts []Confli
 		all := c.Winner != nil && c.Winner.TLS() && Names(c.Winner.Hosts) == nil // its other hosts have no chain of their own
 		reserved := strings.HasSuffix(c.Field, "port.number") && c.Code == problem.NotAllowed
 		some := ours[serverKey(c.Loser)] != "" // a part of the hosts is lost, which istiod knows only for whole servers
-		beside := c.Winner != nil && strings.HasSuffix(c.Field, "port.protocol") && c.Loser.family() == "TCP without TLS" && c.Winner.TLS() &&
+		beside := c.Winner != nil && strings.HasSuffix(c.Field, "port.protocol") &&
+			c.Loser.family() == "TCP without TLS" && c.Winner.TLS() &&
 			c.Winner.namespace() != c.Loser.namespace()
 		if beside || reserved || strings.HasSuffix(c.Field, ".bind") || strings.Contains(c.Field, ".hosts") && (all || some) {
 			return
@@ -313,6 +314,7 @@ func TestWithoutTheCheck(t *testing.T) {
 		}
 	}
 	if failed[false] < 100 || failed[true] < 100 {
-		t.Errorf("of 2000 sets Envoy would refuse %d, with istiod's quirks %d: the property does not need the check", failed[false], failed[true])
+		t.Errorf("of 2000 sets Envoy would refuse %d, with istiod's quirks %d: the property does not need the check",
+			failed[false], failed[true])
 	}
 }

@@ -102,13 +102,13 @@ func TestEnvoyTakesCollidingGateways(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d listeners of %d meshes, %d of %d servers collide", seen["listeners"], meshes, seen["collide"], seen["servers"])
+	t.Logf("%d listeners of %d meshes, %d of %d random servers collide", seen["listeners"], meshes, seen["collide"], seen["servers"])
 	if seen["collide"]*10 < 3*seen["servers"] {
-		t.Errorf("%d of %d servers collide, want 30 %%", seen["collide"], seen["servers"])
+		t.Errorf("%d of %d random servers collide, want 30 %%", seen["collide"], seen["servers"])
 	}
 	for _, row := range mergeRows {
 		if seen[row.name] < 50 {
-			t.Errorf("%d times %q, want 50", seen[row.name], row.name)
+			t.Errorf("%d times the outcome of %q, want 50", seen[row.name], row.name)
 		}
 	}
 }

@@ -55,11 +55,11 @@ func tenantEdit(m *mesh) (put model.Record, key model.Key) {
 
 // editedOrGone plans an edit of a record, or its deletion.
 func editedOrGone(p *Planner, put model.Record, key model.Key) {
-	s := p.Snapshot()
 	if put != nil {
-		p.Apply(s.Apply(s.Revision()+1, []model.Record{put}, nil))
+		edited(p, put)
 		return
 	}
+	s := p.Snapshot()
 	p.Apply(s.Apply(s.Revision()+1, nil, []model.Key{key}))
 }
 
@@ -153,7 +153,8 @@ func TestOlderTenantsChangeChainsAlone(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d comparisons, %d edits of older Gateways, %d deletions", compared, older, gone); compared < 3000 || older < 80 || gone < 40 {
+	t.Logf("%d comparisons, %d edits of older Gateways, %d deletions", compared, older, gone)
+	if compared < 3000 || older < 80 || gone < 40 {
 		t.Errorf("%d comparisons, %d edits of older Gateways, %d deletions", compared, older, gone)
 	}
 }
@@ -216,8 +217,10 @@ func TestOlderGatewayTakesHosts(t *testing.T) {
 		edit   func(p *Planner)
 		field  string // of the owner's problem
 	}{
-		{"an older Gateway takes a host", []model.Record{owner(2), tenant(1, harmless)}, func(p *Planner) { edited(p, tenant(1, host)) }, "spec.servers[0].hosts[0]"},
-		{"an older Gateway takes a port", []model.Record{owner(2), tenant(1, harmless)}, func(p *Planner) { edited(p, tenant(1, port)) }, "spec.servers[0].port.protocol"},
+		{"an older Gateway takes a host", []model.Record{owner(2), tenant(1, harmless)},
+			func(p *Planner) { edited(p, tenant(1, host)) }, "spec.servers[0].hosts[0]"},
+		{"an older Gateway takes a port", []model.Record{owner(2), tenant(1, harmless)},
+			func(p *Planner) { edited(p, tenant(1, port)) }, "spec.servers[0].port.protocol"},
 		{"the owner's Gateway is created again", []model.Record{owner(1), tenant(2, host)}, func(p *Planner) {
 			editedOrGone(p, nil, gone)
 			edited(p, owner(3))
@@ -230,7 +233,8 @@ func TestOlderGatewayTakesHosts(t *testing.T) {
 			n.Routers.OwnNamespace = scoped
 			gw := p.Join(n)
 			serves := func() bool {
-				return gw.Set().Types[xds.Listener].Get("0.0.0.0_443") != nil && strings.Contains(listenerOf(t, gw.Set(), "0.0.0.0_443").String(), "https.443.https.front.edge")
+				return gw.Set().Types[xds.Listener].Get("0.0.0.0_443") != nil &&
+					strings.Contains(listenerOf(t, gw.Set(), "0.0.0.0_443").String(), "https.443.https.front.edge")
 			}
 			if !serves() {
 				t.Fatalf("%s: not served before", c.name)
@@ -241,10 +245,12 @@ func TestOlderGatewayTakesHosts(t *testing.T) {
 				t.Errorf("%s, scoped %v: the owner's host is served: %v", c.name, scoped, serves())
 			}
 			named := slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
-				return one.Key == gone && one.Field == c.field && one.Severity == problem.Error && strings.Contains(one.Message, "Gateway evil/own")
+				return one.Key == gone && one.Field == c.field && one.Severity == problem.Error &&
+					strings.Contains(one.Message, "Gateway evil/own")
 			})
 			if named != lost {
-				t.Errorf("%s, scoped %v: the owner's Gateway has a problem: %v, want %v; all: %v", c.name, scoped, named, lost, p.Problems())
+				t.Errorf("%s, scoped %v: the owner's Gateway has a problem: %v, want %v; all: %v",
+					c.name, scoped, named, lost, p.Problems())
 			}
 		}
 	}

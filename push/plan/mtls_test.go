@@ -120,19 +120,9 @@ func (a *authority) secretsUntil(id string, end time.Time) string {
 
 // fromFiles changes v so that Envoy reads secrets from a folder instead of from an agent.
 func fromFiles(v any, dir string) {
-	switch v := v.(type) {
-	case map[string]any:
-		if _, ok := v["sdsConfig"]; ok {
-			v["sdsConfig"] = map[string]any{"pathConfigSource": map[string]any{"path": filepath.Join(dir, v["name"].(string)+".json")}, "resourceApiVersion": "V3"}
-		}
-		for _, inner := range v {
-			fromFiles(inner, dir)
-		}
-	case []any:
-		for _, inner := range v {
-			fromFiles(inner, dir)
-		}
-	}
+	envoytest.SDS(v, func(name string, _ map[string]any) map[string]any {
+		return map[string]any{"pathConfigSource": map[string]any{"path": filepath.Join(dir, name+".json")}, "resourceApiVersion": "V3"}
+	})
 }
 
 // runPlanned starts an Envoy with the planned resources, and waits until it listens.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"navarch.io/navarch/push/fanout"
@@ -25,6 +24,7 @@ import (
 
 // served is a Planner whose only client has the newest set of one proxy of an EditRun.
 type served struct {
+	servetest.Base
 	mu    sync.Mutex
 	set   *manifest.Set
 	moved func(fanout.Lane)
@@ -42,11 +42,6 @@ func (s *served) Set() *manifest.Set {
 	defer s.mu.Unlock()
 	return s.set
 }
-
-func (s *served) Namespace() string             { return "n" }
-func (s *served) ID() string                    { return "v" }
-func (s *served) Confirm(context.Context) error { return nil }
-func (s *served) Leave()                        {}
 
 // become makes a set the newest one.
 func (s *served) become(set *manifest.Set) {
@@ -74,11 +69,7 @@ type receiver struct {
 }
 
 func newReceiver(t *testing.T, from *served) *receiver {
-	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: from}))
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := servetest.Subscribe(t, servetest.Dialed(t, serve.New(serve.Config{Planner: from})))
 	r := &receiver{t: t, from: from, stream: stream, in: make(chan *discoveryv3.DeltaDiscoveryResponse, 64),
 		held: map[xds.Type]map[string][]byte{}, asked: map[xds.Type]map[string]bool{}}
 	for _, of := range streamedTypes {
@@ -91,12 +82,14 @@ func newReceiver(t *testing.T, from *served) *receiver {
 			if err != nil {
 				return
 			}
-			r.in <- response
+			select {
+			case r.in <- response:
+			case <-t.Context().Done():
+				return
+			}
 		}
 	}()
-	for _, of := range streamedTypes[:2] {
-		r.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: of.URL()})
-	}
+	r.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
 	return r
 }
 
@@ -114,7 +107,7 @@ func change(of xds.Type, name string, body []byte) string {
 // receive applies responses until the receiver holds the newest set, and returns what was different in them.
 func (r *receiver) receive() []string {
 	r.sent = map[string]bool{}
-	for deadline := time.After(30 * time.Second); !r.synced(); {
+	for deadline := time.After(30 * time.Second); r.lacks() != ""; {
 		select {
 		case response, open := <-r.in:
 			if !open {
@@ -169,10 +162,7 @@ func (r *receiver) subscribe(of xds.Type) {
 	}
 }
 
-// synced reports whether the receiver holds the newest set.
-func (r *receiver) synced() bool { return r.lacks() == "" }
-
-// lacks names the first resource that differs from the newest set.
+// lacks names the first resource that differs from the newest set. It is empty if the receiver holds the newest set.
 func (r *receiver) lacks() string {
 	set := r.from.Set()
 	for _, of := range streamedTypes {
@@ -201,7 +191,8 @@ func predictedFor(p *preview.Plan, id string) (all []string) {
 			case !slices.Contains(streamedTypes, pair.Type):
 			case pair.New != nil:
 				all = append(all, change(pair.Type, pair.Name, pair.New.Body()))
-			case pair.Type == xds.Cluster || pair.Type == xds.Listener: // of others the client forgets what it does not use
+			case pair.Type == xds.Cluster || pair.Type == xds.Listener:
+				// Of other types the client forgets what it does not use.
 				all = append(all, change(pair.Type, pair.Name, nil))
 			}
 		}
@@ -219,7 +210,8 @@ func TestStreamsSendWhatIsPredicted(t *testing.T) {
 	receivers := map[string]*receiver{}
 	for _, id := range ids {
 		set := e.Sets()[id]
-		if len(receivers) < 3 && len(slices.Collect(set.Types[xds.Route].All())) > 0 && len(slices.Collect(set.Types[xds.Cluster].All())) > 3 {
+		count := func(of xds.Type) int { return len(slices.Collect(set.Types[of].All())) }
+		if len(receivers) < 3 && count(xds.Route) > 0 && count(xds.Cluster) > 3 {
 			receivers[id] = newReceiver(t, &served{set: set})
 			receivers[id].receive()
 		}
@@ -239,7 +231,8 @@ func TestStreamsSendWhatIsPredicted(t *testing.T) {
 				only := func(a, b []string) string {
 					return strings.Join(slices.DeleteFunc(slices.Clone(a), func(one string) bool { return slices.Contains(b, one) }), "\n")
 				}
-				t.Fatalf("edit %d, %s: sent and not predicted\n%.2000s\npredicted and not sent\n%.2000s", i, id, only(got, want), only(want, got))
+				t.Fatalf("edit %d, %s: sent and not predicted\n%.2000s\npredicted and not sent\n%.2000s",
+					i, id, only(got, want), only(want, got))
 			}
 		}
 	}

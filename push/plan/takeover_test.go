@@ -154,7 +154,8 @@ func TestMisdirectedHosts(t *testing.T) {
 			t.Errorf("%d other servers: %d hosts are misdirected, want %d", n, got, want)
 		}
 		guarded := routesOfSet(t, gw.Set(), "https.443.any.front.edge").VirtualHosts
-		if i := slices.IndexFunc(guarded, func(vh *routev3.VirtualHost) bool { return vh.Name == "misdirected:443" }); i < 0 || guarded[i].Domains[0] != "closed.test" {
+		i := slices.IndexFunc(guarded, func(vh *routev3.VirtualHost) bool { return vh.Name == "misdirected:443" })
+		if i < 0 || guarded[i].Domains[0] != "closed.test" {
 			t.Errorf("%d other servers: no guard of the host of MUTUAL in %v", n, guarded)
 		}
 		named := slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
@@ -170,7 +171,8 @@ func TestMisdirectedHosts(t *testing.T) {
 	if got := domains(routesOfSet(t, set, "https.443.s0.front.edge")); got != "blackhole:443: *" {
 		t.Errorf("turned off: %s", got)
 	}
-	if got := domains(routesOfSet(t, set, "https.443.any.front.edge")); !strings.Contains(got, "misdirected:443: closed.test closed.test.") {
+	got := domains(routesOfSet(t, set, "https.443.any.front.edge"))
+	if !strings.Contains(got, "misdirected:443: closed.test closed.test.") {
 		t.Errorf("turned off, of all hosts: %s", got)
 	}
 }
@@ -229,6 +231,58 @@ func TestMutualHostOfATenant(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("of %s:\n%s\nwant\n%s", c.namespace, got, c.want)
+		}
+	}
+}
+
+// An older server without TLS serves a host of a MUTUAL server; a younger server beside it gets none of the host's
+// requests, neither by a VirtualService of the host nor by one of a wildcard. Without a rule of the older one they are
+// answered 421.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
+func TestMutualHostBesideAnOlderServer(t *testing.T) {
+	gateway := func(name, server string) model.Record {
+		return rec(t, model.KindGateway, name, "{selector: {app: gw}, servers: [{port: {number: 443, name: p, protocol: "+server+"}]}")
+	}
+	rule := func(name, gateway, host string) model.Record {
+		namespace, _, _ := strings.Cut(name, "/")
+		return rec(t, model.KindVirtualService, name, fmt.Sprintf("{hosts: ['%s'], gateways: [%s], "+
+			"http: [{route: [{destination: {host: s0.%s.svc.cluster.local}}]}]}", host, gateway, namespace))
+	}
+	for _, hosts := range []string{"'*.test'", "m.test"} { // of the older server
+		p, _, gw := gatewayPlanner(svc(t, "edge/s0", "10.96.0.1", "http:80:HTTP"), svc(t, "evil/s0", "10.96.0.2", "http:80:HTTP"),
+			gateway("edge/local@0", "HTTP}, bind: 127.0.0.1, hosts: [local.test]"), // so that the port takes several without TLS
+			gateway("edge/old@1", "HTTP}, hosts: ["+hosts+"]"),
+			gateway("bank/mutual@2", "HTTPS}, hosts: [m.test], tls: {mode: MUTUAL, credentialName: c}"),
+			gateway("evil/young@3", "HTTP}, hosts: ['*', '*.test', m.test]"),
+			rule("evil/m", "evil/young", "m.test"), rule("evil/test", "evil/young", "*.test"), rule("evil/any", "evil/young", "*"))
+		to := func() string { // the destination of each virtual host
+			var out []string
+			for _, vh := range routesOfSet(t, gw.Set(), "http.443").VirtualHosts {
+				one := fmt.Sprint(vh.Domains)
+				for _, r := range vh.Routes {
+					one += fmt.Sprint(" ", r.GetRoute().GetCluster(), r.GetDirectResponse().GetStatus())
+				}
+				out = append(out, one)
+			}
+			return strings.Join(out, "\n")
+		}
+		const refused = "[m.test m.test.] 421"
+		if got := to(); !strings.Contains(got, refused) {
+			t.Errorf("%s, without a rule of the older server:\n%s", hosts, got)
+		}
+		edited(p, rule("edge/wild", "edge/old", "*.test"))
+		const served = "[m.test] outbound|80||s0.edge.svc.cluster.local0"
+		if got := to(); !strings.Contains(got, served) || !strings.Contains(got, "[m.test.] 421") {
+			t.Errorf("%s, with a rule of a wildcard:\n%s", hosts, got)
+		}
+		edited(p, rule("edge/m", "edge/old", "m.test"))
+		if got := to(); !strings.Contains(got, served) || strings.Contains(got, served+" ") {
+			t.Errorf("%s, with a rule of the host:\n%s", hosts, got)
+		}
+		editedOrGone(p, nil, rule("edge/m", "", "").Meta().Key)
+		editedOrGone(p, nil, rule("edge/wild", "", "").Meta().Key)
+		if got := to(); !strings.Contains(got, refused) {
+			t.Errorf("%s, afterwards:\n%s", hosts, got)
 		}
 	}
 }

@@ -81,19 +81,45 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 		whole.Committed = c.Committed
 		c = whole
 	}
-	touched := map[model.Key]bool{}
+	touched := map[*model.Span]map[model.Key]bool{} // by Edit.In, which the edits of a batch share
 	for _, e := range c.Edits {
-		r.touch(e, touched)
+		if touched[e.In] == nil {
+			touched[e.In] = map[model.Key]bool{}
+		}
+		r.touch(e, touched[e.In])
 	}
 	r.source = c.New
-	altered := map[model.Key]bool{} // keys at which the overlay has changed
-	for _, key := range slices.SortedFunc(maps.Keys(touched), model.Key.Compare) {
-		r.resolveAgain(key, altered)
+	again := causes{}
+	for in, keys := range touched {
+		for key := range keys {
+			again.add(key, in)
+		}
+	}
+	altered := causes{} // of the keys at which the overlay has changed
+	for _, key := range slices.SortedFunc(maps.Keys(again), model.Key.Compare) {
+		r.resolveAgain(key, again[key], altered)
 	}
 	out := mirror.Change{Old: r.resolved, Edits: r.edits(c.Edits, altered), Committed: c.Committed}
 	out.New = r.snapshot(out.Edits)
 	r.resolved = out.New
 	return out
+}
+
+// causes maps a key to the revisions of the edits because of which it is resolved again, or has changed. They are nil
+// if those of one edit are unknown.
+type causes map[model.Key]*model.Span
+
+// add adds a cause of a key. It does not change the spans.
+func (c causes) add(key model.Key, in *model.Span) {
+	if have, more := c[key]; more && have != in {
+		if have == nil || in == nil {
+			in = nil
+		} else {
+			both := have.Join(*in)
+			in = &both
+		}
+	}
+	c[key] = in
 }
 
 // touch adds the units that an edit touches. After a panic it adds all units, so that none is missed.
@@ -113,8 +139,9 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record again. It adds to altered the keys at which the overlay has changed.
-func (r *Resolver) resolveAgain(key model.Key, altered map[model.Key]bool) {
+// resolveAgain resolves one record again because of edits with the revisions in. It adds to altered the keys at which
+// the overlay has changed.
+func (r *Resolver) resolveAgain(key model.Key, in *model.Span, altered causes) {
 	old, next := r.units[key], r.resolve(key)
 	r.index(key, old, -1)
 	r.index(key, next, 1)
@@ -130,11 +157,11 @@ func (r *Resolver) resolveAgain(key model.Key, altered map[model.Key]bool) {
 	}
 	if was != nil {
 		delete(r.overlay, was.Meta().Key)
-		altered[was.Meta().Key] = true
+		altered.add(was.Meta().Key, in)
 	}
 	if is != nil {
 		r.overlay[is.Meta().Key] = is
-		altered[is.Meta().Key] = true
+		altered.add(is.Meta().Key, in)
 	}
 }
 
@@ -173,19 +200,19 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 
 // edits returns the differences between the resolved snapshots. These are the edits of the source, corrected at the
 // keys at which the overlay has changed.
-func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mirror.Edit {
+func (r *Resolver) edits(source []mirror.Edit, altered causes) []mirror.Edit {
 	if len(r.overlay) == 0 && len(altered) == 0 {
 		return source
 	}
 	out := make([]mirror.Edit, 0, len(source)+len(altered))
-	in := spanOf(source) // each of the edits may have altered a record
 	for _, e := range source {
 		key := e.Key()
-		if _, is := r.overlay[key]; !is && !altered[key] {
+		_, over := r.overlay[key]
+		if _, is := altered[key]; !is && !over {
 			out = append(out, e)
 		}
 	}
-	for key := range altered {
+	for key, in := range altered {
 		e := mirror.Edit{In: in}
 		e.Old, _ = r.resolved.Get(key)
 		if e.New = r.overlay[key]; e.New == nil {
@@ -197,21 +224,6 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	}
 	slices.SortFunc(out, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) })
 	return out
-}
-
-// spanOf returns the revisions of all edits, or nil if there are no edits or those of one are unknown.
-func spanOf(edits []mirror.Edit) *model.Span {
-	var all model.Span
-	for _, e := range edits {
-		if e.In == nil {
-			return nil
-		}
-		all = all.Join(*e.In)
-	}
-	if len(edits) == 0 {
-		return nil
-	}
-	return &all
 }
 
 // snapshot returns the newest resolved snapshot. If the overlay is empty, this is the source's snapshot. If not, it is

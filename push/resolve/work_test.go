@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"navarch.io/navarch/store/mirror"
@@ -94,6 +95,53 @@ func TestWorkOfAChange(t *testing.T) {
 		}
 		if len(out.Edits) != c.edits {
 			t.Errorf("%s: edits of %v, want %d", name, keysOf(out), c.edits)
+		}
+	}
+}
+
+// The derived records of a tenant have the revisions of the edits that affect them, not those of others in the change.
+// An edit of unknown revisions makes those of the records that it affects unknown.
+func TestRevisionsOfDerivedRecords(t *testing.T) {
+	r := New(nil)
+	of := func(namespace string) []model.Record {
+		root := record(t, model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: "root"}, "{hosts: [h], http: [{delegate: {name: leaf}}]}")
+		entry := record(t, model.Key{Kind: model.KindServiceEntry, Namespace: namespace, Name: "e"}, "{hosts: [h], selector: {app: x}}")
+		return []model.Record{root, entry, virtualService(t, namespace+"/leaf", "http: [{route: [{destination: {host: d}}]}]"),
+			workload(t, namespace+"/pod", "address: 10.1.0.1, labels: {app: x}")}
+	}
+	edit := func(namespace string, revision int64) []model.Record {
+		return []model.Record{virtualService(t, namespace+"/leaf", fmt.Sprintf("http: [{timeout: %ds, route: [{destination: {host: d}}]}]", revision)),
+			workload(t, namespace+"/pod", fmt.Sprintf("address: 10.1.0.%d, labels: {app: x}", revision))}
+	}
+	r.Step(r.source.Apply(1, append(of("a"), of("b")...), nil))
+	for _, c := range []struct {
+		a, b []*model.Span // of the edits of each tenant's leaf and Pod
+		want map[string]string
+	}{
+		{[]*model.Span{{First: 2, Last: 2}, {First: 2, Last: 2}}, []*model.Span{{First: 7, Last: 7}, {First: 9, Last: 9}},
+			map[string]string{"a root": "2-2", "a e": "2-2", "b root": "7-7", "b e": "9-9"}},
+		{[]*model.Span{{First: 12, Last: 12}, nil}, []*model.Span{{First: 17, Last: 19}, {First: 18, Last: 18}},
+			map[string]string{"a root": "12-12", "a e": "unknown", "b root": "17-19", "b e": "18-18"}},
+	} {
+		at := int64(r.source.Revision()) + 1
+		change := r.source.Apply(r.source.Revision()+1, append(edit("a", at), edit("b", at)...), nil)
+		for i, e := range change.Edits {
+			spans := map[string][]*model.Span{"a": c.a, "b": c.b}[e.Key().Namespace]
+			change.Edits[i].In = spans[map[model.Kind]int{model.KindVirtualService: 0, model.KindWorkload: 1}[e.Key().Kind]]
+		}
+		got := map[string]string{}
+		for _, e := range r.Step(change).Edits {
+			if name := e.Key().Name; name == "leaf" || name == "pod" {
+				continue
+			}
+			text := "unknown"
+			if e.In != nil {
+				text = fmt.Sprintf("%d-%d", e.In.First, e.In.Last)
+			}
+			got[e.Key().Namespace+" "+map[bool]string{true: "root", false: "e"}[e.Key().Kind == model.KindVirtualService]] = text
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("got %v, want %v", got, c.want)
 		}
 	}
 }

@@ -287,3 +287,20 @@ func ConnectedGateways(vs *model.VirtualService) (names []string) {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
+
+// ClaimOf returns the first header of an http match that stands for a claim of a token (model.RoutedClaim), in
+// alphabetical order, and its field in the match. Headers precede withoutHeaders. Both results are empty if there is no
+// such header. Malformed names stand for no claim.
+func ClaimOf(m *networkingv1.HTTPMatchRequest) (field, name string) {
+	for _, of := range [...]struct {
+		field   string
+		headers map[string]*networkingv1.StringMatch
+	}{{"headers", m.GetHeaders()}, {"withoutHeaders", m.GetWithoutHeaders()}} {
+		for _, name := range slices.Sorted(maps.Keys(of.headers)) {
+			if path, _ := model.RoutedClaim(name); path != nil {
+				return of.field + "[" + name + "]", name
+			}
+		}
+	}
+	return "", ""
+}

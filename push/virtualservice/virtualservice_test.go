@@ -113,3 +113,30 @@ func TestGateways(t *testing.T) {
 		}
 	}
 }
+
+// ClaimOf finds the first claim of a match: headers precede withoutHeaders, and malformed names are no claims.
+func TestClaimOf(t *testing.T) {
+	headers := func(names ...string) map[string]*networkingv1.StringMatch {
+		all := map[string]*networkingv1.StringMatch{}
+		for _, name := range names {
+			all[name] = &networkingv1.StringMatch{}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		headers, without []string
+		field, claim     string
+	}{
+		{nil, nil, "", ""},
+		{[]string{"x-user"}, []string{"@request.auth.claimsy"}, "", ""},
+		{[]string{"@request.auth.claims.b", "@request.auth.claims.a"}, []string{"@request.auth.claims.0"},
+			"headers[@request.auth.claims.a]", "@request.auth.claims.a"},
+		{[]string{"@request.auth.claims", "@request.auth.claims[]"}, []string{"@Request.Auth.claims[a][b]"},
+			"withoutHeaders[@Request.Auth.claims[a][b]]", "@Request.Auth.claims[a][b]"},
+	} {
+		field, claim := ClaimOf(&networkingv1.HTTPMatchRequest{Headers: headers(c.headers...), WithoutHeaders: headers(c.without...)})
+		if field != c.field || claim != c.claim {
+			t.Errorf("%v, without %v: %q, %q", c.headers, c.without, field, claim)
+		}
+	}
+}

@@ -34,8 +34,8 @@ func TestSlowBodies(t *testing.T) {
 	t.Run("a piece and a byte", func(t *testing.T) { slowBody(t, firstBytes+1, 2*firstBytes) })
 }
 
-// slowBody sends the first bytes of a review of 8 MB, which may occupy so much room.
-func slowBody(t *testing.T, sent int, room int64) {
+// slowBody sends the first bytes of a review of 8 MB, by which so many are occupied.
+func slowBody(t *testing.T, sent int, occupied int64) {
 	s := newServer(Config{BodyTime: time.Second}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
 	})
@@ -60,7 +60,7 @@ func slowBody(t *testing.T, sent int, room int64) {
 	for {
 		select {
 		case response := <-answered:
-			if response.StatusCode != http.StatusRequestTimeout || !response.Close || most != room {
+			if response.StatusCode != http.StatusRequestTimeout || !response.Close || most != occupied {
 				t.Errorf("%s, close %v; %d bytes were taken", response.Status, response.Close, most)
 			}
 			if _, err := io.Copy(io.Discard, conn); err != nil { // the server closes it, though there is more to come

@@ -46,7 +46,7 @@ func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	return postedFrom(t, d, path, token, "")
 }
 
-// postedFrom is askedFrom for a POST of a body, if there is one.
+// postedFrom is askedFrom that posts a body. Without one it gets the page.
 func postedFrom(t *testing.T, d *daemon, path, token, body string) (int, string) {
 	t.Helper()
 	method := map[bool]string{true: http.MethodGet, false: http.MethodPost}[body == ""]

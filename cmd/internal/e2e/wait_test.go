@@ -149,7 +149,7 @@ func leaderGoes(t *testing.T, f *fleetOf, leader *daemon) {
 	stuck.hears(t)
 	select {
 	case r := <-ended:
-		t.Errorf("the wait has ended before the acknowledgement: %v: %s", r.err, r.out)
+		t.Fatalf("the wait has ended before the acknowledgement: %v: %s", r.err, r.out)
 	case <-time.After(time.Second):
 	}
 	stuck.acks(t)

@@ -3,10 +3,10 @@ package analyze
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/problem"
@@ -95,9 +95,6 @@ func ingressSubsets(w *world) {
 	}
 }
 
-// claimPrefix is the prefix of matches on a claim of a token.
-const claimPrefix = "@request.auth.claims"
-
 // claims reports VirtualServices that match claims of tokens at a gateway whose Pods have no RequestAuthentication.
 func claims(w *world) {
 	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
@@ -134,15 +131,8 @@ func (w *world) verifiesTokens(r *router) bool {
 func claimOf(vs *networkingv1.VirtualService) (field, claim string) {
 	for i, rule := range vs.GetHttp() {
 		for j, m := range rule.GetMatch() {
-			for _, of := range []struct {
-				name string
-				has  map[string]*networkingv1.StringMatch
-			}{{"headers", m.GetHeaders()}, {"withoutHeaders", m.GetWithoutHeaders()}} {
-				for _, name := range sorted(of.has) {
-					if strings.HasPrefix(name, claimPrefix) {
-						return fmt.Sprintf("spec.http[%d].match[%d].%s[%s]", i, j, of.name, name), name
-					}
-				}
+			if field, claim := virtualservice.ClaimOf(m); claim != "" {
+				return fmt.Sprintf("spec.http[%d].match[%d].%s", i, j, field), claim
 			}
 		}
 	}

@@ -38,27 +38,15 @@ func withSecrets(t *testing.T, b envoytest.Bootstrap, ours authority, names ...s
 		if err := json.Unmarshal(listener.(json.RawMessage), &whole); err != nil {
 			t.Fatal(err)
 		}
-		static["listeners"].([]any)[i] = withoutADS(whole)
+		envoytest.SDS(whole, func(_ string, source map[string]any) map[string]any {
+			if source["ads"] != nil {
+				return nil // the secret is that of the bootstrap
+			}
+			return source
+		})
+		static["listeners"].([]any)[i] = whole
 	}
 	return b
-}
-
-// withoutADS removes the references to ADS from a listener's JSON, so that its secrets are those of the bootstrap.
-func withoutADS(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if config, is := v["sdsConfig"].(map[string]any); is && config["ads"] != nil {
-			delete(v, "sdsConfig")
-		}
-		for key, inner := range v {
-			v[key] = withoutADS(inner)
-		}
-	case []any:
-		for i, inner := range v {
-			v[i] = withoutADS(inner)
-		}
-	}
-	return v
 }
 
 // credentialServer is an HTTPS server whose certificates and authorities are Secrets.

@@ -22,24 +22,38 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// Base has the methods of a Proxy that most tests have in common. A test's Proxy embeds Base.
+type Base struct{}
+
+// Namespace returns "n".
+func (Base) Namespace() string { return "n" }
+
+// ID returns "v".
+func (Base) ID() string { return "v" }
+
+// Confirm confirms every client. The error is always nil.
+func (Base) Confirm(context.Context) error { return nil }
+
+// Leave does nothing.
+func (Base) Leave() {}
+
 // one is a Planner that gives all clients the same set of resources. It is also the Proxy of each client.
-type one struct{ set *manifest.Set }
+type one struct {
+	Base
+	set *manifest.Set
+}
 
 func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.Proxy, error) {
 	return o, nil
 }
-func (o one) Set() *manifest.Set          { return o.set }
-func (one) Namespace() string             { return "n" }
-func (one) ID() string                    { return "v" }
-func (one) Confirm(context.Context) error { return nil }
-func (one) Leave()                        {}
+func (o one) Set() *manifest.Set { return o.set }
 
 // OneCluster returns a Planner whose clients all have one cluster with the name "c" and no body. Every node may join,
 // and the configuration never changes.
 func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
-	return one{set}
+	return one{set: set}
 }
 
 // Dialed runs a server on a local port until the test ends, and returns a plain-text connection to the server. The

@@ -2,15 +2,13 @@ package gateway
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
-
-	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
 // unverified returns one problem for each VirtualService of a virtual host that matches a claim of a token, if no
@@ -42,12 +40,8 @@ func claimMatch(r vhost.Rule) (field, claim string) {
 		if slices.Contains(r.Excluded.All(), i) {
 			continue
 		}
-		for at, headers := range [...]map[string]*networkingv1.StringMatch{m.GetHeaders(), m.GetWithoutHeaders()} {
-			for _, name := range slices.Sorted(maps.Keys(headers)) {
-				if path, _ := model.RoutedClaim(name); path != nil {
-					return fmt.Sprintf("spec.http[%d].match[%d].%s[%s]", r.Index, i, [...]string{"headers", "withoutHeaders"}[at], name), name
-				}
-			}
+		if field, claim := virtualservice.ClaimOf(m); claim != "" {
+			return fmt.Sprintf("spec.http[%d].match[%d].%s", r.Index, i, field), claim
 		}
 	}
 	return "", ""

@@ -85,7 +85,8 @@ func (s stating) configs(host string) (out []*config) {
 }
 
 // domains returns the domains that a VirtualService with the given host may have in the route configuration, each once.
-// If a server's host overlaps the given host, the domain is the more specific of both.
+// If a server's host overlaps the given host, the domain is the more specific of both. Shared hosts that the given host
+// covers are domains of their own (config.shares).
 func (c *config) domains(host string) (out []string) {
 	covered := len(c.stated[host]) > 0
 	for pattern := range model.Wildcards(host) {
@@ -102,7 +103,19 @@ func (c *config) domains(host string) (out []string) {
 			out = append(out, name)
 		}
 	}
+	for _, name := range c.elsewhere.Shared {
+		if len(c.stated[name]) == 0 && input.Covers(host, name) {
+			out = append(out, name)
+		}
+	}
 	return out
+}
+
+// shares reports whether some of the servers may serve a domain, and others that have or cover it must not. So that the
+// others' rules for a wildcard get none of its requests, the domain has a virtual host of its own.
+func (c *config) shares(domain string) bool {
+	_, shared := slices.BinarySearch(c.elsewhere.Shared, domain)
+	return shared
 }
 
 // serversOf returns the servers with a host that equals or covers the domain, in order.
@@ -122,6 +135,12 @@ func (c *config) serversOf(domain string) (out []gateways.Server) {
 		out = append(out, c.servers[i])
 	}
 	return out
+}
+
+// serving returns the servers that may serve a domain (gateways.Owners.Guard), in order.
+func (c *config) serving(domain string) []gateways.Server {
+	_, may := c.owners.Guard(c.serversOf(domain), domain)
+	return may
 }
 
 // configNamed returns the Config of the route configuration that a listener requests by a name.

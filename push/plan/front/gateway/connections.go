@@ -77,8 +77,8 @@ func (c *chaining) report(key model.Key, field, what string, older model.Other) 
 // addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
 // precedence, and the first tcp rule that applies decides the destinations (istio:
 // pilot/pkg/networking/core/gateway.go, buildGatewayNetworkFiltersFromTCPRoutes). Without such a rule there is no
-// chain, and found is false. Further VirtualServices with such a rule are reported.
-func (c *chaining) addTCP(server gateways.Server) (found bool) {
+// chain, and ruled is false. Further VirtualServices with such a rule are reported.
+func (c *chaining) addTCP(server gateways.Server) (ruled bool) {
 	var names []string
 	if server.TLS() {
 		names = gateways.Names(server.Hosts)
@@ -103,7 +103,7 @@ func (c *chaining) addTCP(server gateways.Server) (found bool) {
 // addPassthrough adds the chains of a server with mode PASSTHROUGH: one chain for each match of a tls rule, and the
 // chain of addTCP.
 func (c *chaining) addPassthrough(server gateways.Server) {
-	found := false
+	ruled := false // by a tls rule
 	for _, vs := range c.boundConnecting(server) {
 		for i, r := range vs.Spec.GetTls() {
 			for _, m := range r.GetMatch() {
@@ -114,14 +114,14 @@ func (c *chaining) addPassthrough(server gateways.Server) {
 				if !some {
 					continue
 				}
-				found = true
+				ruled = true
 				if names, free := c.claim(names, owner{server, vs}); free {
 					c.connect(chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
 				}
 			}
 		}
 	}
-	if found = c.addTCP(server) || found; !found {
+	if tcp := c.addTCP(server); !tcp && !ruled {
 		*c.found = append(*c.found, c.idle(server, "tls or tcp"))
 	}
 }

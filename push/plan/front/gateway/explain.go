@@ -92,7 +92,7 @@ func (f *Front) served(name string, specs []any) []any {
 	}
 	for i, spec := range specs {
 		if vh, is := spec.(vhost.Spec); is {
-			servers := c.serversOf(vh.Host)
+			servers := c.serving(vh.Host)
 			if vh.Host == blackhole {
 				servers = c.servers
 			}
@@ -138,7 +138,7 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.
 	all := f.routes.Serving(named, v)
 	for i := range all {
 		if c := f.configs[all[i].Config]; c != nil {
-			all[i].Servers = placesOf(c.serversOf(all[i].Spec.Host)).All()
+			all[i].Servers = placesOf(c.serving(all[i].Spec.Host)).All()
 		}
 	}
 	return all

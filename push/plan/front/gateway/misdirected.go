@@ -24,30 +24,37 @@ const (
 
 // noteElsewhere marks a route configuration for decideMisdirected if other servers own hosts that may be misdirected
 // here. It also appends a problem for each guarded host of the configuration's own servers. A host is guarded if
-// another server requires a client certificate for it. If the configuration's servers precede such a server and are of
-// another namespace, that server gets the problem, once, and its hosts are not guarded.
+// another server requires a client certificate for it. If a server of the configuration may serve the host nevertheless
+// (gateways.Owners.Guard), the server that requires a certificate gets a problem, once.
 func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if f.Key.Edge.Value().Misdirected404 {
 		c.elsewhere.Others = nil
 	}
-	if len(c.elsewhere.Guarded)+len(c.elsewhere.Others) > 0 {
+	if len(c.elsewhere.Guarded)+len(c.elsewhere.Shared)+len(c.elsewhere.Others) > 0 {
 		f.misdirects[c.Name] = true
 	}
 	said := map[*networkingv1.Server]bool{}
 	for _, name := range c.elsewhere.Open {
-		if by, _ := c.owners.Guard(c.servers, name); !said[by.Spec()] {
+		if by, may := c.owners.Guard(c.serversOf(name), name); !said[by.Spec()] {
 			said[by.Spec()] = true
-			*found = append(*found, openHost(c.serversOf(name)[0], by, name))
+			*found = append(*found, openHost(may[0], by, name))
 		}
 	}
-	for _, name := range c.elsewhere.Guarded {
-		by, _ := c.owners.Guard(c.servers, name)
+	for _, name := range slices.Concat(c.elsewhere.Guarded, c.elsewhere.Shared) {
+		by, may := c.owners.Guard(c.serversOf(name), name)
+		effect := "requests to this server are answered 421"
+		if len(may) > 0 {
+			effect = "this server does not serve it"
+		}
 		for _, i := range c.stated[name] {
 			s := c.servers[i]
+			if slices.ContainsFunc(may, func(o gateways.Server) bool { return o.Spec() == s.Spec() }) {
+				continue
+			}
 			*found = append(*found, input.Problem{Key: s.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].hosts", s.Index),
 				Code: problem.Duplicate, Analyzer: problem.ConflictingGateways, Severity: problem.Error,
-				Message: fmt.Sprintf("host %s on port %d: %v (spec.servers[%d]) requires a client certificate for it, so that requests "+
-					"to this server are answered 421", name, s.Bound, by.Gateway.Key, by.Index)})
+				Message: fmt.Sprintf("host %s on port %d: %v (spec.servers[%d]) requires a client certificate for it, so that %s",
+					name, s.Bound, by.Gateway.Key, by.Index, effect)})
 		}
 	}
 }
@@ -75,13 +82,15 @@ func manyElsewhere(l gateways.Listener, left int) input.Problem {
 // misdirect is called after a domain has appeared in a route configuration or disappeared from it. It marks the route
 // configuration if this may change the misdirected hosts.
 func (f *Front) misdirect(c *config, domain string) {
-	if _, of := slices.BinarySearch(c.elsewhere.Others, domain); of || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
+	_, of := slices.BinarySearch(c.elsewhere.Others, domain)
+	if of || c.shares(domain) || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
 		f.misdirects[c.Name] = true
 	}
 }
 
 // decideMisdirected plans the virtual host for misdirected requests in each marked route configuration. Guarded hosts
-// are always misdirected. Another host is misdirected unless the route configuration has a virtual host for it.
+// are always misdirected. A shared host (config.shares) is misdirected unless the route configuration has a virtual
+// host of this very host. Another host is misdirected unless the route configuration has a virtual host for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {
 		c := f.configs[name]
@@ -92,8 +101,14 @@ func (f *Front) decideMisdirected() {
 				domains = append(domains, guarded+".") // the absolute DNS name; otherwise a virtual host "*" would match it
 			}
 		}
+		for _, shared := range c.elsewhere.Shared { // never "*": servers with and without TLS cannot both have it
+			if !f.routes.Has(c.Config, shared) {
+				domains = append(domains, shared)
+			}
+			domains = append(domains, shared+".")
+		}
 		for _, host := range c.elsewhere.Others {
-			if !f.serves(c, host) {
+			if !c.shares(host) && !f.serves(c, host) {
 				domains = append(domains, host)
 			}
 		}

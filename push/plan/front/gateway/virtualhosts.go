@@ -31,23 +31,47 @@ const (
 	blackholeID = ":" + blackhole
 )
 
-// decide decides the virtual host of a domain in a route configuration again. It collects the http rules of the
-// VirtualServices with the domain, server by server. A server may also redirect requests without TLS. The virtual host
-// is removed if there are neither rules nor a redirection, or if another server guards the domain by requiring client
-// certificates.
+// decide decides the virtual host of a domain in a route configuration again, with the rules and the redirection of the
+// servers that may serve it (gateways.Owners.Guard). The virtual host is removed if there are neither rules nor a
+// redirection. If other servers share the domain but must not serve it (config.shares), the virtual host also stands in
+// for those of the wildcards that cover the domain.
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
-	var all []vhost.Rule
-	var reads []string
-	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
-	var serving []gateways.Server // the servers of the domain, in order of precedence
-	var found []input.Problem
-	decided := false // the oldest server with rules decides whether requests may be gRPC-Web
-	if _, guarded := c.owners.Guard(c.servers, domain); guarded {
+	servers := c.serving(domain)
+	all, reads, found := f.collect(&vh, servers, domain)
+	if c.shares(domain) {
+		for pattern := range model.Wildcards(domain) {
+			if len(all) > 0 || vh.TLSOnly {
+				break
+			}
+			all, reads, found = f.collect(&vh, servers, pattern)
+		}
+	}
+	vh.Kept = vh.TLSOnly
+	all, costly := affordable(domain, all)
+	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
+	found = slices.Concat(found, costly, f.unverified(all), f.takenOver(c, domain, vh.Rules))
+	if len(all) == 0 && !vh.TLSOnly {
 		f.leave(c, domain)
+		f.problems.Set(takenUnit(c, domain), found)
 		return
 	}
-	for _, s := range c.serversOf(domain) {
+	f.problems.Set(takenUnit(c, domain), found)
+	if !f.routes.Has(c.Config, domain) {
+		f.misdirect(c, domain)
+	}
+	f.routes.Enter(c.Config, vh, func() {})
+	f.decideBlackhole(c)
+}
+
+// collect returns the http rules of the VirtualServices with a domain, server by server, and the inputs that they read.
+// It sets GRPCWeb, HTTP3 and TLSOnly of the virtual host. TLSOnly means that requests without TLS are redirected.
+func (f *Front) collect(vh *routes.VirtualHost, servers []gateways.Server,
+	domain string) (all []vhost.Rule, reads []string, found []input.Problem) {
+	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
+	var serving []gateways.Server // the servers of the domain, in order of precedence
+	decided := false              // the oldest server with rules decides whether requests may be gRPC-Web
+	for _, s := range servers {
 		own := s.States(domain)
 		bound := false
 		for _, vs := range f.boundTo(s, domain, own) {
@@ -74,21 +98,7 @@ func (f *Front) decide(c *config, domain string) {
 			found, vh.TLSOnly = append(found, lost...), vh.TLSOnly || len(lost) == 0
 		}
 	}
-	vh.Kept = vh.TLSOnly
-	all, costly := affordable(domain, all)
-	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
-	found = slices.Concat(found, costly, f.unverified(all), f.takenOver(c, domain, vh.Rules))
-	if len(all) == 0 && !vh.TLSOnly {
-		f.leave(c, domain)
-		f.problems.Set(takenUnit(c, domain), found)
-		return
-	}
-	f.problems.Set(takenUnit(c, domain), found)
-	if !f.routes.Has(c.Config, domain) {
-		f.misdirect(c, domain)
-	}
-	f.routes.Enter(c.Config, vh, func() {})
-	f.decideBlackhole(c)
+	return all, reads, found
 }
 
 // lostRedirect returns the problem of the last server of a domain if its httpsRedirect has no effect: the first server
@@ -128,12 +138,15 @@ func (f *Front) boundTo(s gateways.Server, domain string, own bool) []*model.Vir
 	})
 }
 
-// decideFixed decides the virtual hosts that a route configuration has without any VirtualService.
+// decideFixed decides the virtual hosts that a route configuration may have without any VirtualService.
 func (f *Front) decideFixed(c *config) {
 	for domain, servers := range c.stated {
 		if slices.ContainsFunc(servers, func(i int) bool { return c.servers[i].Spec().GetTls().GetHttpsRedirect() }) {
 			f.decide(c, domain)
 		}
+	}
+	for _, domain := range c.elsewhere.Shared {
+		f.decide(c, domain)
 	}
 	f.decideBlackhole(c)
 }
