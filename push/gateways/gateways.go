@@ -67,8 +67,9 @@ type Router struct {
 
 // Listener is one socket of a router, with the servers that share it.
 type Listener struct {
-	// Bind is an IP address in its usual form, or unix://path as the first server states it. An IPv4-mapped IPv6
-	// address becomes an IPv4 address. An empty Bind and an address of Router.Wildcards mean all addresses of the Pod.
+	// Bind is an IP address in its usual form, or unix://path with a clean path. An IPv4-mapped IPv6 address becomes an
+	// IPv4 address, because Envoy cannot bind the mapped form. Bind is empty if the listener has all addresses of the
+	// Pod, also if a server states an address of Router.Wildcards. It is the same whichever server is the first.
 	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
 	// Plain has the servers without TLS, in order of precedence. The list has either servers of the HTTP family, which
@@ -150,22 +151,24 @@ func (s Server) Auto() bool {
 // Ends reports whether the server terminates TLS. It is false for a server without TLS.
 func (s Server) Ends() bool { return s.TLS() && !s.Passes() }
 
-// RouteName returns istiod's name of the server's route configuration. It is empty for a server without HTTP. For plain
-// HTTP the name is http.PORT with the port of the Pod. For HTTPS it is https.PORT.PORTNAME.GATEWAY.NAMESPACE with the
-// port that the Gateway states. A dot and the bind follow if the server states a bind.
+// RouteName returns istiod's name of the route configuration of an HTTPS server,
+// https.PORT.PORTNAME.GATEWAY.NAMESPACE[.BIND], with the port and the bind that the Gateway states. It is empty for any
+// other server. Plain HTTP servers share a route configuration (Listener.PlainRoute).
 func (s Server) RouteName() string {
-	spec, suffix := s.Spec(), ""
-	if spec.GetBind() != "" {
-		suffix = "." + spec.GetBind()
+	if !s.HTTP() || s.plainHTTP() {
+		return ""
 	}
-	switch {
-	case s.plainHTTP():
-		return "http." + number(s.Bound) + suffix
-	case s.HTTP():
-		return strings.Join([]string{"https", number(spec.GetPort().GetNumber()), spec.GetPort().GetName(),
-			s.Gateway.Key.Name, s.Gateway.Key.Namespace}, ".") + suffix
+	spec := s.Spec()
+	return strings.Join([]string{"https", number(spec.GetPort().GetNumber()), spec.GetPort().GetName(), s.Gateway.Key.Name,
+		s.Gateway.Key.Namespace}, ".") + suffix(spec.GetBind())
+}
+
+// suffix returns the part of a route configuration's name for a bind.
+func suffix(bind string) string {
+	if bind == "" {
+		return ""
 	}
-	return ""
+	return "." + bind
 }
 
 // Name returns "ADDRESS_PORT", the name of the listener. ADDRESS is Bind, or the parameter wildcard if Bind is empty.
@@ -176,14 +179,19 @@ func (l Listener) Name(wildcard string) string {
 	return wildcard + "_" + number(l.Port)
 }
 
-// PlainRoute returns the name of the route configuration that the servers of Plain share, and the port that the first
-// of these servers states. Matches and virtual hosts of the route configuration use this port. The name is empty for a
-// TCP server. If Plain is empty, the name is empty and the port is 0.
+// PlainRoute returns istiod's name of the route configuration that the servers of Plain share, http.PORT[.BIND] with the
+// port and the bind of the listener. The name does not depend on the servers, because the listener contains it, and Envoy
+// drains all connections if a part that filter chains share changes. The result port is the port that the first of the
+// servers states. Matches and virtual hosts of the route configuration use it. The name is empty for a TCP server. If
+// Plain is empty, the name is empty and the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0
 	}
-	return l.Plain[0].RouteName(), l.Plain[0].Spec().GetPort().GetNumber()
+	if l.Plain[0].plainHTTP() {
+		name = "http." + number(l.Port) + suffix(l.Bind)
+	}
+	return name, l.Plain[0].Spec().GetPort().GetNumber()
 }
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -93,7 +93,7 @@ func (m *istiodMerge) occupy(s *Server) {
 func (m *istiodMerge) mergesPort(s *Server) bool {
 	first, at := m.first[s.Bound], fmt.Sprint(s.Bound, " ", m.bind(s))
 	route := s.RouteName()
-	if route != "" && s.plainHTTP() {
+	if s.plainHTTP() {
 		route = "http " + at // equal binds of two texts are one listener
 	}
 	switch {

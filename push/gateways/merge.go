@@ -135,7 +135,7 @@ func (m *merger) server(s Server) {
 	}
 	if on == nil {
 		on = &sharing{stated: map[Host]*Server{}, chains: map[string]*Server{}}
-		on.Listener = Listener{Bind: bindText(s.Spec().GetBind()), Port: s.Bound}
+		on.Listener = Listener{Bind: at.bind, Port: at.port}
 	}
 	if s.TLS() && !m.keepHosts(&s, on) {
 		return

@@ -178,16 +178,16 @@ var merges = []struct {
 	{"canonical hosts", []*model.Gateway{first("HTTP 80 ./a.com */b.com ~/c.com d/* b.com E.com", "HTTP 81 a.com */* d/e.com", "HTTP 82 * a.com")},
 		"*_80: plain a/first.0(a/a.com,b.com,~/c.com,d/*,e.com)\n*_81: plain a/first.1(*)\n*_82: plain a/first.2(*,a.com)\n"},
 	{"binds", []*model.Gateway{first("HTTP 80 *", "HTTP 80@10.0.0.1 *", "TCP 80@10.0.0.2 *", "HTTPS+SIMPLE 80@10.0.0.1 a.com", "HTTP 0@unix:///a//b *")},
-		"unix:///a//b_0: plain a/first.4(*)\n*_80: plain a/first.0(*)\n10.0.0.1_80: plain a/first.1(*) tls a/first.3(a.com)\n10.0.0.2_80: plain a/first.2(*)\n"},
+		"unix:///a/b_0: plain a/first.4(*)\n*_80: plain a/first.0(*)\n10.0.0.1_80: plain a/first.1(*) tls a/first.3(a.com)\n10.0.0.2_80: plain a/first.2(*)\n"},
 	{"equal binds of other texts", []*model.Gateway{first("TCP 80@0:0:0:0:0:0:0:1 *", "TCP 80@::1 *", "TCP 81@::ffff:10.0.0.1 *", "TCP 81@10.0.0.1 *", "TCP 82@0.0.0.0 *", "TCP 82 *", "TCP 0@unix:///a/b *", "TCP 0@unix:///a/./b *")},
-		"unix:///a/b_0: plain a/first.6(*)\n::1_80: plain a/first.0(*)\n10.0.0.1_81: plain a/first.2(*)\n0.0.0.0_82: plain a/first.4(*)\n" +
+		"unix:///a/b_0: plain a/first.6(*)\n::1_80: plain a/first.0(*)\n10.0.0.1_81: plain a/first.2(*)\n*_82: plain a/first.4(*)\n" +
 			"-a/first spec.servers[1].port.protocol Duplicate [IST0145] < a/first.0\n-a/first spec.servers[3].port.protocol Duplicate [IST0145] < a/first.2\n" +
 			"-a/first spec.servers[5].port.protocol Duplicate [IST0145] < a/first.4\n-a/first spec.servers[7].port.protocol Duplicate [IST0145] < a/first.6\n"},
 	{"one host, several binds", []*model.Gateway{first("HTTPS+SIMPLE 443@10.0.0.1 a.com", "HTTPS+SIMPLE 443@10.0.0.2 a.com", "HTTPS+SIMPLE 443@10.0.0.1 a.com")},
 		"10.0.0.1_443: tls a/first.0(a.com)\n10.0.0.2_443: tls a/first.1(a.com)\n-a/first spec.servers[2].hosts[0] Duplicate [IST0145] < a/first.0\n"},
 	{"another namespace's more specific bind", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTP 80@0.0.0.0 *"),
 		second("HTTPS+SIMPLE 443@10.0.0.1 b.com", "HTTP 80@10.0.0.1 *", "HTTP 443@127.0.0.1 *", "HTTP 443@f::1 *")},
-		"0.0.0.0_80: plain a/first.1(*)\n*_443: tls a/first.0(a.com)\n" +
+		"*_80: plain a/first.1(*)\n*_443: tls a/first.0(a.com)\n" +
 			"-b/second spec.servers[0].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[1].bind Duplicate [IST0145] < a/first.1\n" +
 			"-b/second spec.servers[2].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[3].bind Duplicate [IST0145] < a/first.0\n"},
 	{"loopback of a port at all addresses", []*model.Gateway{first("HTTP 80 *", "HTTP 81 *", "HTTP 80@127.0.0.1 *"),

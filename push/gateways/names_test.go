@@ -14,6 +14,8 @@ func TestServer(t *testing.T) {
 	for _, c := range []struct{ server, route, is string }{
 		{"HTTP 80 *", "http.8080", "HTTP"},
 		{"http2 80@10.0.0.1 *", "http.8080.10.0.0.1", "HTTP"},
+		{"HTTP 80@0.0.0.0 *", "http.8080", "HTTP"}, // istiod: http.8080.0.0.0.0
+		{"HTTP 80@0:0::1 *", "http.8080.::1", "HTTP"},
 		{"GRPC-Web 90 *", "http.90", "HTTP"},
 		{"HTTP+REDIRECT 80 *", "http.8080", "HTTP"},
 		{"HTTP 0@unix:///run/a *", "http.0.unix:///run/a", "HTTP"},
@@ -39,8 +41,9 @@ func TestServer(t *testing.T) {
 				is = append(is, p.name)
 			}
 		}
-		if got := strings.Join(is, " "); s.RouteName() != c.route || got != c.is || (len(l.TLS) == 1) != s.TLS() {
-			t.Errorf("%s: %q, %q", c.server, s.RouteName(), got)
+		name, _ := l.PlainRoute()
+		if got := strings.Join(is, " "); name+s.RouteName() != c.route || got != c.is || (len(l.TLS) == 1) != s.TLS() {
+			t.Errorf("%s: %q, %q", c.server, name+s.RouteName(), got)
 		}
 	}
 }
@@ -55,7 +58,7 @@ func TestListenerName(t *testing.T) {
 	}
 }
 
-// Servers that share a route configuration have the name and the port of the first one.
+// Servers that share a route configuration have the port of the first one. The name is that of the listener.
 func TestPlainRoute(t *testing.T) {
 	services := []*model.Service{service("80:8080 81:8080")}
 	listeners, _ := Merge(Router{Gateways: []*model.Gateway{second("HTTP 80 b.com"), first("HTTP 81 a.com")}, Services: services})

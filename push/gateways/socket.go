@@ -72,16 +72,6 @@ func canonicalPath(file string) (string, error) {
 	return unixPrefix + file, nil
 }
 
-// bindText returns the bind of a listener for the bind of its first server. All texts of an IP address give one result,
-// so the listener stays the same if another server becomes the first. An IPv4-mapped IPv6 address becomes an IPv4
-// address, because Envoy cannot bind the mapped form.
-func bindText(stated string) string {
-	if addr, err := netip.ParseAddr(stated); err == nil {
-		return addr.Unmap().String()
-	}
-	return stated
-}
-
 // bound translates the port of a server to a port of the Pod. The result is the target port of the first Service that
 // has the port. TCP ports precede UDP ports. If no Service has the port, the result is the stated port. The result
 // defined reports whether one of the Services reaches the resulting port (istio: resolvePorts).

@@ -68,7 +68,7 @@ func (m *mesh) server(pick func(...string) string, i int) string {
 	}
 	return fmt.Sprintf("{port: {number: %s, name: p%d, %s}, hosts: %s%s%s}", pick("80", "80", "443", "443", "9000"), i, protocol,
 		pick("['*']", "['www.test']", "['www.test', 'a/shop.test']", "['*.test']", "['./shop.test']", "['*.local']"), tls,
-		pick("", "", "", "", ", bind: 10.1.0.1"))
+		pick("", "", "", ", bind: 0.0.0.0", ", bind: 10.1.0.1"))
 }
 
 // boundRules is the body of a VirtualService that is bound to Gateways.
