@@ -15,9 +15,10 @@ PKG ?= ./...
 FUZZTIME ?= 20s
 BENCH ?= .
 
+TAGS = grpcnotrace
 build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
+	CGO_ENABLED=0 go build -tags $(TAGS) -o bin/ ./cmd/... ./deploy/demo/app
 	CGO_ENABLED=0 go build -o bin/navarch-cni ./deploy/cni
 
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
@@ -50,6 +51,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 	go vet ./...
 	go vet -tags kube,grpcnotrace $$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#')
 	go vet -tags upgrade,grpcnotrace ./cmd/internal/e2e
+	go test -tags experiment,grpcnotrace -run '^TestControlLoopsThatAreOff$$' -vet=off ./cmd/navarchd
 	CGO_ENABLED=1 go vet -race $(BOTH:%=./%)
 	go vet -vettool=$(CURDIR)/$(TOOLS)/lint ./...
 	@# ST1005 off: our errors begin with the kind of an object, or with Envoy.
@@ -159,6 +161,7 @@ load-suite: build $(if $(filter kube%,$(S)),kube-tools) $(if $(filter gateway%,$
 # What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
 # cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.
 RUNS ?= 3
+experiment: TAGS = grpcnotrace,experiment
 experiment: build ## what a control loop is worth: LOOP=moves, window or collector (RUNS=3 with and without, in turns); LOOP=joins or drain: a test
 	@with_and_without() { for off in $(LOOP) ""; do echo "== NAVARCH_EXPERIMENT_OFF=$$off"; \
 	NAVARCH_FAULT_SCALE=100 NAVARCH_EXPERIMENT_OFF=$$off go test ./cmd/internal/e2e -run "^$$1\$$" -count=1 -timeout 20m || [ -n "$$off" ]; done; exit; }; \

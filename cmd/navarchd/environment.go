@@ -23,7 +23,7 @@ type environment struct {
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
-	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that are switched off for experiments
+	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that are off, in a build with the tag experiment
 	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; false (the default): changes of endpoints are not debounced
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
@@ -151,24 +151,8 @@ func (e *environment) readRouters(parse func(name string, set func(string) error
 	parse("NAVARCH_GATEWAY_LOCAL_DESTINATIONS", boolean(&e.routers.Local))
 }
 
-// controlLoops are the names of the control loops that react to the load of this machine.
-var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
-
 // off reports whether a control loop is off (NAVARCH_EXPERIMENT_OFF).
 func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
-
-// loopsOff parses a comma-separated list of control loops.
-func loopsOff(into *[]string) func(string) error {
-	return func(v string) error {
-		*into = strings.Split(v, ",")
-		for _, name := range *into {
-			if !slices.Contains(controlLoops, name) {
-				return fmt.Errorf("%q is no control loop: want some of %s", name, strings.Join(controlLoops, ","))
-			}
-		}
-		return nil
-	}
-}
 
 // envOr returns the value of an environment variable. For an unset or empty variable it returns its second argument.
 func envOr(name, otherwise string) string {

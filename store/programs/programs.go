@@ -54,6 +54,9 @@ var asMade = []string{"CGO_ENABLED=0"}
 
 var (
 	plain = sync.OnceValues(func() (string, error) {
+		if _, experiment := os.LookupEnv("NAVARCH_EXPERIMENT_OFF"); experiment { // set by `make experiment`, also if empty
+			return build("experiment", asMade, "-tags=grpcnotrace,experiment", module+"cmd/...", module+"deploy/demo/app")
+		}
 		return build("plain", asMade, "-tags=grpcnotrace", module+"cmd/...", module+"deploy/demo/app")
 	})
 	raced = sync.OnceValues(func() (string, error) {

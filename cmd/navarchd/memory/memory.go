@@ -3,8 +3,9 @@
 // objects that a leader reads.
 //
 // Without this control loop, a replica keeps the memory of a storm of joins for minutes, and its container must be
-// sized for the storm. The environment variable NAVARCH_EXPERIMENT_OFF=collector disables the loop. The command "make
-// experiment LOOP=collector" compares the resident memory and the processor time per proxy with and without the loop.
+// sized for the storm. In a build with the tag experiment, NAVARCH_EXPERIMENT_OFF=collector disables the loop. The
+// command "make experiment LOOP=collector" compares the resident memory and the processor time per proxy with and
+// without the loop.
 //
 // It also notices kills of the process for memory, and bounds the planned configuration after them (Kills).
 //
