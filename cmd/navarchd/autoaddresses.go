@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
@@ -35,7 +36,7 @@ type addressStatus struct {
 // request. The argument api is the client of the config cluster's API server. api and writes are nil if the
 // configuration comes from files alone. The error names the flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
-	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
+	from sources, writes *promoted.Writer, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
 	var duties []duty
 	conf := allocate.Config{Ranges: c.automaticRanges(), Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}

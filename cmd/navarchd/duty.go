@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/status"
@@ -34,14 +35,15 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	if from.cluster == nil || !c.config.env.status {
 		i.duties = append(i.duties, duty{lead: i.withdraw})
 	}
-	var writes *kubernetesWriter
+	var writes *promoted.Writer
 	limit, wake := status.NewLimit(), func() {}
 	if from.cluster != nil {
-		if writes, err = newKubernetesWriter(c.config, i.store, i.lead, func() { wake() }, i.log); err != nil {
+		if writes, err = promoted.New(promoted.Config{Store: i.store, Ingester: i.lead, Name: c.config.processName(),
+			Lease: c.config.lease, Alone: c.config.dataDir != "", Changed: func() { wake() }, Log: i.log}); err != nil {
 			return err
 		}
 		i.writes = writes.Promoted
-		i.duties = append(i.duties, duty{lead: writes.lead, problems: writes.problems})
+		i.duties = append(i.duties, duty{lead: writes.Lead, problems: writes.Problems})
 	}
 	registered, err := newRegistered(i, c.config, from.cluster, writes, limit)
 	if err != nil {
@@ -64,7 +66,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 
 // addClusterDuties adds the duties that read Kubernetes clusters or write to the config cluster (the cluster that
 // stores the configuration).
-func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kubernetesWriter, limit *rate.Limiter) error {
+func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *promoted.Writer, limit *rate.Limiter) error {
 	of, emit := from.cluster.Origin(), i.emit
 	from.cluster.Settle = func(ctx context.Context) error {
 		defer from.clusters.Complete()

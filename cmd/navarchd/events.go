@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/store/events"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -42,7 +43,7 @@ type desk interface {
 
 // newWarnings returns a warnings without sending a request. The parameter from is the origin of the config cluster's
 // objects. All writes to Kubernetes share limit. Errors name flags.
-func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*warnings, error) {
+func newWarnings(i *ingester, c *config, from origin.Origin, writes *promoted.Writer, limit *rate.Limiter) (*warnings, error) {
 	writer, err := status.NewEvents(c.kubeconfig, status.Config[corev1.Event]{Until: writes.Until, Limit: limit, Log: i.log})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
@@ -30,7 +31,7 @@ type registered struct {
 // newRegistered makes the leader's duties for machines, without sending a request. The result is nil if machines may
 // not register themselves (PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION). cluster and writes are nil if all
 // configuration comes from files. All writes to Kubernetes share limit. Errors name flags.
-func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
+func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *promoted.Writer, limit *rate.Limiter) ([]duty, error) {
 	if !c.env.autoRegister {
 		return nil, nil
 	}

@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
@@ -53,7 +54,7 @@ type settler interface {
 
 // newObjectStatus makes an objectStatus without sending a request. The parameter from is the origin of the objects. All
 // writes to Kubernetes share limit. Errors name flags.
-func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
+func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *promoted.Writer, limit *rate.Limiter) (*objectStatus, error) {
 	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{},
 		origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
 		found: i.found, acks: acknowledged.NewCollector(i.log), log: i.log, objects: delivered.New()}

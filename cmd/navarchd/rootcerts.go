@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/promoted"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
@@ -76,7 +77,7 @@ type rootCerts struct {
 // newRootCerts returns the leader's duty to write the ConfigMaps, without sending a request. ring is nil if this
 // process does not follow the keyring. limit is shared by all writes to Kubernetes. Errors name flags.
 func newRootCerts(of content, c *config, cluster *kube.Source,
-	writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
+	writes *promoted.Writer, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
 	if err != nil {
 		return duty{}, fmt.Errorf("--kubeconfig, --registries: %w", err)

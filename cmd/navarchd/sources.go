@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead/cutoff"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
@@ -169,7 +170,7 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 }
 
 // addSources adds to the ingester the task that reads the folder, the problems of all sources, and the metrics of the
-// clusters. It also adds the task that ends the term of a leader that cannot reach the API server (cutOff).
+// clusters. It also adds the task that ends the term of a leader that cannot reach the API server (store/lead/cutoff).
 func (i *ingester) addSources(c ingesterConfig, from sources) {
 	if folder := from.folder; folder != nil {
 		i.problems = append(i.problems, folder.Problems)
@@ -180,8 +181,8 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	if from.cluster != nil {
 		i.problems = append(i.problems, from.cluster.Problems, from.clusters.Problems)
 		if c.config.dataDir == "" { // with an embedded etcd there is no other candidate
-			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
-			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
+			cut := cutoff.New(cutoff.Config{Elector: i.lead, Until: c.read, Reaches: from.cluster.Check, Log: i.log})
+			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.Run})
 		}
 		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) {
 			obs.KubeAge.Set(from.cluster.Age(now).Seconds())

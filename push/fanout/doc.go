@@ -27,8 +27,8 @@
 // delays the endpoints of all other namespaces. Each step of an endpoint's way from the store to the socket would wait
 // for a processor, behind goroutines that write configuration. The scenario `neighbour` of the load harness measures
 // the 99th percentile of such delays. `make experiment LOOP=window` runs the scenario with and without the window,
-// alternately, in a build with the tag experiment, and prints the median of each variant. The window remains in the code
-// as long as it improves the percentile by at least 10 %.
+// alternately, in a build with the tag experiment, and prints the median of each variant. The window remains in the
+// code as long as it improves the percentile by at least 10 %.
 //
 // # The rollout of configuration
 //

@@ -48,6 +48,8 @@ var testsMay = map[string][]string{
 	"store/jwks":                {"store/kv/kvtest"},
 	"store/clock":               {"store/kv/kvtest"},
 	"store/lead":                {"store/kv/kvtest"},
+	"store/lead/cutoff":         {"store/kv/kvtest"},
+	"store/lead/promoted":       {"store/kv/kvtest"},
 	"store/mirror":              {"store/kv/kvtest"},
 	"store/obs":                 {"push/envoytest"},
 	"push/join":                 {"ca/issue", "store/kv/kvtest", "store/machines"},

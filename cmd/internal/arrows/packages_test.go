@@ -38,6 +38,8 @@ var may = map[string][]string{
 	"store/asof":                    {"store/kv"},
 	"store/clock":                   {"store/kv"},
 	"store/lead":                    {"store/kv"},
+	"store/lead/cutoff":             {"store/kv", "store/lead"},
+	"store/lead/promoted":           {"store/kv", "store/lead", "store/object"},
 	"store/isolation":               {},
 	"store/normal":                  {"store/bypass", "store/credential", "store/isolation", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret", "store/scan"},
 	"store/normal/fields":           {},

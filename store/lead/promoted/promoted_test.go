@@ -1,4 +1,4 @@
-package main
+package promoted
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // writerOf returns the writer of a process of one revision, which is a candidate until the test ends.
-func writerOf(t *testing.T, s *kvtest.Server, revision string, changed func()) *kubernetesWriter {
+func writerOf(t *testing.T, s *kvtest.Server, revision string, changed func()) *Writer {
 	t.Helper()
 	store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Revision: revision, Endpoints: s.Endpoints()})
 	if err != nil {
@@ -26,13 +26,13 @@ func writerOf(t *testing.T, s *kvtest.Server, revision string, changed func()) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newKubernetesWriter(&config{env: environment{podName: revision}, lease: 3 * time.Second}, store, elector, changed, slog.Default())
+	w, err := New(Config{Store: store, Ingester: elector, Name: revision, Lease: 3 * time.Second, Changed: changed, Log: slog.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kvtest.Run(t, func(ctx context.Context) error {
 		_ = elector.Run(ctx, func(ctx context.Context, epoch kv.Epoch) error { // its error is the context's
-			w.lead(ctx, epoch)
+			w.Lead(ctx, epoch)
 			return nil
 		})
 		return nil
@@ -56,7 +56,7 @@ func TestPromotedRevisionWrites(t *testing.T) {
 	s := kvtest.Start(t)
 	var mu sync.Mutex
 	changes := map[string]int{}
-	writer := func(revision string) *kubernetesWriter {
+	writer := func(revision string) *Writer {
 		return writerOf(t, s, revision, func() {
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,9 +64,9 @@ func TestPromotedRevisionWrites(t *testing.T) {
 		})
 	}
 	// only waits until the one may write, and fails where both may.
-	only := func(one, other *kubernetesWriter) {
+	only := func(one, other *Writer) {
 		t.Helper()
-		until(t, one.store.RevisionName()+" writes", func() bool {
+		until(t, one.Store.RevisionName()+" writes", func() bool {
 			if _, err := one.Until(t.Context()); err != nil {
 				return false
 			}
@@ -77,12 +77,12 @@ func TestPromotedRevisionWrites(t *testing.T) {
 		})
 	}
 	first := writer("default")
-	only(first, &kubernetesWriter{}) // nobody else
+	only(first, &Writer{}) // nobody else
 	second := writer("canary")
 	only(first, second)
 	for _, turn := range []struct {
 		revision   string
-		one, other *kubernetesWriter
+		one, other *Writer
 	}{{"canary", second, first}, {"default", first, second}} {
 		if err := s.Promote(t.Context(), turn.revision); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestPromotedRevisionWrites(t *testing.T) {
 	if got := fmt.Sprint(changes); got != "map[canary:2 default:3]" {
 		t.Errorf("changes were changes %s times", got)
 	}
-	if p := append(first.problems(), second.problems()...); len(p) > 0 {
+	if p := append(first.Problems(), second.Problems()...); len(p) > 0 {
 		t.Errorf("problems: %v", p)
 	}
 }
@@ -111,7 +111,7 @@ func TestCanaryBesideOlderBuildWritesNothing(t *testing.T) {
 	s.MustCommit(kv.Batch{Epoch: s.Elect("older")})
 	canary := writerOf(t, s, "canary", func() {})
 	until(t, "it says why it writes nothing", func() bool {
-		p := canary.problems()
+		p := canary.Problems()
 		return len(p) == 1 && strings.Contains(p[0].Message, "navarchctl store promote canary")
 	})
 	if _, err := canary.Until(t.Context()); err == nil {
@@ -122,6 +122,6 @@ func TestCanaryBesideOlderBuildWritesNothing(t *testing.T) {
 	}
 	until(t, "it writes once it is promoted", func() bool {
 		_, err := canary.Until(t.Context())
-		return err == nil && canary.problems() == nil
+		return err == nil && canary.Problems() == nil
 	})
 }
