@@ -7,8 +7,8 @@
 // Three control loops adapt to the measured load. Each loop corrects one fault, whose effect is measured by one figure.
 // A loop stays in the program only while it improves its figure by a tenth. In a build with the tag experiment,
 // NAVARCH_EXPERIMENT_OFF switches a loop off. The command make experiment LOOP=moves runs a load test with and without
-// the loop moves, in turns. It prints the medians of both (loadtest/RESULTS.md, Control loops). For joins and drain, the
-// command runs a Go test instead.
+// the loop moves, in turns. It prints the medians of both (loadtest/RESULTS.md, Control loops). For joins and drain,
+// the command runs a Go test instead.
 //
 //   - joins (Admission, Pace): thousands of proxies connect at once, after another replica was killed or etcd came
 //     back. Serving all of them at once would fill the container's memory and delay every proxy. The figure is the time
