@@ -78,7 +78,7 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 	store/proxyconfig store/remote store/smallset store/source/guard
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
 # without the race detector.
-BOTH := ca/keyring loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
+BOTH := ca/keyring cmd/navarchd/debug loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
 # Packages without tests are not named: go test would compile them with the race detector. `make check` vets, and runs TestPlacesOfANewKind, which

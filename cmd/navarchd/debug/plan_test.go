@@ -246,11 +246,11 @@ func TestPlanTooHeavy(t *testing.T) {
 	p := smallReplicaOf(t, 2000, shopService, "shop")
 	var b strings.Builder
 	b.WriteString("{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: big, namespace: shop}, spec: {resolution: DNS, hosts: [")
-	for i := range 256 {
+	for i := range 64 {
 		fmt.Fprintf(&b, "h%d.example.com, ", i)
 	}
 	b.WriteString("], ports: [")
-	for i := range 256 {
+	for i := range 64 {
 		fmt.Fprintf(&b, "{name: p%d, number: %d, protocol: HTTP}, ", i, 8000+i)
 	}
 	b.WriteString("]}}")
