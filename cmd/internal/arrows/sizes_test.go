@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -80,5 +81,18 @@ func TestSizes(t *testing.T) {
 	long := "package p\nfunc f() {\n" + strings.Repeat("\t_ = 0\n", mostOfFunction) + "}\n"
 	if len(oversized("f.go", []byte(long))) != 1 || len(oversized("f_test.go", []byte(long))) != 0 || len(oversized("f.go", []byte("package p\n"+strings.Repeat("\n", mostOfFile)))) != 1 {
 		t.Error("what is too long is not found")
+	}
+}
+
+// topLevel has the names that the project permits at the top of the tree, beside dotfiles.
+var topLevel = strings.Fields("cmd shard push store ca loadtest deploy go.mod go.sum Makefile ARCHITECTURE.md README.md LICENSE")
+
+// The top of the tree has no other files or folders.
+func TestTopLevel(t *testing.T) {
+	for name := range worktree(t, "../../..") {
+		top, _, _ := strings.Cut(name, "/")
+		if !strings.HasPrefix(top, ".") && !slices.Contains(topLevel, top) {
+			t.Errorf("%s is at the top of the tree: everything nests in %v", name, topLevel)
+		}
 	}
 }
