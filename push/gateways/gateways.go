@@ -69,7 +69,7 @@ type Router struct {
 type Listener struct {
 	// Bind is an IP address in its usual form, or unix://path with a clean path. An IPv4-mapped IPv6 address becomes an
 	// IPv4 address, because Envoy cannot bind the mapped form. Bind is empty if the listener has all addresses of the
-	// Pod, also if a server states an address of Router.Wildcards. It is the same whichever server is the first.
+	// Pod, also if a server states an address of Router.Wildcards. Bind does not depend on the order of the servers.
 	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
 	// Plain has the servers without TLS, in order of precedence. The list has either servers of the HTTP family, which
@@ -179,11 +179,11 @@ func (l Listener) Name(wildcard string) string {
 	return wildcard + "_" + number(l.Port)
 }
 
-// PlainRoute returns istiod's name of the route configuration that the servers of Plain share, http.PORT[.BIND] with the
-// port and the bind of the listener. The name does not depend on the servers, because the listener contains it, and Envoy
-// drains all connections if a part that filter chains share changes. The result port is the port that the first of the
-// servers states. Matches and virtual hosts of the route configuration use it. The name is empty for a TCP server. If
-// Plain is empty, the name is empty and the port is 0.
+// PlainRoute returns istiod's name of the route configuration that the servers of Plain share, http.PORT[.BIND] with
+// the port and the bind of the listener. The listener contains the name, and Envoy drains all connections if a part
+// that filter chains share changes. So the name does not depend on the servers. The result port is the port that the
+// first of the servers states. Matches and virtual hosts of the route configuration use it. The name is empty for a TCP
+// server. If Plain is empty, the name is empty and the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0
